@@ -208,6 +208,7 @@ class Trial:
         if kind in ("disk", "lock") and not life.heard:
             # A store that cannot be written cannot be opened either, which is no violation.
             life.hear(FIRST)
+
         if kind == "module":
             # It may have none yet.
             for _ in range(self._draw.randint(1, 2)):
@@ -220,15 +221,19 @@ class Trial:
             hold_lock(life, Path(self._store), self._draw)
         elif kind == "freeze" and not self._freeze(life):
             kind = "freeze past the lease"
+
         self.counts[kind] += 1
         if kind == "kill":
             self._end(life)
+
         if not life.alive:
             return False
+
         # A module that is killed at every try may fail its calls, so it is left alone for a while.
         # In half of the other cases the next event may come before the life has got over this one.
         if kind == "module" or self._draw.random() < 0.5:
             self._settle(life, kind)
+
         return True
 
     def _freeze(self, life: Life) -> bool:
@@ -244,6 +249,7 @@ class Trial:
             time.sleep(self._draw.uniform(0, LEASE / 3))
             life.wake()
             return True
+
         # A process of this machine sees that the frozen one lives; one of another machine does not.
         other = self._begin(elsewhere=self._draw.random() < 0.7)
         other.hear_for(self._draw.uniform(LEASE, 2.5 * LEASE))
@@ -253,6 +259,7 @@ class Trial:
         while time.monotonic() < end:
             life.hear_for(0.02)
             other.hear_for(0.02)
+
         life.stop()
         self._end(other, life)
         return False
@@ -280,11 +287,13 @@ class Trial:
         """Kill a life, or two at the same moment, and look at what is left."""
         for life in lives:
             life.stop()
+
         for life in lives:
             life.kill()
             self.violations.extend(
                 f"run {run_id} was given up: {why}" for run_id, why in life.given_up.items()
             )
+
         self.witness.expect_no_module()
         self.witness.look()
 
@@ -345,6 +354,7 @@ class Trial:
                     run = await bridge.resume(record.id)
                     self.counts["asked about"] += skip_unknown(run)
                     await run.wait()
+
             for record in bridge.store.runs.newest(
                 status="needs_approval", limit=1000, caller=SEES_ALL
             ):
@@ -352,6 +362,7 @@ class Trial:
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
+
             for record in bridge.store.runs.newest(
                 status="needs_solution", limit=1000, caller=SEES_ALL
             ):
@@ -360,18 +371,22 @@ class Trial:
                 while run.status == "needs_solution" and run.runner.request is not None:
                     run.submit(run.turn, solution_for(run.runner.request))
                     await run.wait()
+
             self.witness.look_at_the_end(bridge.store)
             for status in ("running", "interrupted", "needs_approval", "needs_solution"):
                 left = bridge.store.runs.newest(status=status, caller=SEES_ALL)
                 self.violations.extend(f"run {record.id} is still {status}" for record in left)
+
             for record in bridge.store.runs.newest(limit=1000, caller=SEES_ALL):
                 if (
                     record.parent is None
                     and " ".join(map(str, self._named(record))) in self.refused
                 ):
                     self.violations.append(f"run {record.id} was refused, and is there")
+
             for run_id in self.acknowledged["run"] - self.witness.seen:
                 self.violations.append(f"run {run_id} was acknowledged and is lost")
+
             for idea in sorted(self.acknowledged["idea"]):
                 try:
                     bridge.store.ideas.get(idea, caller=SEES_ALL)
@@ -379,12 +394,14 @@ class Trial:
                     self.violations.append(
                         f"idea {idea[:12]} was acknowledged and is lost: {error}"
                     )
+
             places = anyio.Semaphore(AT_ONCE)
             async with anyio.create_task_group() as group:
                 for run_id in sorted(self.witness.seen):
                     record = bridge.store.runs.get(run_id)
                     if record is not None and record.parent is None:
                         group.start_soon(self._judge, bridge, undisturbed, record, places)
+
         self.witness.judge_executions()
         self.witness.expect_no_module()
         if is_address(self._store):
@@ -394,6 +411,7 @@ class Trial:
                 self.violations.append(f"rows that refer to nothing: {error}")
         else:
             self.witness.check_integrity(Path(self._store))
+
         self.counts["runs"] = len(self.witness.seen)
         self.counts["ideas"] = len(self.acknowledged["idea"])
         self.counts["executions"] = sum(self.witness.ran.values())
@@ -418,27 +436,32 @@ class Trial:
         async with places:
             reference = await begin_run(undisturbed, kind, number, self.seed, self._slowness)
             await reference.wait()
+
         run = await bridge.run(record.id, caller=record.caller)
         where = f"run {run.id} ({kind} {number})"
         if run.status != "done" or reference.status != "done" or record.status != "done":
             self.violations.append(
                 f"{where} is {run.status}, {record.status} in the list; {run.answer()['errors']}"
             )
+
         if kind == "program":
             self._judge_program(bridge, run, reference, number, where)
             return
         if kind != "plan":
             self._judge_rooms(bridge, undisturbed, run, reference, where)
             return
+
         plan = plan_of(number, self.seed, self._slowness)
         if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
             self.violations.append(
                 f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
             )
+
         if len(bridge.store.ideas.of_run(run.id)) != 1:
             self.violations.append(
                 f"{where} has {len(bridge.store.ideas.of_run(run.id))} ideas; expected one"
             )
+
         self._judge_calls(run, reference, plan, where)
 
     def _named(self, record: RunRecord) -> tuple[str, int]:
@@ -459,6 +482,7 @@ class Trial:
             self.violations.append(
                 f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
             )
+
         found, expected = (
             rooms_under(bridge.store, run.id),
             rooms_under(undisturbed.store, reference.id),
@@ -467,9 +491,11 @@ class Trial:
             self.violations.append(
                 f"{where} has the rooms {sorted(found)}, undisturbed {sorted(expected)}"
             )
+
         for room, status in found.items():
             if status != "done":
                 self.violations.append(f"{where}: its room {room} is {status}")
+
         self.counts["rooms"] += len(found)
         for run_id in (run.id, *(run.id + room for room in found)):
             steps = told_by(bridge.store, run_id).steps
@@ -478,6 +504,7 @@ class Trial:
                 self.violations.append(
                     f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas"
                 )
+
             for step, idea in zip(steps, ideas, strict=False):
                 solution = bridge.store.ideas.get(idea.id, caller=SEES_ALL).idea.solution
                 if step.broken is not None and solution != {
@@ -495,6 +522,7 @@ class Trial:
             self.violations.append(
                 f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}"
             )
+
         # Where an outcome is unknown the program goes another way, so it is compared with
         # nothing but itself.
         other = reference if is_steady(number) else run
@@ -524,29 +552,35 @@ class Trial:
                     unknown.add(name)
                 elif item.finished and item.error is None and not self.witness.ran[name]:
                     self.violations.append(f"{where}: {name} finished and never ran")
+
                 if once and self.witness.ran[name] > 1:
                     self.violations.append(
                         f"{where}: {name} must not run twice, and ran "
                         f"{self.witness.ran[name]} times"
                     )
+
             cut = {name for name in self.witness.flying | torn if once and name[0] == key}
             for name in sorted(cut - unknown):
                 self.violations.append(
                     f"{where}: {name} was cut off, and is {standing} instead "
                     f"of unknown: {mine.error}"
                 )
+
             for name in sorted(unknown):
                 if not once or not self.witness.is_doubtful(name):
                     self.violations.append(
                         f"{where}: {name} was not cut off, and is unknown: {mine.error}"
                     )
+
             if unknown and standing == "caught":
                 self.violations.append(f"{where}: {key} is unknown, and was caught")
+
             self.counts["unknown"] += len(unknown)
             if depends and self.witness.ran[key, ""]:
                 self.violations.append(
                     f"{where}: {key} ran, and reads the result of an unknown call"
                 )
+
             if standing == "done" and other.status.value == "done":
                 if mine.value != other.value:
                     self.violations.append(
@@ -570,6 +604,7 @@ def crash_cluster(folder: Path, events: int, seed: int, *, postgres: bool) -> Tr
         anyio.run(trial.last_life)
     finally:
         server.close()
+
     return trial
 
 
@@ -613,6 +648,7 @@ def rows_of(
         met = figures[SETTLED] <= SETTLES_IN_CLUSTER
         target = {"target": SETTLES_IN_CLUSTER, "met": met}
         rows.append({"what": f"crash: {SETTLED}", "ours": figures[SETTLED], **target})
+
     empty = {"peer": None, "floor": None, "ratio": None, "target": None, "met": True}
     return [{**empty, **row} for row in rows]
 
@@ -640,6 +676,7 @@ def main() -> int:
         seed = options.seed
     else:
         seed = random.SystemRandom().randrange(10**6)
+
     first = seed
     began = time.monotonic()
     left = options.events
@@ -651,45 +688,55 @@ def main() -> int:
             trial = Trial(Path(folder), min(left, AT_MOST), seed, options.only)
             trial.disturb()
             anyio.run(trial.last_life)
+
         left -= trial.events
         counts += trial.counts
         violations.extend(f"seed {seed}: {violation}" for violation in trial.violations)
         seed += 1
+
     figures: dict[str, float] = {}
     if options.servers:
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(Path(folder), 0, seed, options.only)
             asyncio.run(trial.disturb_servers(options.servers))
             anyio.run(trial.last_life)
+
         counts += trial.counts
         figures = trial.slowest
         violations.extend(f"servers, seed {seed}: {violation}" for violation in trial.violations)
+
     skipped = None
     if options.cluster and programs() is None:
         skipped = "the cluster: PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed"
     elif options.cluster:
         with tempfile.TemporaryDirectory() as folder:
             trial = crash_cluster(Path(folder), options.cluster, seed, postgres=options.postgres)
+
         counts += trial.counts
         figures |= trial.slowest
         unanswered = trial.unanswered
         violations.extend(f"cluster, seed {seed}: {violation}" for violation in trial.violations)
+
     figures["seconds"] = time.monotonic() - began
     rows = rows_of(
         options.events + options.servers + options.cluster, len(violations), counts, figures
     )
     if skipped is not None:
         print(f"skipped: {skipped}", file=sys.stderr)
+
     if options.json:
         print(json.dumps({"rows": rows, "violations": violations}))
     else:
         for row in rows:
             print(f"{row['ours']:>10,}  {row['what']}")
+
         for why, count in unanswered.most_common():
             print(f"{count:>10,}  not answered: {why}")
+
         print(f"seeds {first} to {seed}")
         for violation in violations[:200]:
             print(f"BROKEN: {violation}", file=sys.stderr)
+
     return 0 if not violations else 1
 
 

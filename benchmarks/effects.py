@@ -128,6 +128,7 @@ class Package:
                 f"{folder}: expected a folder that holds bfcl_eval/data (the "
                 "unpacked wheel of bfcl-eval)"
             )
+
         sys.path.insert(0, str(folder.resolve()))
         constants = _imported("bfcl_eval.constants.executable_backend_config")
         self._files: dict[str, str] = constants.CLASS_FILE_PATH_MAPPING
@@ -194,10 +195,12 @@ class Package:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise LeftOutError("a ground truth that is not a plain call")
+
         method = call.func.id
         owner = next((owner for owner in owners if method in self.tools(owner)), None)
         if owner is None:
             raise LeftOutError(f"{method}: no class of the task documents it")
+
         try:
             given = [ast.literal_eval(value) for value in call.args]
             named = {
@@ -205,11 +208,13 @@ class Package:
             }
         except ValueError:
             raise LeftOutError(f"{method}: a parameter is not a literal") from None
+
         signature = inspect.signature(getattr(self.owner(owner), method))
         try:
             bound = signature.bind(None, *given, **named).arguments
         except TypeError as error:
             raise LeftOutError(f"{method}: the call does not fit its signature: {error}") from None
+
         parameters: JSONObject = _plain(dict(list(bound.items())[1:]))
         self._check(self.tools(owner)[method], parameters)
         return Step(owner, method, parameters)
@@ -219,10 +224,12 @@ class Package:
         unknown = sorted(set(parameters) - set(known if isinstance(known, dict) else ()))
         if unknown:
             raise LeftOutError(f"{tool.name}: the schema has no parameter {unknown[0]!r}")
+
         try:
             problems = Validator(tool.parameters, what=tool.name).problems(parameters)
         except SchemaError as error:
             raise LeftOutError(f"{tool.name}: invalid schema: {error}") from None
+
         if problems:
             raise LeftOutError(f"{tool.name}: {problems[0].message}")
 
@@ -246,11 +253,14 @@ def _normalised(schema: dict[str, Any]) -> JSONObject:
     result = dict(schema)
     if "type" in result:
         result["type"] = TYPES.get(result["type"], result["type"])
+
     if "properties" in result:
         properties: dict[str, dict[str, Any]] = result["properties"]
         result["properties"] = {name: _normalised(value) for name, value in properties.items()}
+
     if "items" in result:
         result["items"] = _normalised(result["items"])
+
     return result
 
 
@@ -336,6 +346,7 @@ class World:
                 one.owner == two.owner or not by_owner
             )
             count += ordered and self.spans[second][0] < self.spans[first][1]
+
         return count
 
 
@@ -349,15 +360,18 @@ def _held(value: object, path: list[object]) -> object:
         return "a time"
     if isinstance(value, random.Random):
         return value.getstate()
+
     for distance, holder in enumerate(reversed(path)):
         if holder is value:
             return ("the holder", distance)
+
     path.append(value)
     try:
         if isinstance(value, dict):
             return {
                 key: _held(item, path) for key, item in cast("dict[object, object]", value).items()
             }
+
         if isinstance(value, list | tuple):
             return [_held(item, path) for item in cast("list[object]", value)]
         if isinstance(value, set | frozenset):
@@ -389,10 +403,13 @@ def rehearse(
             outcomes.append(("result", world.act(step)))
         except Exception as error:  # noqa: BLE001 - an outcome like any other
             outcomes.append(("error", _told(error)))
+
         after = world.state()
         if after != before:
             changing.add(step.method)
+
         before = after
+
     return outcomes, before
 
 
@@ -408,6 +425,7 @@ async def sequential(
             outcomes.append(("result", await world.perform(index)))
         except Exception as error:  # noqa: BLE001 - an outcome like any other
             outcomes.append(("error", _told(error)))
+
     return outcomes, world.state(), time.perf_counter() - begin
 
 
@@ -432,11 +450,13 @@ def toolbox_of(
                 said = None
             else:
                 said = tool.name not in changing
+
             annotations = Annotations(
                 read_only=None if said is False and mode != "declared" else said
             )
             toolbox.add(Tool(tool.name, tool.description, tool.parameters, annotations=annotations))
             toolbox.add(Activity(tool.name, run))
+
     return toolbox
 
 
@@ -444,10 +464,12 @@ def plan_of(task: Task, mode: Mode) -> Plan:
     """All calls of the task, in order, without references."""
     if mode in ("program", "started"):
         return Plan([], program=program_of(task, started=mode == "started"))
+
     calls: list[JSON] = []
     for index, step in enumerate(task.steps):
         call: JSONObject = {"_tool": step.method, **step.parameters, "_outputPath": str(index)}
         calls.append({**call, "_instance": step.owner} if mode == "instances" else call)
+
     owners = dict.fromkeys(step.owner for step in task.steps)
     return Plan(calls, instances={owner: {} for owner in owners} if mode == "instances" else {})
 
@@ -490,6 +512,7 @@ async def planned(
             run = await bridge.run_plan(plan_of(task, mode))
         except PlanError as error:
             raise LeftOutError(f"refused: {error}") from None
+
         status = await run.wait()
         score.seconds += time.perf_counter() - begin
         score.pairs += world.concurrent()
@@ -525,6 +548,7 @@ async def compare(
         score.failed += 1
         score.wrong.append(f"{task.name}: {error}")
         return
+
     differing = [
         index
         for index, pair in enumerate(zip(outcomes, expected[0], strict=True))
@@ -538,6 +562,7 @@ async def compare(
         score.wrong.append(
             f"{task.name}: call {index} ({step.method}) gave {found}, expected {wanted}"
         )
+
     owners = [owner for owner in task.owners if state[owner] != expected[1][owner]]
     if owners:
         score.state += 1
@@ -572,6 +597,7 @@ class Measured:
             for what, found in figures.items():
                 met = found == 0 and self.compared > 0
                 rows.append({"what": f"{mode}: {what}", "ours": found, "target": 0, "met": met})
+
             ratio = score.seconds / self.seconds if self.seconds else None
             rows.append(
                 {
@@ -584,6 +610,7 @@ class Measured:
                     "ratio": ratio,
                 }
             )
+
         return rows
 
     def show(self) -> None:
@@ -615,12 +642,14 @@ class Measured:
                 score.pairs,
             )
             print("".join(f"{cell:>14}" for cell in cells))
+
         print(
             f"\n{self.readers} of {self.methods} methods that were called "
             "never changed their instance"
         )
         for reason, count in self.left_out.most_common():
             print(f"left out: {count:3} {reason}")
+
         for mode, score in self.scores.items():
             for line in score.wrong[:SHOWN]:
                 print(f"wrong: {mode}: {line}")
@@ -641,6 +670,7 @@ async def measure(folder: Path) -> Measured:
             tasks.append((task, rehearse(package, task, changing)))
         else:
             left_out[task[1]] += 1
+
     methods = {step.method for task, _ in tasks for step in task.steps}
     scores: dict[Mode, Score] = {mode: Score() for mode in MODES}
     seconds = 0.0
@@ -650,10 +680,12 @@ async def measure(folder: Path) -> Measured:
         if expected != [outcomes, state]:
             left_out["two sequential executions differ"] += 1
             continue
+
         compared += 1
         seconds += taken
         for mode, score in scores.items():
             await compare(package, task, mode, changing, score, (outcomes, state))
+
     return Measured(
         count, compared, left_out, len(methods - changing), len(methods), seconds, scores
     )
@@ -679,6 +711,7 @@ def main() -> int:
             else skipped
         )
         return 0
+
     measured = anyio.run(measure, arguments.folder)
     rows = measured.rows()
     if arguments.json:
@@ -687,6 +720,7 @@ def main() -> int:
         print(json.dumps(told, ensure_ascii=False))
     else:
         measured.show()
+
     return 0 if all(row.get("met", True) for row in rows) else 1
 
 

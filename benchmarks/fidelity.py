@@ -60,6 +60,7 @@ def prepare(folder: Path) -> None:
         (files / f"note{number}.txt").write_text(
             "".join(f"line {line} of {number}: häuser\n" for line in range(40))
         )
+
     (files / "deep" / "er" / "data.json").write_text('{"a": [1, 2.0, null]}')
     (files / "picture.png").write_bytes(bytes(range(256)))
     (files / "sound.wav").write_bytes(bytes(range(128)))
@@ -82,6 +83,7 @@ def prepare(folder: Path) -> None:
         (repository / "story.txt").write_text(f"chapter {number}\n" * (number + 1))
         git("add", ".")
         git("commit", "-q", "-m", f"Chapter {number}")
+
     git("branch", "other")
     (repository / "story.txt").write_text("changed\n")
     (repository / "new.txt").write_text("new\n")
@@ -272,6 +274,7 @@ async def answered(client: Client, name: str, arguments: dict[str, Any]) -> Answ
         result = await client.session.call_tool(name, arguments)
     except MCPError as error:
         return {"error": {"code": error.code, "message": error.message, "data": error.data}}
+
     found = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     meta = {
         key: value
@@ -312,6 +315,7 @@ def gateway(folder: Path, way: str, era: str) -> Generator[StdioServerParameters
     if way == "stdio":
         yield StdioServerParameters(command=program, args=arguments)
         return
+
     command = [program, *arguments, "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -365,6 +369,7 @@ def measured(seed: int, *, show: bool) -> list[dict[str, Any]]:
         for way, era in WAYS:
             with gateway(folder, way, era) as target:
                 found = anyio.run(through, target, calls, era)
+
             pairs = list(zip(calls, found, expected, strict=True))
             others = [pair for pair in pairs if pair[1] != pair[2]]
             equal = CALLS - len(others)
@@ -378,6 +383,7 @@ def measured(seed: int, *, show: bool) -> list[dict[str, Any]]:
             )
             for call, mine, theirs in others if show else ():
                 sys.stdout.write(f"{way} {era} {call}\n  direct  {theirs}\n  gateway {mine}\n")
+
     return rows
 
 
@@ -401,6 +407,7 @@ def main() -> int:
         sys.stdout.write(
             "".join(f"{row['what']}: {row['ours']} of {CALLS} (target {TARGET})\n" for row in rows)
         )
+
     return 0 if all(row["met"] for row in rows) else 1
 
 

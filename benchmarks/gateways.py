@@ -73,6 +73,7 @@ class Gateway:
             if isinstance(one, Post):
                 # Servers close connections that are idle while the others have their turn.
                 one.connection.close()
+
         cpu = cpu_seconds(self.pid)
         started = time.perf_counter()
         talk = self.talks[0]
@@ -87,6 +88,7 @@ class Gateway:
 
             with ThreadPoolExecutor(clients) as pool:
                 taken = [seconds for part in pool.map(in_turn, self.talks) for seconds in part]
+
         whole = time.perf_counter() - started
         taken.sort()
         self.note("median, ms", statistics.median(taken) * 1e3)
@@ -114,6 +116,7 @@ def at_a_time(talk: Pipe, most: int) -> list[float]:
 
     for _ in range(most):
         begin()
+
     left = CALLS - most
     while began:
         told = json.loads(talk.output.readline())
@@ -126,6 +129,7 @@ def at_a_time(talk: Pipe, most: int) -> list[float]:
         if left:
             left -= 1
             begin()
+
     return taken
 
 
@@ -157,6 +161,7 @@ def commands(
         entry: dict[str, Any] = {"url": url}
     else:
         entry = {"command": MODULE[0], "args": MODULE[1:]}
+
     path = folder / "ideabridge.json"
     path.write_text(
         json.dumps(
@@ -174,12 +179,14 @@ def commands(
             json.dumps(entry),
             *([] if url else [str(port)]),
         ]
+
     if mcp_proxy is not None:
         serving_ = ["--port", str(port), "--host", "127.0.0.1", "--", *MODULE]
         found["mcp-proxy"] = [
             mcp_proxy,
             *(["--transport", "streamablehttp", url] if url else serving_),
         ]
+
     return found
 
 
@@ -202,10 +209,12 @@ def over_http(command: list[str], port: int, clients: int, stack: ExitStack) -> 
             if time.monotonic() > deadline or process.poll() is not None:
                 raise SystemExit(f"{command[:2]} does not listen") from None
             time.sleep(0.05)
+
     talks: list[Pipe | Post] = [Post(f"http://127.0.0.1:{port}/mcp", OLD) for _ in range(clients)]
     for talk in talks:
         assert isinstance(talk, Post)
         stack.callback(talk.connection.close)
+
     return Gateway(process.pid, talks)
 
 
@@ -249,6 +258,7 @@ def rows_of(transport: str, clients: int, gateways: dict[str, Gateway]) -> list[
                 ratio = statistics.median(one / two for one, two in pairs if two)
             else:
                 ratio = None
+
             row = {
                 "what": f"{transport}, {clients} at a time, {what}; peer: {name}",
                 "ours": round(mine, 3),
@@ -264,6 +274,7 @@ def rows_of(transport: str, clients: int, gateways: dict[str, Gateway]) -> list[
                     "met": met,
                 }
             )
+
     return sorted(rows, key=lambda row: row["what"])
 
 
@@ -287,10 +298,12 @@ def main() -> int:
                 clients,
                 measured(transport, clients, arguments.rounds, arguments.mcp_proxy),
             )
+
     if rows:
         skipped = ""
     else:
         skipped = "no peer is installed: pip install '.[bench]', and mcp-proxy elsewhere"
+
     if arguments.json:
         print(
             json.dumps(
@@ -302,6 +315,7 @@ def main() -> int:
         for row in rows:
             ratio = "" if row["ratio"] is None else f"{row['ratio']:6.2f}x"
             print(f"{row['what']:62} ours {row['ours']:8.3f}  peer {row['peer']:8.3f} {ratio}")
+
     return 0 if all(row["met"] is not False for row in rows) else 1
 
 

@@ -68,6 +68,7 @@ class Maker:
         for weight in self.weights:
             total += weight
             self.cumulative.append(total)
+
         self.tools: list[JSON] = [
             {
                 "type": "tool",
@@ -101,10 +102,12 @@ class Maker:
             context: list[JSON] = [task, given, state]
         else:
             context = [*self.tools, task, given, state]
+
         if fresh:
             schema: JSON = {**self.schema, "description": self.text(4)}
         else:
             schema = self.schema
+
         solution: JSON = {
             "calls": [{"_tool": "tool_1", "text": self.text(80)}],
             "output": self.text(20),
@@ -169,6 +172,7 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
                 ]
             )
         )
+
     indexing = timed(lambda: store.ideas.search("nothing", caller=SEES_ALL)) / rounds * 1e6
     store.close()
     bare.close()
@@ -221,6 +225,7 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     for _ in range(0, rounds, 100):
         peer += timed(lambda: [insert() for _ in range(100)])
         ours += timed(lambda: [store.runs.append("run", epoch, events) for _ in range(100)])
+
     store.close()
     bare.close()
     ours_us = ours / rounds / batch * 1e6
@@ -246,6 +251,7 @@ def long_run(folder: Path, steps: int) -> list[Row]:
         meta = IdeaMeta(run="long", step=step + 1)
         assert idea.id
         times.append(timed(lambda idea=idea, meta=meta: store.ideas.save(idea, meta)))
+
     store.close()
     connection = sqlite3.connect(folder / "long.db")
     pages = connection.execute("PRAGMA page_count").fetchone()[0] * 4096
@@ -323,6 +329,7 @@ def growing_states(folder: Path, steps: int) -> list[Row]:
                     with closing(sqlite3.connect(path)) as connection:
                         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                     sizes.append(path.stat().st_size)
+
         new = (len(encode_text(shape(2_000 + steps))) - len(encode_text(shape(2_000)))) / 1024
         added = (sizes[1] - sizes[0]) / 1024
         what = f"a state of 2 MB ({shape.__name__}) that grows by 1 KB in {steps} steps"
@@ -331,6 +338,7 @@ def growing_states(folder: Path, steps: int) -> list[Row]:
         typical = percentile(times[1:], 0.5) * 1e3
         rows.append(Row(f"save a step of {what}, encoding aside (ms)", typical, None, None, None, "under 50 ms",
                         typical < 50))  # fmt: skip
+
     return rows
 
 
@@ -352,6 +360,7 @@ def lookups(count: int) -> Toolbox:
             return {"number": number, "open": state != "closed"}
 
         toolbox.add(tool(name=f"look_{number}", read_only=True)(look))
+
     return toolbox
 
 
@@ -376,6 +385,7 @@ async def growth(folder: Path, *, mode: str, tools: int, rounds: int) -> float:
             else:
                 run = await bridge.solve(f"Is issue {turn * 5} open?", tools=names, mind="turns")
                 run.submit(0, {"calls": five_calls(turn), "output": "yes"})
+
             await run.result()
             if turn in (0, rounds):
                 while bridge.store.ideas.index():
@@ -383,6 +393,7 @@ async def growth(folder: Path, *, mode: str, tools: int, rounds: int) -> float:
                 with closing(sqlite3.connect(path)) as connection:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 sizes.append(path.stat().st_size)
+
     return (sizes[1] - sizes[0]) / rounds
 
 
@@ -436,6 +447,7 @@ def catalogue(folder: Path, count: int) -> list[Row]:
             publish = store.publications.publish
             publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
                     output_schema=None, annotations={})  # fmt: skip
+
     filled = time.perf_counter() - start
     store.ideas.search("warm", caller=SEES_ALL)
     rows = [
@@ -457,6 +469,7 @@ def pruning(store: Store, count: int) -> Row:
         connection.execute(
             "UPDATE runs SET status = 'done', updated = '2020' WHERE number <= ?", (count // 2,)
         )
+
     connection.close()
     found = store.prunable(before="2021-01-01")
     pruned: list[int] = []
@@ -494,6 +507,7 @@ def listing(store: Store, count: int) -> list[Row]:
             lambda one=one, after=after: store.ideas.page(50, after, chosen=one)
             for one, after in chosen
         ]
+
     lists["ideas by outcome, mind, time, tag, tool, and two of them"] = [
         lambda one=one: store.ideas.page(50, chosen=one) for one in filters()
     ]
@@ -505,6 +519,7 @@ def listing(store: Store, count: int) -> list[Row]:
         slowest = max(median(work) for work in works) * 1e3
         what = f"a page of 50 {name}, the slowest of {len(works)}, {count:,} ideas (ms)"
         rows.append(Row(what, slowest, None, floor, None, "under 10 ms", slowest < 10))
+
     connection.close()
     return rows
 
@@ -563,6 +578,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
         frequent = found[0][1]
         words = [row[0] for row in found]
         queries = words[:50] + source.sample(words, min(50, len(words)))
+
     for query in queries:
         # The best of 3: what other processes do meanwhile is not what is measured.
         times.append(
@@ -579,6 +595,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
                 for _ in range(3)
             )
         )
+
     connection.close()
     ours = percentile(times, 0.95) * 1e3
     peer = percentile(plain, 0.95) * 1e3
@@ -587,6 +604,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
         what = "a sentence of 12 words"
     else:
         what = f"one word (in up to {frequent:,} ideas)"
+
     return Row(f"search {count:,} ideas for {what}, p95 (ms); peer: FTS5 with OR", ours, peer, None, peer / ours,
                f"under {limit} ms", ours < limit)  # fmt: skip
 
@@ -610,6 +628,7 @@ def main() -> int:
             *growing(folder),
             *catalogue(folder, options.ideas),
         ]
+
     if options.json:
         print(
             json.dumps(
@@ -629,6 +648,7 @@ def main() -> int:
                 f"{'ok  ' if row.met else 'MISS'} {row.what}: "
                 f"{row.ours:.1f}{peer}{ratio}; target {row.target}"
             )
+
     return 0 if all(row.met for row in rows) else 1
 
 

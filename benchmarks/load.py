@@ -124,6 +124,7 @@ class Load:
                 client.close()
             else:
                 self.seconds.setdefault(kind, []).append(time.perf_counter() - began)
+
         client.close()
 
     def _direct(self, tool: str) -> Ask:
@@ -144,6 +145,7 @@ class Load:
             for place, tool in enumerate(tools):
                 reads = f"†state.v{place - 1}.value" if place else "†input.n"
                 calls.append({"_tool": tool, "n": reads, "_outputPath": f"v{place}"})
+
             plan = {
                 "calls": calls,
                 "input": {"n": n},
@@ -153,6 +155,7 @@ class Load:
             if "change" in tools and result["structuredContent"]["status"] == "needs_approval":
                 await _skip(client, result["structuredContent"])
                 raise AskedError
+
             _expect_done(result, {"value": n + len(tools)})
 
         return ask
@@ -167,6 +170,7 @@ class Load:
         begun = (await client.call("solve", task))["structuredContent"]
         if begun["status"] != "needs_solution":
             raise CallError(f"solve is {begun['status']}: {begun}")
+
         calls = [{"_tool": "look", "n": n, "_outputPath": "v"}]
         solution = {"calls": calls, "output": {"value": "†state.v.value"}}
         submitted = {"run": begun["run"], "turn": begun["turn"], "solution": solution}
@@ -294,14 +298,17 @@ async def measure(folder: Path, seconds: float, clients: int, every: float) -> d
         await asyncio.gather(*(load.client(server.url, number, end) for number in range(clients)))
         for task in beside:
             task.cancel()
+
         worked = server.work() - idle
         code = server.end()
     finally:
         server.kill()
+
     for _ in range(50):
         if not modules.alive():
             break
         await asyncio.sleep(0.1)
+
     lines = noise.read_bytes().splitlines()[quiet:]
     rows = [*rates(load), *held(watch)]
     rows.append(row("load: processes of modules that are left", len(modules.alive()), target=0))
@@ -336,6 +343,7 @@ def rates(load: Load) -> list[Row]:
         rows += [
             row(f"load: {kind}, p{share} (ms)", 1000 * at(ordered, share)) for share in (50, 99)
         ]
+
     direct = at(sorted(load.seconds["direct, fast"]), 99)
     planned = at(sorted(load.seconds["plan of four"]), 99) / CHAIN
     what = "load: p99 of a direct call beside a call in a plan (ms)"
@@ -401,6 +409,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         told = asyncio.run(measure(Path(folder), options.seconds, options.clients, options.every))
+
     if options.json:
         print(json.dumps(told))
     else:
@@ -414,9 +423,11 @@ def main() -> int:
                 f"{one['what']:<55} {figures[0]:>12} {figures[1]:>9} "
                 f"{figures[2]:>7} {figures[3]:>5} {met}"
             )
+
         print(f"memory by tenths of the time (MB): {' '.join(map(str, told['memory']))}")
         for error, count in told["errors"].most_common(10):
             print(f"{count:>6} x {error}", file=sys.stderr)
+
     return 1 if any(one["met"] is False for one in told["rows"]) else 0
 
 

@@ -92,6 +92,7 @@ class Writer:
         if isinstance(answer, str):
             yield answer
             return
+
         for piece in answer:
             if self._apart and "_tool" in piece:
                 await anyio.sleep(self._apart)
@@ -163,6 +164,7 @@ async def ours(mind: Writer, box: Toolbox, store: Path | None, requests: int, ti
             taken.append(time.perf_counter() - begin)
             if status != "done" or any(one.error for one in run.calls()):
                 raise SystemExit(f"the run ended {status}: {run.errors()}")
+
     return statistics.median(taken)
 
 
@@ -186,6 +188,7 @@ async def theirs(
         taken.append(time.perf_counter() - begin)
         if answer != "done" or len(done) != sum(map(len, rounds)):
             raise SystemExit(f"a peer answered {answer[:100]!r} after {len(done)} calls")
+
     return statistics.median(taken)
 
 
@@ -251,12 +254,14 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
         ]
         if len(answers) > 1:
             steps.setdefault("", []).append(memory)
+
         yield {"what": f"{what}, journal in memory", "ours": memory}
         yield {"what": f"{what}, journal in SQLite", "ours": sqlite}
         for peer, prepare in others.items():
             took = await theirs(prepare, rounds, instant, apart, times) / divisor * 1e3
             if len(answers) > 1:
                 steps.setdefault(peer, []).append(took)
+
             target = (STEP_TARGET if len(answers) > 1 else CALL_TARGET).get(peer, 1.0)
             for where, mine in (("memory", memory), ("SQLite", sqlite)):
                 ratio = mine / took
@@ -266,6 +271,7 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
                     "peer": took,
                 }
                 yield {**row, "ratio": ratio, "target": target, "met": ratio <= target}
+
     for peer, (few, many) in steps.items():
         growth = many / few
         what = "x, a step of 500 to one of 50, journal in memory"
@@ -300,6 +306,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = anyio.run(measure, Path(folder))
+
     if arguments.json:
         print(json.dumps({"benchmark": "loop", "rows": rows}))
     else:
@@ -311,7 +318,9 @@ def main() -> int:
                 missed = f"  MISSED: at most {row['target']:.3g}x"
             else:
                 missed = ""
+
             print(f"{row['what']:<90} {mine}{theirs}{ratio}{missed}")
+
     return 0 if all(row.get("met", True) for row in rows) else 1
 
 

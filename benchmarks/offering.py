@@ -132,6 +132,7 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
             made = made + 1
             if told.get("errors"):
                 raise ActivityError(str(told["errors"]))
+
             run = await stage.bridge.run(solving.run)
             return run.value(f"†results.{place}")
 
@@ -139,6 +140,7 @@ async def by_turns(stage: Stage, task: Task, count: Count, offer: str, way: str)
         told = await solving.submit({"calls": [], "output": escaped(output)})
         if told["status"] != "done":
             raise SystemExit(f"{task.name} by turns, {way}: {told}")
+
     # The model reads the last answer once, and says what came of it.
     solving.talk.price += solving.talk.context * 0.1
     return solving.talk.price
@@ -162,6 +164,7 @@ async def by_endpoint(bridge: Bridge, task: Task, count: Count, offer: str, way:
     run.submit(0, solution)
     if await run.wait() != "done":
         raise SystemExit(f"{task.name} by an endpoint, {way}: {run.answer()}")
+
     text = instructions(request.schema, is_shown=True)
     read = (
         count(text)
@@ -196,6 +199,7 @@ async def measure(folder: Path, count: Count) -> dict[Key, dict[str, float]]:
                             prices.setdefault(("endpoint", offer, way, programs), {})[task.name] = (
                                 price
                             )
+
     return prices
 
 
@@ -212,6 +216,7 @@ def rows_of(prices: dict[Key, dict[str, float]]) -> list[dict[str, JSON]]:
             "peer": base,
         }
         rows.append({**row, "floor": None, "ratio": price / base, "target": None, "met": None})
+
     return rows
 
 
@@ -231,15 +236,19 @@ def main() -> int:
             else skipped
         )
         return 0
+
     with tempfile.TemporaryDirectory() as folder:
         prices = anyio.run(measure, Path(folder), count)
+
     rows = rows_of(prices)
     if arguments.json:
         print(json.dumps({"benchmark": "offering", "rows": rows}))
         return 0
+
     print(f"{len(next(iter(prices.values())))} tasks")
     for row in rows:
         print(f"{row['what']:48} {row['ours']:8,.0f} {row['ratio']:5.2f}")
+
     return 0
 
 

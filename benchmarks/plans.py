@@ -105,6 +105,7 @@ async def measure(folder: Path) -> list[dict[str, object]]:
                     "met": ratio <= 1.03,
                 }
             )
+
         fifty: list[JSON] = [{"_tool": "instant", "x": n} for n in range(50)]
         seconds = statistics.median([await timed(bridge, fifty) for _ in range(20)])
         rows.append(
@@ -115,6 +116,7 @@ async def measure(folder: Path) -> list[dict[str, object]]:
         rows.append({"what": "ms a plan of one call, journaled, idea saved", "ours": seconds * 1e3})
         rows.append(await replayed(bridge))
         rows.append(await replayed_copies(bridge))
+
     return rows
 
 
@@ -145,6 +147,7 @@ async def replayed(bridge: Bridge) -> dict[str, object]:
             begin = time.perf_counter()
             await work(number)
             taken.append(time.perf_counter() - begin)
+
     fast = statistics.median(ours) * 1e3
     least = statistics.median(floor) * 1e3
     what = (
@@ -179,6 +182,7 @@ async def chain_with_copies(bridge: Bridge) -> str:
         if await run.wait() != "needs_solution":
             raise SystemExit(f"call {turn} of the chain did not run: the run is {run.status}")
         x = 3 * x + 1
+
     run.submit(LENGTH, {"output": x})
     await run.result()
     return run.id
@@ -196,6 +200,7 @@ async def replayed_copies(bridge: Bridge) -> dict[str, object]:
         if published.plan is None:
             raise SystemExit(f"the chain with {name} did not become a plan")
         taken[name] = []
+
     for number in range(-5, 100):
         for name, seconds in taken.items():
             begin = time.perf_counter()
@@ -203,6 +208,7 @@ async def replayed_copies(bridge: Bridge) -> dict[str, object]:
             if answer.run is None or await answer.run.result() != (2 * number + 1) * 3**LENGTH // 2:
                 raise SystemExit(f"the replay with {name} gave another output")
             seconds.append(time.perf_counter() - begin)
+
     # The first replays fill caches.
     ours, peer = (statistics.median(seconds[5:]) * 1e3 for seconds in taken.values())
     what = f"ms a replay of {LENGTH} calls with copied values, beside one with references"
@@ -225,6 +231,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = anyio.run(measure, Path(folder))
+
     if arguments.json:
         print(json.dumps({"benchmark": "plans", "rows": rows}))
     else:
@@ -232,6 +239,7 @@ def main() -> int:
             ours = f"{row['ours']:.3f}"
             ratio = f"  {row['ratio']:.3f}x of {row['floor']:.3g}" if "ratio" in row else ""
             print(f"{row['what']:<48} {ours:>8}{ratio}")
+
     return 0 if all(row.get("met", True) for row in rows) else 1
 
 

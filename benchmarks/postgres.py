@@ -52,6 +52,7 @@ def alternating(rounds: int, *sides: Callable[[int], object]) -> list[float]:
             for number in range(start, start + IN_TURN):
                 side(number)
             spent[place] += time.perf_counter() - begun
+
     return [one / rounds for one in spent]
 
 
@@ -76,6 +77,7 @@ def saving(address: str, bare: psycopg.Connection[Any], *, fresh: bool, rounds: 
             ),
             lambda number: insert(ideas[number]),
         )
+
     what = f"save an idea of 8 KB, {'all of it new' if fresh else 'tools and schema shared'} (us)"
     return row(what, ours, peer, "at least 0.3x the rate", 0.3)
 
@@ -105,6 +107,7 @@ def journaling(address: str, bare: psycopg.Connection[Any], *, batch: int, round
         assert epoch is not None
         events = [event] * batch
         ours, peer = alternating(rounds, lambda _: store.runs.append(run, epoch, events), insert)
+
     what = f"journal an event of 300 bytes, {batch} at a time (us each)"
     return row(what, ours / batch, peer / batch, "at least 0.3x the rate", 0.3)
 
@@ -147,12 +150,15 @@ def langgraph_steps(address: str, steps: int) -> float | None:
         graphs: Any = importlib.import_module("langgraph.graph")
     except ImportError:
         return None
+
     build: Any = graphs.StateGraph(dict)
     names = [f"s{step}" for step in range(steps)]
     for name in names:
         build.add_node(name, partial(with_kilobyte, name))
+
     for before, after in zip([graphs.START, *names], [*names, graphs.END], strict=True):
         build.add_edge(before, after)
+
     saver: Any
     with savers.PostgresSaver.from_conn_string(address) as saver:
         saver.setup()
@@ -170,6 +176,7 @@ def dbos_steps(address: str, steps: int) -> float | None:
         library: Any = importlib.import_module("dbos").DBOS
     except ImportError:
         return None
+
     library(config={"name": "bench", "system_database_url": address, "log_level": "ERROR"})
 
     def grow(text: str) -> str:
@@ -211,6 +218,7 @@ def main() -> int:
                 journaling(server.address(), bare, batch=1, rounds=options.rounds),
                 journaling(server.address(), bare, batch=50, rounds=options.rounds // 4),
             ]
+
         steps = max(20, options.rounds // 4)
         ours = anyio.run(partial(stepping, server.address(), steps))
         for name, peer in (
@@ -227,6 +235,7 @@ def main() -> int:
                         1.0,
                     )
                 )
+
         if not any("chain" in one.what for one in rows):
             rows.append(
                 Row(
@@ -241,6 +250,7 @@ def main() -> int:
             )
     finally:
         server.close()
+
     if options.json:
         print(
             json.dumps(
@@ -258,6 +268,7 @@ def main() -> int:
                 f"{'ok  ' if one.met else 'MISS'} {one.what}: "
                 f"{one.ours:.0f}{peer}; target {one.target}"
             )
+
     return 0 if all(one.met for one in rows) else 1
 
 

@@ -77,6 +77,7 @@ async def medians(runs: dict[str, Run], times: int) -> dict[str, float]:
             taken = await took(run)
             if round_:
                 found[name].append(taken)
+
     return {name: statistics.median(taken) for name, taken in found.items()}
 
 
@@ -115,6 +116,7 @@ async def code_mode() -> AsyncGenerator[Callable[[str], Awaitable[object]] | Non
     if importlib.util.find_spec("fastmcp") is None:
         yield None
         return
+
     fastmcp: Any = importlib.import_module("fastmcp")
     mode: Any = importlib.import_module("fastmcp.experimental.transforms.code_mode")
     server = fastmcp.FastMCP("peer", transforms=[mode.CodeMode(max_tool_calls=None)])
@@ -284,7 +286,9 @@ async def measure(folder: Path) -> list[Row]:
                 rows.append(
                     {**row, "peer": found["theirs"], "ratio": found["ours"] / found["theirs"]}
                 )
+
         group.cancel_scope.cancel()
+
     return rows
 
 
@@ -295,6 +299,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = anyio.run(measure, Path(folder))
+
     if arguments.json:
         print(json.dumps({"benchmark": "programs", "rows": rows}))
     else:
@@ -306,6 +311,7 @@ def main() -> int:
             ]
             missed = f"  MISSED: {row['target']}" if not row.get("met", True) else ""
             print(f"{row['what']}: {', '.join(cells)}{missed}")
+
     return 0 if all(row.get("met", True) for row in rows) else 1
 
 

@@ -128,6 +128,7 @@ def by_hand(bridge: Bridge, calls: int) -> str:
             made.append(
                 EndedCall(tools["note"], {"issue": issue, "text": text}, step, note(issue, text))
             )
+
     run_id = f"run_session{calls}"
     ended = ended_run(made, Settings(), "Write notes about crashes", "it is a session")
     keep_ended(
@@ -164,10 +165,13 @@ def processes() -> list[Path]:
         except OSError:
             # It is no process, or it has ended.
             continue
+
         children.setdefault(fields[1], []).append(folder.name)
+
     listed = [str(os.getpid())]
     for pid in listed:
         listed += children.get(pid, [])
+
     return [Path("/proc", pid) for pid in listed]
 
 
@@ -181,9 +185,11 @@ def used() -> tuple[float, float]:
             status = (folder / "status").read_text(encoding="utf-8")
         except OSError:
             continue
+
         # User and system time, also of children that have ended.
         ticks += sum(int(field) for field in fields[11:15])
         kilobytes += int(status.partition("VmHWM:")[2].split()[0]) if "VmHWM:" in status else 0
+
     return ticks / os.sysconf("SC_CLK_TCK"), kilobytes / 1024
 
 
@@ -211,6 +217,7 @@ async def published(bridge: Bridge, run: str, name: str, calls: int) -> Measured
         group.start_soon(watch)
         await bridge.publish(run, name, answer="plan", description="A large run.", program=False)
         group.cancel_scope.cancel()
+
     cpu_after, memory_after = used()
     return Measured(
         calls, cpu_after - cpu, floor_of(bridge, run), max(delays), memory_after - memory
@@ -272,9 +279,11 @@ async def measure(folder: Path) -> list[JSONObject]:
             measured = await published(bridge, by_hand(bridge, calls), f"by_hand_{calls}", calls)
             rows += rows_of(f"{calls:,} calls by hand", measured, bound)
             sessions.append(measured)
+
         rows += linear_rows(sessions[0], sessions[-1])
         measured = await published(bridge, await by_plan(bridge), "by_plan", PLANNED)
         rows += rows_of(f"{PLANNED:,} calls with 10 MB", measured, PLANNED_SECONDS)
+
     return rows
 
 
@@ -285,6 +294,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = anyio.run(measure, Path(folder))
+
     if options.json:
         print(json.dumps({"rows": rows}))
     else:
@@ -295,6 +305,7 @@ def main() -> int:
                 floor = f" (reading it once: {measured['floor']:.3f})"
             bound = f"ratio {measured['ratio']:.3f}, at most {measured['target']:g}"
             print(f"{measured['what']:<70} {measured['ours']:10.3f}{floor}, {bound}")
+
     return 0 if all(measured["met"] for measured in rows) else 1
 
 

@@ -37,10 +37,12 @@ def rows_of(text: str) -> tuple[list[Row], str | None]:
         told = cast("dict[str, object]", printed)
     else:
         told = {}
+
     rows = told.get("rows")
     skipped = told.get("skipped")
     if not isinstance(rows, list):
         raise ValueError('expected one JSON object with "rows"')
+
     found = [cast("Row", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
     return found, skipped if isinstance(skipped, str) else None
 
@@ -82,8 +84,10 @@ def run(script: Path) -> tuple[list[Row], str | None]:
             [],
             f"{script.name}: exit {done.returncode}, and what it printed cannot be read: {error}",
         )
+
     if skipped is not None:
         print(f"{script.name}: skipped: {skipped}", file=sys.stderr)
+
     missed = [str(row.get("what")) for row in rows if row.get("met") is False]
     if missed:
         return rows, f"{script.name}: missed {', '.join(missed)}"
@@ -108,6 +112,7 @@ def main() -> int:
             f"no benchmark {unknown[0]!r}; there are "
             f"{', '.join(path.stem for path in found) or 'none'}"
         )
+
     rows: list[Row] = []
     faults: list[str] = []
     for script in found:
@@ -117,6 +122,7 @@ def main() -> int:
         rows.extend({**row, "script": script.stem} for row in measured)
         if fault is not None:
             faults.append(fault)
+
     print(
         json.dumps({"rows": rows, "faults": faults}, ensure_ascii=False)
         if options.json
@@ -124,6 +130,7 @@ def main() -> int:
     )
     for fault in faults:
         print(fault, file=sys.stderr)
+
     return 1 if faults else 0
 
 

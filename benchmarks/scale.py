@@ -117,6 +117,7 @@ def children(parent: int) -> list[int]:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
                     found.append(int(entry.name))
+
     return found
 
 
@@ -146,6 +147,7 @@ class Cluster:
         ]
         for server in self.servers:
             self._ending.callback(server.kill)
+
         self.workers: list[subprocess.Popen[str]] = []
         for _ in range(workers):
             command = [
@@ -161,6 +163,7 @@ class Cluster:
             worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
             self._ending.callback(self._kill, worker)
             self.workers.append(worker)
+
         for worker in self.workers:
             assert worker.stderr is not None
             line = worker.stderr.readline()
@@ -215,6 +218,7 @@ async def load(
     for place in range(CHAIN):
         n = f"†state.v{place - 1}" if place else "†input.n"
         calls.append({"_tool": tool, "n": n, "_outputPath": f"v{place}"})
+
     plan = {"calls": calls, "input": {"n": 0}, "output": f"†state.v{CHAIN - 1}", "wait_s": 45}
     done = 0
 
@@ -226,6 +230,7 @@ async def load(
             if result["status"] != "done" or result["output"] != CHAIN:
                 raise CallError(f"the plan is {result['status']}: {result}")
             done += CHAIN
+
         one.close()
 
     async def all_of(seconds: float) -> None:
@@ -288,6 +293,7 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
     while at < SIMULATED:
         arrivals.append(at)
         at += draw.expovariate(rate / CHAIN)
+
     # (time, kind, writes that are left): kinds are 0, a run arrives; 1, the queue is unlocked;
     # 2, a run writes.
     events = [(at, 0, 0) for at in arrivals]
@@ -307,7 +313,9 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
                 heapq.heappush(
                     events, (ends + draw.expovariate(total / CHAIN / WAITS), 2, left - 1)
                 )
+
             continue
+
         if kind == 0:
             waiting.append(now)
         else:
@@ -315,9 +323,11 @@ def simulate(figures: Figures, cores: int, rate: float) -> tuple[float, float]:
             for _ in leaving:
                 heapq.heappush(events, (now, 2, total))
             leaving = []
+
         if waiting and not leaving:
             leaving = [waiting.popleft() for _ in range(min(TOGETHER, len(waiting)))]
             heapq.heappush(events, (now + figures.claim(len(leaving)), 1, 0))
+
     # The first half fills the system.
     return _late(took), _late([*queued, *(SIMULATED - arrived for arrived in waiting)])
 
@@ -342,6 +352,7 @@ def most(figures: Figures, cores: int) -> tuple[float, str]:
         else:
             high = middle
             why = "its cores" if write >= SLOW else "the queue"
+
     return low, why
 
 
@@ -359,14 +370,17 @@ def measure(database: PostgresServer, seconds: float) -> list[Row]:
                 floor=workers * RUNS / WAITS,
             )
         )
+
     rows.append(
         row("4 workers beside 4 times one (calls/s)", rates[4], floor=4 * rates[1], target=LINEAR)
     )
     with cluster(database, 2, 32) as made:
         calls, spent, used = asyncio.run(load(made, "count", 32, seconds))
+
     rows.append(row("2 workers, calls without time (calls/s)", calls / spent))
     for kind in ("servers", "workers", "PostgreSQL"):
         rows.append(row(f"  CPU time of {kind} per call (ms)", 1000 * used[kind] / calls))
+
     rows.append(row("  commits of PostgreSQL per call", used["commits"] / calls))
     rows.append(row("  log of PostgreSQL per call (KB)", used["bytes"] / calls / 1000))
     writes = used["commits"] / calls
@@ -380,6 +394,7 @@ def measure(database: PostgresServer, seconds: float) -> list[Row]:
         rows.append(
             row(f"simulated: PostgreSQL with {cores} cores, limited by {why} (calls/s)", rate)
         )
+
     return rows
 
 
@@ -395,6 +410,7 @@ def main() -> int:
         rows = measure(database, options.seconds)
     finally:
         database.close()
+
     if options.json:
         print(json.dumps({"benchmark": "scale", "rows": rows}))
     else:
@@ -404,6 +420,7 @@ def main() -> int:
             else:
                 floor = f" of {one['floor']:.0f}, ratio {one['ratio']:.2f}"
             print(f"{'ok  ' if one['met'] else 'MISS'} {one['what']}: {one['ours']:.3g}{floor}")
+
     return 0 if all(one["met"] for one in rows) else 1
 
 

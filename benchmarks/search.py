@@ -86,6 +86,7 @@ def measure(kind: Callable[[random.Random], tuple[JSON, list[JSON]]]) -> tuple[f
     for _, literals in made:
         for literal in literals:
             explain(literal, values, "id")
+
     return time.process_time() - began, peer
 
 
@@ -103,11 +104,13 @@ def main() -> int:
         what = f"lifting: 200 literals, 50 results, 10 MB of {name} (s)"
         row: JSONObject = {"what": what, "ours": ours, "peer": peer, "floor": None, "ratio": ratio}
         rows.append({**row, "target": TARGET, "met": ratio <= TARGET})
+
     if options.json:
         print(json.dumps({"rows": rows}))
     else:
         for row in rows:
             print(row)
+
     return 0 if all(row["met"] for row in rows) else 1
 
 

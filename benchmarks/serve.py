@@ -196,13 +196,16 @@ class Post(Talk):
         headers: dict[str, str] = {}
         if self.era == NEW:
             headers = {"mcp-method": method, "mcp-name": str(params.get("name"))}
+
         answer = self.send(self.message(method, params), **headers)
         session = answer.headers.get("mcp-session-id")
         if session is not None:
             self.headers["mcp-session-id"] = session
+
         body = answer.read()
         if answer.headers.get_content_type() == "text/event-stream":
             body = next(line[6:] for line in body.split(b"\r\n") if line.startswith(b"data: {"))
+
         return result_of(json.loads(body))
 
 
@@ -243,12 +246,14 @@ def interleaved(works: dict[str, Callable[[], object]], rounds: int) -> dict[str
     """Seconds a call of each takes, by round; the order turns with every round."""
     for work in works.values():
         seconds(work, CALLS // 3)
+
     taken: dict[str, list[float]] = {name: [] for name in works}
     names = list(works)
     for _ in range(rounds):
         for name in names:
             taken[name].append(seconds(works[name], CALLS))
         names = [*names[1:], names[0]]
+
     return taken
 
 
@@ -303,6 +308,7 @@ def configured(folder: Path, module: bool, *, sessions: bool = True) -> list[str
     if module:
         servers = {"module": {"command": sys.executable, "args": [__file__, "--peer"]}}
         config = {"store": store, "mcpServers": servers, "expose": ["modules"]}
+
     path = folder / "ideabridge.json"
     path.write_text(json.dumps(config))
     return [sys.executable, "-m", "ideabridge.server", "serve", "--config", str(path)]
@@ -328,6 +334,7 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                 else:
                     ours = Post(serving([*command, "--http", "127.0.0.1:0"], stack), era)
                     theirs = Post(serving([*other, "--http"], stack), era)
+
                 run = ours.call("run_plan", PLAN)["structuredContent"]["run"]
                 ours.call(
                     "publish_idea", {"idea": run, "name": "recorded_add", "answer": "recorded"}
@@ -346,6 +353,7 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                         talk.input.close()
                     else:
                         talk.connection.close()
+
             where = f"{transport}, {era}"
             rows += [
                 row(
@@ -370,6 +378,7 @@ def local_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                     None,
                 ),
             ]
+
     return rows
 
 
@@ -387,6 +396,7 @@ def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                 talks[name] = Pipe(
                     configured(place, module=False, sessions=name == "on"), OLD, stack
                 )
+
             taken = interleaved(
                 {
                     name: lambda talk=talk, size=size: talk.call("text", {"size": size})
@@ -396,6 +406,7 @@ def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
             )
             for talk in talks.values():
                 talk.input.close()
+
         on, off = (statistics.median(taken[name]) * 1000 for name in ("on", "off"))
         ratio = compared(taken["on"], taken["off"])
         rows.append(
@@ -403,6 +414,7 @@ def recorded_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
                 f"a recorded call beside one that is not, {size:,} bytes (ms)", on, off, ratio, None
             )
         )
+
     return rows
 
 
@@ -418,6 +430,7 @@ def module_calls(rounds: int, folder: Path) -> list[dict[str, Any]]:
         taken = anyio.run(_hops, ours, bare, rounds)
         ours.input.close()
         bare.input.close()
+
     through = statistics.median(taken["through"])
     first = statistics.median(taken["first"])
     second = statistics.median(taken["second"])
@@ -458,6 +471,7 @@ async def _hops(ours: Pipe, bare: Pipe, rounds: int) -> dict[str, list[float]]:
             taken["through"].append(seconds(lambda: ours.call("add", ADD), CALLS))
             taken["first"].append(seconds(lambda: bare.call("add", ADD), CALLS))
             taken["second"].append(await second())
+
     return taken
 
 
@@ -472,6 +486,7 @@ def main() -> int:
     if options.peer:
         peer(0 if options.http else None)
         return 0
+
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         rows = [
@@ -479,6 +494,7 @@ def main() -> int:
             *recorded_calls(options.rounds, place),
             *module_calls(options.rounds, place),
         ]
+
     if options.json:
         print(json.dumps({"rows": rows}))
     else:
@@ -488,6 +504,7 @@ def main() -> int:
                 f"{one['ours']:>10} {one['peer']!s:>10} {one['ratio']!s:>7} {one['target']!s:>5}"
             )
             print(f"{one['what']:<72} {figures} {met}")
+
     return 1 if any(one["met"] is False for one in rows) else 0
 
 

@@ -182,15 +182,18 @@ async def ours(stage: Stage, task: Task, count: Count, way: str, *, warm: bool) 
     prefix = await own_list(client)
     for one in prefix:
         talk.read(one)
+
     search: JSONObject = {"words": task.name}
     talk.write({"name": "search_tools", "input": search})
     talk.read(answer_of(await client.call_tool("search_tools", search)))
     if warm:
         talk.seen()
+
     if way == "plan":
         plan = _shown_plan(task)
     else:
         plan = {"program": task.program, "input": task.given}
+
     talk.write({"name": "run_plan", "input": plan})
     stage.desk.notes.clear()
     result = await client.call_tool("run_plan", plan)
@@ -226,8 +229,10 @@ async def searched(stage: Stage, task: Task, count: Count, *, warm: bool) -> Con
     others = [name for name in definitions if name not in needed]
     for name in [*(one for one in needed if one in definitions), *others][:FOUND]:
         talk.read(definitions[name])
+
     if warm:
         talk.seen()
+
     stage.desk.notes.clear()
 
     async def call(name: str, /, **parameters: Any) -> Any:
@@ -237,11 +242,13 @@ async def searched(stage: Stage, task: Task, count: Count, *, warm: bool) -> Con
         talk.read(answer_of(result))
         if result.is_error:
             raise ActivityError(str(result.content))
+
         found: Any = answer_of(result)
         if isinstance(found, dict):
             unwrapped = cast("dict[str, Any]", found)
         else:
             unwrapped = {}
+
         return unwrapped.get("result", found)
 
     await task.by_hand(call, dict(task.given))
@@ -267,9 +274,11 @@ class _Calls(ast.NodeTransformer):
         function = node.func
         if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
             return node
+
         module = function.value.id
         if module not in ("git", "time", "files", "memory", "office", "tools"):
             return node
+
         name = function.attr if module == "tools" else f"{module}_{function.attr}"
         keys: list[ast.expr | None] = [ast.Constant(one.arg) for one in node.keywords]
         values = [one.value for one in node.keywords]
@@ -282,6 +291,7 @@ def converted(task: Task) -> str:
     for one in tree.body:
         if isinstance(one, ast.Import):
             one.names = [name for name in one.names if name.name in ("asyncio", "json", "re")]
+
     tree.body = [
         one
         for one in tree.body
@@ -291,6 +301,7 @@ def converted(task: Task) -> str:
     last = tree.body[-1]
     if isinstance(last, ast.Expr):
         tree.body[-1] = ast.Return(last.value)
+
     return ast.unparse(ast.fix_missing_locations(_Calls().visit(tree)))
 
 
@@ -302,6 +313,7 @@ async def code_mode(stage: Stage) -> AsyncGenerator[Any]:
     if importlib.util.find_spec("fastmcp") is None:
         yield None
         return
+
     fastmcp: Any = importlib.import_module("fastmcp")
     mode: Any = importlib.import_module("fastmcp.experimental.transforms.code_mode")
     proxy: Any = importlib.import_module("fastmcp.server").create_proxy
@@ -312,6 +324,7 @@ async def code_mode(stage: Stage) -> AsyncGenerator[Any]:
         # It speaks to each server in the era of that server, not in its client's, which some of
         # them do not know.
         server.mount(proxy({"mcpServers": {name: started}}, mode="auto"), namespace=name)
+
     async with fastmcp.Client(server) as client:
         yield client
 
@@ -326,11 +339,14 @@ async def peer(client: Any, task: Task, count: Count, *, warm: bool) -> Conversa
     called = list(dict.fromkeys(name for name in _names(code)))
     for one in tools:
         talk.read(one)
+
     for name, arguments in (("search", {"query": task.name}), ("get_schema", {"tools": called})):
         talk.write({"name": name, "input": arguments})
         talk.read(answer_of(await client.call_tool(name, arguments)))
+
     if warm:
         talk.seen()
+
     talk.write({"name": "execute", "input": {"code": code}})
     talk.read(answer_of(await client.call_tool("execute", {"code": f"{HELPER}\n{code}"})))
     talk.price += talk.context * AGAIN
@@ -348,6 +364,7 @@ def _names(code: str) -> list[str]:
             first = node.args[0]
             if isinstance(first, ast.Constant):
                 found.append(str(first.value))
+
     return found
 
 
@@ -389,6 +406,7 @@ async def measure(folder: Path, count: Count) -> tuple[dict[str, Way], int]:
     ):
         if client is not None:
             ways["code mode"] = Way()
+
         prefix = await own_list(stage.client)
         size = sum(count(one) for one in prefix if '"name":"decide_approval"' not in one)
         for task in [*stage.tasks, *more_tasks()]:
@@ -396,18 +414,22 @@ async def measure(folder: Path, count: Count) -> tuple[dict[str, Way], int]:
                 for name in ("plan", "program"):
                     talk = await ours(stage, task, count, name, warm=warm)
                     (ways[name].warm if warm else ways[name].cold)[task.name] = talk.price
+
                 talk = await searched(stage, task, count, warm=warm)
                 (ways["tool search"].warm if warm else ways["tool search"].cold)[task.name] = (
                     talk.price
                 )
                 if client is None:
                     continue
+
                 try:
                     talk = await peer(client, task, count, warm=warm)
                 except Exception as error:  # noqa: BLE001 - a task that it cannot do
                     ways["code mode"].failed.append(f"{task.name}: {error}"[:200])
                     continue
+
                 (ways["code mode"].warm if warm else ways["code mode"].cold)[task.name] = talk.price
+
     return ways, size
 
 
@@ -451,6 +473,7 @@ def rows_of(ways: dict[str, Way], own: int) -> list[dict[str, JSON]]:
                     rows.append(
                         {**row, "floor": None, "ratio": one / two, "target": bound, "met": met}
                     )
+
     return rows
 
 
@@ -467,6 +490,7 @@ def main() -> int:
     )
     if count is None:
         skipped = "the tokenizer is not installed: pip install bpe-openai"
+
     if count is None or skipped is not None:
         print(
             json.dumps({"benchmark": "tokens", "rows": [], "skipped": skipped})
@@ -474,21 +498,27 @@ def main() -> int:
             else skipped
         )
         return 0
+
     with tempfile.TemporaryDirectory() as folder:
         ways, own = anyio.run(measure, Path(folder), count)
+
     rows = rows_of(ways, own)
     code = 0 if all(row["met"] is not False for row in rows) else 1
     if arguments.json:
         print(json.dumps({"benchmark": "tokens", "rows": rows}))
         return code
+
     for name, way in ways.items():
         cold, warm = (statistics.mean(one.values()) if one else 0 for one in (way.cold, way.warm))
         print(f"{name:12} {len(way.cold):3} tasks   cold {cold:8,.0f}   warm {warm:8,.0f}")
+
     for row in rows:
         target = "" if row["target"] is None else f" (target {row['target']})"
         print(f"{row['what']}: {row['ratio']:.2f}{target}")
+
     for line in ways.get("code mode", Way()).failed[:10]:
         print(f"code mode: {line}", file=sys.stderr)
+
     return code
 
 

@@ -81,6 +81,7 @@ async def finish(path: Path, seconds: float) -> int:
         for number in range(int(seconds * RATE)):
             await anyio.sleep(max(0.0, begun + number / RATE - time.monotonic()))
             group.start_soon(one)
+
     return done
 
 
@@ -167,6 +168,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             while done.poll() is None:
                 page.wait_for_timeout(200)
+
             assert done.stdout is not None
             count = int(done.stdout.read())
             delays = sorted(page.evaluate("window.delays"))
@@ -181,6 +183,7 @@ def measure(chromium: str) -> list[dict[str, Any]]:
             )
             rows.append(row(f"{what}, longest, s", delays[-1] / 1000, MOST_DELAY))
             browser.close()
+
     return rows
 
 
@@ -193,11 +196,13 @@ def main() -> int:
     if asked.finish is not None:
         print(anyio.run(finish, asked.finish, SECONDS))
         return 0
+
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
         print(json.dumps({"rows": [], "skipped": "there is no Chromium on this machine"}))
         return 0
+
     rows = measure(chromium)
     if asked.json:
         print(json.dumps({"rows": rows}))
@@ -207,6 +212,7 @@ def main() -> int:
                 f"{one['what']:<70} {one['ours']:.3f}  at most {one['floor']}  "
                 f"{'yes' if one['met'] else 'NO'}"
             )
+
     return 0 if all(one["met"] for one in rows) else 1
 
 

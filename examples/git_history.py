@@ -83,6 +83,7 @@ def parse_git_log(log: str) -> list[Commit]:
             raise ActivityError(
                 f"commit {match.group(1)[:12]}: {match.group(3)!r} is not a date"
             ) from None
+
         commits.append(
             Commit(
                 sha=match.group(1),
@@ -93,6 +94,7 @@ def parse_git_log(log: str) -> list[Commit]:
                 timezone="UTC",
             )
         )
+
     if not commits:
         raise ActivityError("the text holds no commits as git_log writes them")
     return commits
@@ -110,9 +112,11 @@ def summarise_commits(commits: list[Commit], timezone: str) -> Summary:
         zone = ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ActivityError(f"{timezone!r} is not a known time zone") from None
+
     dates = [datetime.fromisoformat(commit.date).astimezone(zone) for commit in commits]
     if not dates:
         raise ActivityError("there are no commits to count")
+
     authors = Counter(commit.author for commit in commits)
     days = Counter(WEEKDAYS[date.weekday()] for date in dates)
     return Summary(
@@ -150,6 +154,7 @@ def measure_patch(patch: str) -> Size:
             and lines[number + 1].startswith("+++ ")
         ):
             files += 1
+
     return Size(files, added, removed, bytes=len(patch.encode("utf-8", "replace")))
 
 
@@ -178,6 +183,7 @@ def activity_report(
         size = f"{_count(change['files'], 'file')}, +{change['added']} -{change['removed']}"
     else:
         size = f"its patch cannot be read here ({str(change.get('message', '')).strip()[:80]})"
+
     tree = "is clean" if "nothing to commit" in status else "has changes"
     span = f"{_count(summary.commits, 'commit')} in {_count(summary.days, 'day')}"
     lines = (

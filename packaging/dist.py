@@ -84,6 +84,7 @@ def build(folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
+
     missing = [name for name in NEEDED if name not in names]
     foreign = sorted(
         name
@@ -92,13 +93,16 @@ def build(folder: Path) -> Path:
     )
     with tarfile.open(sdist) as archive:
         heads = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+
     missing += [name for name in ("README.md", "LICENSE", "docs", "examples") if name not in heads]
     if missing or foreign:
         sys.exit(f"missing: {missing}; does not belong there: {foreign}")
+
     # The registry finds this line in the package's page, and so knows that package and server
     # have one owner.
     if f"mcp-name: {NAMESPACE}/ideabridge" not in metadata:
         sys.exit(f"README.md: expected the comment `mcp-name: {NAMESPACE}/ideabridge`")
+
     return wheel
 
 
@@ -182,6 +186,7 @@ def start(folder: Path, packed: Path) -> str:
     shutil.rmtree(inner)
     for one in folder.glob("dist.sqlite*"):
         one.unlink()
+
     return f"{server['name']} {server['version']}"
 
 
@@ -233,6 +238,7 @@ def examples() -> str:
             "config",
             "--quiet",
         )
+
     run(BIN / "kubernetes-validate", "--strict", "--quiet", here / "kubernetes.yaml")
     compose = run(BIN / "docker-compose", "version", "--short").strip()
     return (
@@ -251,6 +257,7 @@ def main() -> None:
     version = run(BIN / "uvx", "--isolated", "--from", wheel, "ideabridge", "--version").strip()
     if version != f"ideabridge {project()['version']}":
         sys.exit(f"the installed wheel says that it is {version!r}")
+
     print(f"{wheel.name}: checked, installed with uvx, and started ({version})")
     print(f"compose.yaml and kubernetes.yaml: {examples()}")
     print(f"{registry(folder).name}: valid against {SCHEMA.rpartition('/schemas/')[2]}")
@@ -262,6 +269,7 @@ def main() -> None:
         )
     else:
         print("no desktop bundle: it needs node, and `make npm`", file=sys.stderr)
+
     print(f"{time.monotonic() - begun:.0f} s")
 
 

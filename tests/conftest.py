@@ -72,8 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(
                 number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
             )
+
     if not hasattr(config, "workerinput"):
         os.environ.pop(preloaded.ADDRESS, None)
+
     if config.getoption("numprocesses", None):
         # The workers share the process that forks scripts.
         os.environ.update(preloaded.environment())

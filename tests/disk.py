@@ -124,10 +124,13 @@ class Disk:
             code, delay_s, until, reads = json.loads(self._state.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return 0
+
         if (until is not None and time.time() > until) or (name in READS and not reads):
             return 0
+
         with self._hits.open("ab") as file:
             file.write(b".")
+
         time.sleep(delay_s)
         return int(code)
 
@@ -185,10 +188,12 @@ def _vfs() -> _VFS:
 def _reason() -> str:
     if sys.platform == "win32":
         return "SQLite on Windows has another table of system calls"
+
     try:
         vfs = _vfs()
     except (OSError, AttributeError) as error:
         return f"the symbols of this Python's SQLite cannot be reached: {error}"
+
     if vfs.version >= 3:
         return ""
     return "the VFS of this SQLite has no table of system calls"
@@ -217,8 +222,10 @@ def replace(name: str, make: Callable[[Callable[..., int]], Callable[..., int]])
     pointer = vfs.get_call(ctypes.byref(vfs), name.encode())
     if pointer is None:
         return
+
     if not _installed:
         atexit.register(_uninstall)
+
     hook = _SHAPES[name](make(_SHAPES[name](pointer)))
     _installed.append(hook)
     assert vfs.set_call(ctypes.byref(vfs), name.encode(), ctypes.cast(hook, ctypes.c_void_p)) == 0

@@ -29,4 +29,5 @@ def instructions_of(work: Callable[[], object]) -> int:
         work()
     finally:
         sys.settrace(before)
+
     return count

@@ -22,9 +22,11 @@ def missing(package: str) -> str | None:
     """Why a package cannot be driven here; None: it can."""
     if not (FOLDER / package / "package.json").is_file():
         return f"{package} is not installed: run make npm"
+
     node = shutil.which("node")
     if node is None:
         return f"{package} needs node, and there is none"
+
     version = subprocess.run(
         [node, "--version"], check=True, capture_output=True, text=True
     ).stdout.strip()

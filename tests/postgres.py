@@ -37,6 +37,7 @@ def run_sql(place: str, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[
     if not is_address(place):
         with closing(sqlite3.connect(place, isolation_level=None)) as connection:
             return connection.execute(sql, parameters).fetchall()
+
     import psycopg
 
     from ideabridge.bridge.store.postgres.database import read_address

@@ -99,6 +99,7 @@ def address() -> str:
     """
     if ADDRESS in os.environ:
         return os.environ[ADDRESS]
+
     command = [INTERPRETER, "-P", __file__]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -131,10 +132,12 @@ def number(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
         connection.connect(address())
         connection.sendall(ASK + process.pid.to_bytes(4))
         found = int.from_bytes(connection.recv(4))
+
     if not found:
         # As the number of a process, 0 stands for all of a group: a signal to it
         # would end the tests.
         raise ProcessLookupError(f"no process is forked for {process.args}")
+
     return found
 
 
@@ -151,6 +154,7 @@ class Forking:
         self.ended, self.wakeup = socket.socketpair()
         for one in (self.ended, self.wakeup):
             one.setblocking(False)
+
         signal.set_wakeup_fd(self.wakeup.fileno())
         signal.signal(signal.SIGCHLD, ignore)
         self.running: dict[int, socket.socket] = {}
@@ -191,7 +195,9 @@ class Forking:
                 found = (pid for pid, one in self.starters.items() if one == starter)
                 with suppress(BrokenPipeError):  # who asked may have been killed first
                     connection.sendall(next(found, 0).to_bytes(4))
+
             return None
+
         asked = connection.recv(int.from_bytes(size), socket.MSG_WAITALL)
         if len(asked) < int.from_bytes(size):
             # Who asked was killed meanwhile.
@@ -199,15 +205,18 @@ class Forking:
             for stream in streams:
                 os.close(stream)
             return None
+
         argv, folder, environment, starter = marshal.loads(asked)
         pid = os.fork()
         if pid:
             for stream in streams:
                 os.close(stream)
+
             self.running[pid] = connection
             self.starters[pid] = starter
             self.selector.register(connection, selectors.EVENT_READ, pid)
             return None
+
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for one in (
@@ -219,9 +228,11 @@ class Forking:
             *self.running.values(),
         ):
             one.close()
+
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
+
         # How it is buffered depends on whether it is a terminal.
         sys.stdout = os.fdopen(1, "w", closefd=False)
         os.chdir(folder)
@@ -261,9 +272,11 @@ def main() -> None:
         if os.getpid() == process:
             shutil.rmtree(folder)
         raise
+
     if argv is None:
         shutil.rmtree(folder)
         return
+
     sys.argv[:] = argv
     sys.path.insert(0, str(Path(argv[0]).parent))
     code: object = None
@@ -271,9 +284,11 @@ def main() -> None:
         runpy.run_path(argv[0], run_name="__main__")
     except SystemExit as ending:
         code = ending.code
+
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
+
     leave(code or 0)
 
 
@@ -294,10 +309,12 @@ def leave(code: int) -> NoReturn:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
+
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
     for stream in (sys.stdout, sys.stderr):
         with suppress(BrokenPipeError):
             stream.flush()
+
     os._exit(code)
 
 

@@ -48,10 +48,14 @@ def _below(parent: int, children: dict[int, list[int]]) -> dict[int, str]:
                 .read_text(encoding="utf-8", errors="replace")
                 .split("\0")[:-1]
             )
+
         if preloaded.__file__ in words:
             continue
+
         if words:
             # One that has ended has no words.
             commands[pid] = shlex.join(words)
+
         commands.update(_below(pid, children))
+
     return commands

@@ -77,8 +77,10 @@ def configuration_schema() -> dict[str, Any]:
     for name, field in Configuration.model_fields.items():
         if field.exclude:
             schema["properties"].pop(name)
+
     for name in ("Layer", "Untrusted", "Variables"):
         schema["$defs"].pop(name, None)
+
     module = schema["$defs"]["ModuleConfiguration"]
     module["description"] = (
         "One MCP server: a program to start (command) or an address to call (url)."
@@ -146,6 +148,7 @@ def built_in_tools() -> str:
             _code(json.dumps(result)),
         ]
         rows.append(f"| {' | '.join(map(_cell, cells))} |")
+
     return "\n".join(rows)
 
 
@@ -163,7 +166,9 @@ def _table(schema: JSONObject) -> str:
             default = f"`{json.dumps(about['default'])}`"
         else:
             default = ""
+
         rows.append(f"| `{name}` | {_kind(about)} | {default} | {_first(about)} |")
+
     return "\n".join(rows) if len(rows) > 2 else "It has no parameters."
 
 
@@ -174,16 +179,20 @@ def _kind(schema: JSON) -> str:
     if isinstance(reference := schema.get("$ref"), str):
         name = reference.rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list):
             return " or ".join(dict.fromkeys(map(_kind, options)))
+
     if isinstance(values := schema.get("enum"), list):
         return " or ".join(f"`{json.dumps(value)}`" for value in values)
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
+
     kind = schema.get("type")
     if kind == "array":
         return f"array of {_kind(schema.get('items', {}))}"
+
     inner = schema.get("additionalProperties")
     if kind == "object" and isinstance(inner, dict):
         return f"object of {_kind(inner)}"
@@ -224,6 +233,7 @@ def python() -> str:
                 continue
             parts.append(f"### `{name}`\n\n{_signed(name, value)}")
             parts += [f"#### `{name}.{key}`\n\n{_signed(key, one)}" for key, one in _methods(value)]
+
     return "\n\n".join(parts)
 
 
@@ -247,6 +257,7 @@ def _signed(name: str, value: Any) -> str:
         doc = inspect.getdoc(value)
     else:
         doc = value.__doc__
+
     text = inspect.cleandoc(doc or "")
     if isinstance(value, property):
         getter: Callable[..., Any] | None = value.fget
@@ -263,6 +274,7 @@ def _signed(name: str, value: Any) -> str:
     else:
         begin = "async def" if inspect.iscoroutinefunction(value) else "def"
         signature = f"{begin} {name}{_signature(value)}"
+
     return f"```py\n{signature}\n```" + (f"\n\n```text\n{text}\n```" if text else "")
 
 
@@ -283,6 +295,7 @@ def _signature(value: Any, *, returns: bool = True) -> str:
         returned = f" -> {found.return_annotation}"
     else:
         returned = ""
+
     # A default without a literal prints its address.
     whole = re.sub(
         r"<[^=]* at 0x[0-9a-f]+>",
@@ -297,7 +310,9 @@ def _signature(value: Any, *, returns: bool = True) -> str:
             and inspect.Parameter.VAR_POSITIONAL not in kinds
         ):
             parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+
         whole = "(\n    " + ",\n    ".join(parts) + ",\n)"
+
     return whole + returned
 
 
@@ -323,6 +338,7 @@ def views() -> str:
                     f"`{row[1]}`" for row in connection.execute(f"PRAGMA table_info({name})")
                 ]
                 parts.append(f"## `{name}`\n\n{', '.join(columns)}")
+
     return "\n\n".join(parts)
 
 
@@ -353,6 +369,7 @@ def content(name: str) -> str:
     if name in PAGES:
         heading, _, rest = PAGES[name]().partition("\n\n")
         return f"{heading}\n\n<!-- `python -m tests.reference` writes this page. -->\n\n{rest}\n"
+
     text = (DOCS / name).read_text(encoding="utf-8")
     table = built_in_tools()
     replaced, count = BUILT_IN_TOOLS.subn(lambda _: table, text)

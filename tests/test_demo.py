@@ -140,6 +140,7 @@ def test_the_demo_on_a_shallow_clone(repository: Path, tmp_path: Path) -> None:
         "█",
     ):
         assert part in done.stdout
+
     assert "✗" not in done.stdout
     assert git(tmp_path / "clone", "status", "--porcelain=v2", "--branch") == before
 

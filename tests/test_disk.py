@@ -26,16 +26,20 @@ def test_faults_come_and_go(tmp_path: Path) -> None:
                 with pytest.raises(error):
                     store.settings.set("k", b"lost")
                 assert store.settings.get("k") == b"before"
+
             assert disk.hits() > before
             store.settings.set("k", b"before")
+
         disk.slow(0.2)
         began = time.monotonic()
         store.settings.set("k", b"slow")
         assert time.monotonic() - began >= 0.2
         disk.heal()
         assert store.settings.get("k") == b"slow"
+
     with Store.open(tmp_path / "ideas.db") as store:
         assert store.settings.get("k") == b"slow"
+
     check(tmp_path / "ideas.db")
 
 
@@ -52,6 +56,7 @@ def test_faults_reach_another_process(tmp_path: Path) -> None:
     Store.open(tmp_path / "ideas.db").close()
     with disk.failing(errno.ENOSPC):
         failed = subprocess.run(disk.command(*words, str(tmp_path)), capture_output=True, text=True)
+
     assert failed.returncode == 3, failed.stderr
     assert disk.hits() > 0
     subprocess.run(disk.command(*words, str(tmp_path)), check=True)

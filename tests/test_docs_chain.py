@@ -128,6 +128,7 @@ async def test_a_message_reads_the_same_in_every_spelling(block: Block) -> None:
         context = cast("list[JSON]", [block.value[0]])
         run = await bridge.solve("Read it.", context=context)
         assert await run.result() == "read"
+
     assert first.to_json() in mind.context(0)
 
 
@@ -150,6 +151,7 @@ async def test_each_example_of_a_request_ends_as_the_page_says(blocks: list[Bloc
         run = await bridge.solve(context=blocks[0].value, output_schema=output_schema)
         assert await run.wait(20) == "done"
         answer = run.answer(whole=True)
+
     assert len(mind.requests) == len(solutions)
     [result] = values(blocks, "result")
     assert {name: answer.get(name) for name in result} == result
@@ -160,6 +162,7 @@ async def test_each_example_of_a_request_ends_as_the_page_says(blocks: list[Bloc
             jsonschema.validate(solutions[0], sent)
             with pytest.raises(jsonschema.ValidationError):
                 jsonschema.validate({"calls": [], "output": 5}, sent)
+
     for context in values(blocks, "next context"):
         assert mind.context(-1) == context
 
@@ -190,6 +193,7 @@ async def test_each_plan_ends_as_the_page_says(blocks: list[Block]) -> None:
         run = await bridge.run_plan(read_plan(blocks[0].value))
         assert await run.wait(20) == "done"
         answer = run.answer(whole=True)
+
     [result] = values(blocks, "result")
     assert {name: answer.get(name) for name in result} == result
     assert mind.solutions == []

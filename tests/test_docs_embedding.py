@@ -43,6 +43,7 @@ def programs(name: str) -> list[Program]:
             found.append(Program(f"{name}:{line}", match.group(2), files=dict(files)))
         elif kind == "text" and found and found[-1].printed is None:
             found[-1].printed = match.group(2)
+
     return found
 
 
@@ -91,6 +92,7 @@ def test_what_the_start_page_lets_people_copy_is_right(tmp_path: Path) -> None:
     entries.append(codex["mcp_servers"]["ideabridge"])
     for entry in entries:
         assert (entry["command"], entry["args"]) == ("ideabridge", ["serve"])
+
     (configuration,) = (value for value in found if value not in hosts and "mcpServers" in value)
     parsed = parse_configuration(configuration, project=tmp_path)
     assert list(parsed.modules) == list(cast("dict[str, Any]", configuration["mcpServers"]))
@@ -115,9 +117,11 @@ def test_the_page_of_the_command_line_lists_every_command() -> None:
             following = []
         else:
             following = [one.split()[0] for one in others]
+
         told.setdefault(name, set()).update(
             word for word in [*below[:1], *following] if re.fullmatch("[a-z]+", word)
         )
+
     assert set(told) == set(known)
     for name, below in told.items():
         assert below == set(getattr(known[name], "commands", {}))

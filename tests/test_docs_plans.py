@@ -48,6 +48,7 @@ def examples(name: str) -> list[Example]:
             assert waiting is not None, f"{place}: there is no plan before this"
             found.append(Example(*waiting, kind, body))
             waiting = None
+
     assert waiting is None, f"{waiting and waiting[0]}: the plan has no result"
     return found
 

@@ -28,6 +28,7 @@ def listed() -> dict[str, list[str]]:
             package = heading.group(1)
         elif line.startswith("| `"):
             found.setdefault(package, []).extend(re.findall(r"`(\w+)`", line.split("|")[1]))
+
     return found
 
 
@@ -41,6 +42,7 @@ def imported(text: str) -> list[tuple[str, str]]:
             found.extend(
                 (name.name, "") for name in node.names if name.name.startswith("ideabridge")
             )
+
     return found
 
 
@@ -128,6 +130,7 @@ def defined(path: str) -> set[str]:
                 one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
             )
             names.update(f"{node.name}.{method.name}" for method in methods)
+
     return names
 
 

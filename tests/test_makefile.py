@@ -68,6 +68,7 @@ def installed(folder: Path, *words: str) -> list[str]:
         lines = notes.read_text(encoding="utf-8").splitlines()
     else:
         lines = []
+
     return [re.sub(r".* -c constraints\S*\.txt (-e )?", "", line) for line in lines]
 
 
@@ -103,6 +104,7 @@ def test_changed_versions_are_installed_by_the_targets_that_need_them(
     hour_ago = time.time() - 3600
     for path in [*folder.iterdir(), *(folder / ".venv").iterdir()]:
         os.utime(path, (hour_ago, hour_ago))
+
     (folder / changed).touch()
     assert installed(folder, "demo") == [".[demo]"]
     assert installed(folder, "lint") == [".[postgres]", ".[dev]"]

@@ -64,6 +64,7 @@ def test_pydantic_ai_still_has_its_private_client(kind: str) -> None:
             provider = made(api_key="none")
     except ImportError as error:
         pytest.skip(f"the package of {kind} is not installed: {error}")
+
     client = getattr(provider, "_own_http_client", None)
     assert isinstance(client, httpx.AsyncClient | httpx2.AsyncClient), (
         f"the provider {kind} has no `_own_http_client` any more: without it the sizes of answers "

@@ -42,6 +42,7 @@ def imported(path: Path) -> list[tuple[int, str]]:
             found.append((node.lineno, "." * node.level + (node.module or "")))
             # `from ideabridge import server` names its part here.
             found += [(node.lineno, f"{node.module}.{name.name}") for name in node.names]
+
     return found
 
 
@@ -183,6 +184,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
                 lowest[name] = min(lowest[name], lowest[other])
             elif other in path:
                 lowest[name] = min(lowest[name], numbers[other])
+
         if lowest[name] == numbers[name]:
             part = path[path.index(name) :]
             del path[path.index(name) :]
@@ -192,6 +194,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     for name in sorted(graph):
         if name not in numbers:
             visit(name)
+
     return found
 
 
@@ -217,6 +220,7 @@ def test_the_folders_of_the_bridge_import_one_way() -> None:
                 and RANKS[there[0]] >= RANKS[here[0]]
             ):
                 wrong.append(f"{name} imports {other}")
+
     assert wrong == []
 
 
@@ -269,6 +273,7 @@ def test_public_classes_have_names_of_their_own() -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(name)
+
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
@@ -348,11 +353,14 @@ def imported_when_run(path: Path) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             nodes.extend(node.orelse)
             continue
+
         if isinstance(node, ast.Import):
             packages.update(name.name.partition(".")[0] for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             packages.add(str(node.module).partition(".")[0])
+
         nodes.extend(ast.iter_child_nodes(node))
+
     return packages
 
 
@@ -443,8 +451,10 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
+
     for part in (*PARTS, "examples", "docs"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+
     command = [
         sys.executable,
         "-m",
@@ -464,6 +474,7 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
             next(name for name in names if name.endswith("entry_points.txt"))
         ).decode()
         metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
+
     here = {
         path.relative_to(ROOT / part).as_posix()
         for part in PARTS

@@ -159,6 +159,7 @@ def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any
                     "name": one["name"],
                     **({"namespace": tool["name"]} if within else {}),
                 }
+
     step = model.step(results, offered)
     number = f"{len(results)}"
     item: dict[str, Any] = {"id": f"item_{number}", "status": "completed"}
@@ -173,6 +174,7 @@ def _responses(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any
             **place,
             "arguments": json.dumps(step[1]),
         }
+
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     response = {"id": f"resp_{number}", "object": "response", "created_at": 0, "model": "scripted"}
     return [
@@ -199,6 +201,7 @@ def _completions(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, A
         function = {"name": step[0], "arguments": json.dumps(step[1])}
         made = {"index": 0, "id": f"call_{len(results)}", "type": "function", "function": function}
         delta = {"role": "assistant", "content": None, "tool_calls": [made]}
+
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
     reason = "stop" if step is None else "tool_calls"
     return [
@@ -221,6 +224,7 @@ def _messages(model: ScriptedModel, body: dict[str, Any]) -> list[dict[str, Any]
     if step is not None:
         block = {"type": "tool_use", "id": f"toolu_{len(results)}", "name": step[0], "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(step[1])}
+
     reason = "end_turn" if step is None else "tool_use"
     usage = {"input_tokens": 1, "output_tokens": 1}
     answer = {
@@ -258,6 +262,7 @@ def _gemini(model: ScriptedModel, body: dict[str, Any]) -> dict[str, Any]:
     part: dict[str, Any] = {"text": "Done."}
     if step is not None:
         part = {"functionCall": {"name": step[0], "args": step[1]}}
+
     content = {"role": "model", "parts": [part]}
     return {
         "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],

@@ -119,6 +119,7 @@ def _converse(process: subprocess.Popen[str], folder: Path) -> None:
             start_turn(message["result"]["thread"]["id"])
         elif message.get("method") == "turn/completed":
             return
+
     raise AssertionError("Codex ended before the turn was over")
 
 

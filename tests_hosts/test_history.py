@@ -67,10 +67,13 @@ def test_a_log(name: str, host: Host, tmp_path: Path, monkeypatch: pytest.Monkey
     model = ScriptedModel(session)
     with model.serving() as address:
         host(tmp_path, SERVER, address)
+
     if model.failure is not None:
         raise model.failure
+
     for variable in ("CODEX_HOME", "CLAUDE_CONFIG_DIR"):
         monkeypatch.delenv(variable, raising=False)
+
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     report, function = anyio.run(taken, name, tmp_path / "home")
     assert (report.logs, report.unread, report.others, report.failed) == (1, {}, {}, [])

@@ -108,6 +108,7 @@ def session(
         assert approval, made
         decisions = [{"approval": approval[0], "decision": "approve"}]
         made = yield "decide_approval", {"run": run_in(made), "decisions": decisions}
+
     assert "Created branch 'made'" in made, made
 
     publish = {
@@ -123,6 +124,7 @@ def session(
         yield "check_run", {"run": run_in(planned), "wait_s": number / 100}
         if model.named("noon_there") is not None:
             break
+
     arguments = {**repo, "zone": "Asia/Kolkata"}
     if lists_again:
         called = yield "noon_there", arguments
@@ -132,6 +134,7 @@ def session(
             "run_plan",
             {"calls": [{"_tool": "noon_there", "_module": "idea:noon_there", **arguments}]},
         )
+
     assert "T06:30:00+00:00" in called, called
 
 
@@ -142,6 +145,7 @@ def test_a_session(name: str, host: Host, tmp_path: Path) -> None:
     model = ScriptedModel(lambda model: session(model, root, forms=codex, lists_again=not codex))
     with model.serving() as address:
         host(tmp_path, served(tmp_path, root), address)
+
     if model.failure is not None:
         raise model.failure
     assert model.finished
@@ -151,6 +155,7 @@ def test_a_session(name: str, host: Host, tmp_path: Path) -> None:
         told = model.offered[model.named(tool["name"]) or tool["name"]]
         assert told["description"] == tool["description"]
         assert told["parameters"]["properties"].keys() >= tool["inputSchema"]["properties"].keys()
+
     told = model.offered[model.named("run_plan") or ""]["parameters"]["properties"]
     assert told["output"]["description"]
     types = {one["type"] for one in told["output"]["anyOf"]}

@@ -65,10 +65,12 @@ def count_references(solutions: Sequence[JSON], given: JSON, results: Sequence[J
         for leaf in (*of_calls, *of_output):
             written += _is_reference(leaf)
             copied += not _is_reference(leaf) and repr(leaf) in known
+
         if calls:
             guessed += sum(
                 not _is_reference(leaf) and repr(leaf) not in known for leaf in of_output
             )
+
     return References(written, copied, guessed)
 
 

@@ -134,6 +134,7 @@ def table(scores: Sequence[Score]) -> str:
             f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {used:>5} {len(one.faults):>3} "
             f"{one.written:>5} {one.seconds:>5.1f}  {shown}"
         )
+
     lines.append(summary(scores))
     return "\n".join(lines)
 

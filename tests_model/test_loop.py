@@ -60,6 +60,7 @@ async def test_a_run_ends_whatever_the_model_writes(url: str, output: str) -> No
         )
         with anyio.fail_after(300):
             status = await run.wait()
+
     assert status in ("done", "limit", "stalled"), run.answer()
     if output == "auto":
         # Held to the schema, it begins with the right tool and the right numbers; what it adds to
@@ -79,6 +80,7 @@ async def test_an_error_of_a_call_is_told_and_the_model_asked_again(url: str) ->
             bridge.store.ideas.get(record.id, caller=SEES_ALL)
             for record in bridge.store.ideas.of_run(run.id)
         ]
+
     assert len(asked) == len(ideas) == 2
     failed = calls_of(ideas[0].idea.solution)[0]
     assert failed["_tool"] == "phone"
@@ -99,6 +101,7 @@ async def test_a_pattern_that_would_kill_the_server_never_reaches_it(url: str) -
             task, output_schema=schema, tools=["phone"], limits={"requests": 2}
         )
         await run.wait()
+
     assert run.calls()
     async with httpx.AsyncClient(timeout=60) as client:
         assert (await client.get(f"{url}/models")).status_code == 200

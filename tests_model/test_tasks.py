@@ -35,6 +35,7 @@ async def test_a_small_model_solves_small_tasks(url: str) -> None:
     )
     async with bridge:
         scores = [await score(bridge, task) for task in TASKS]
+
     print(f"\n{table(scores)}\n{await _speed(url)}")
     assert sum(one.solved for one in scores) >= SOLVED, summary(scores)
     assert sum(one.valid_first for one in scores) >= VALID, summary(scores)
@@ -61,5 +62,6 @@ async def _speed(url: str) -> str:
         async for line in answer.aiter_lines():
             if '"content"' in line:
                 times.append(time.monotonic())
+
     assert len(times) > 16
     return f"the model alone writes {(len(times) - 1) / (times[-1] - times[0]):.0f} tokens/s"

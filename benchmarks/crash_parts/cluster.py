@@ -181,11 +181,14 @@ class Cluster:
         while page := store.runs.newest(limit=100, after=after, rooms=False, caller=SEES_ALL):
             unheard += [record.id for record in page if record.id not in self.begun]
             after = page[-1].id
+
         async with asyncio.TaskGroup() as group:
             for run in unheard:
                 group.create_task(self._follow(Client(url), run))
+
         for run in unheard:
             self.unheard[run] = named_by(told_by(store, run).calls)
+
         self.counts["runs of whose beginning no client heard"] = len(unheard)
 
     # -- what happens ------------------------------------------------------------------------------
@@ -222,11 +225,13 @@ class Cluster:
         others = [member for member in self._members if member is not victim and member.runs]
         for member in others:
             member.signal(signal.SIGSTOP)
+
         victim.kill()
         self._wait_quiet()
         self._witness.look_into(store, victim.pid)
         for member in others:
             member.signal(signal.SIGCONT)
+
         self._starting[victim] = asyncio.create_task(self._start(victim))
         self._note_up()
 
@@ -241,6 +246,7 @@ class Cluster:
                 self.counts["starts that failed"] += 1
                 if again == _STARTS - 1:
                     self._witness.violations.append(str(error))
+
         del self._starting[member]
         self._note_up()
 
@@ -266,6 +272,7 @@ class Cluster:
                     f"a statement of a killed process takes longer than 5 s: {found}"
                 )
                 return
+
             time.sleep(0.002)
 
     def _sql(self, sql: str, *parameters: Any) -> list[Any]:
@@ -299,9 +306,11 @@ class Cluster:
                 self._note_refused("a run", client, error)
                 await asyncio.sleep(_AGAIN)
                 continue
+
             told: dict[str, Any] = answer["structuredContent"]
             self.begun[told["run"]] = kind, number
             await self._follow(client, told["run"])
+
         client.close()
 
     def _plan(self, kind: str, number: int) -> Plan:
@@ -330,6 +339,7 @@ class Cluster:
                 self._witness.violations.append(
                     f"run {run} has not settled within {SETTLES:g} s: {self._how(run)}"
                 )
+
             if is_late and self._left:
                 return
             try:
@@ -342,9 +352,11 @@ class Cluster:
                 self._note_refused("a question", client, error)
                 await asyncio.sleep(_AGAIN)
                 continue
+
             if moved:
                 self.slowest = max(self.slowest, self._up.now() - since)
                 since = self._up.now()
+
         self.slowest = max(self.slowest, self._up.now() - since)
         if told["status"] in _ENDED:
             self._ended[run] = told["status"]
@@ -357,6 +369,7 @@ class Cluster:
             await client.call("decide_approval", {"run": run, "decisions": decisions, "wait_s": 0})
             self.counts["asked about"] += len(approvals)
             return True
+
         if told["status"] == "needs_solution":
             [request] = told["requests"]
             texts = " ".join(str(message["content"]) for message in request["context"])
@@ -368,6 +381,7 @@ class Cluster:
             )
             self.counts["turns taken"] += 1
             return True
+
         return False
 
     def _how(self, run: str) -> str:

@@ -89,6 +89,7 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness:
     if kind == "solve":
         task = task_of(number, seed)
         return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT)
+
     if kind in ("rooms", "ideas"):
         plan = rooms_plan(number, seed, minded=kind == "rooms")
     else:
@@ -96,6 +97,7 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness:
             plan = plan_of(number, seed, slowness)
         else:
             plan = program_of(number, seed, slowness)
+
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 
@@ -150,6 +152,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             except StoreError as error:
                 say(f"refused {kind} {number} {error}")
                 return
+
             say(f"run {run.id}")
             say(f"began {kind}")
             if kind == "plan":
@@ -162,6 +165,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                     say(f"idea {bridge.store.ideas.save(alone, IdeaMeta(title='alone'))}")
                 except StoreError:
                     say(f"refused idea {number}")
+
             await follow(run)
             if kind == "plan" and run.idea is not None:
                 say(f"idea {run.idea}")
@@ -175,6 +179,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
                     runs.start_soon(drive, "program", plan)
                 runs.start_soon(drive, "rooms", number)
                 runs.start_soon(drive, "solve", number)
+
         await anyio.sleep_forever()
 
 
@@ -228,6 +233,7 @@ class Life:
             os.close(writing)
             os.set_blocking(self._reading, False)
             return
+
         say = partial(_say, writing)
         try:
             os.close(self._reading)
@@ -236,6 +242,7 @@ class Life:
             os.dup2(noise, 2)
             if elsewhere:
                 setattr(driver, "_place", lambda: ("another boot", "another space"))  # noqa: B010 - it is private
+
             with self.disk:
                 anyio.run(live, folder, first, seed, say)
         except BaseException as error:  # noqa: BLE001 - the parent must hear of a life that ends by itself
@@ -251,14 +258,17 @@ class Life:
         poll.register(self._reading, select.POLLIN | select.POLLHUP)
         if not poll.poll(max(seconds, 0) * 1000):
             return True
+
         try:
             data = os.read(self._reading, 1 << 20)
         except BlockingIOError:
             return True
+
         self.heard = True
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._take(line.decode())
+
         return bool(data)
 
     def hear_of(self, kind: str, seconds: float) -> None:
@@ -280,6 +290,7 @@ class Life:
         if word == "began":
             self.began.add(rest)
             return
+
         self.said.setdefault(rest.partition(" ")[0], []).append(word)
         if word in ("run", "resumed", "late"):
             # A room goes on with the run that it belongs to.
@@ -292,6 +303,7 @@ class Life:
             self.open.discard(run_id)
             if status == "interrupted" and not self.slept:
                 self.given_up[run_id] = why
+
         self._hear(line)
 
     def stop(self) -> None:

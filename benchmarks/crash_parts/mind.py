@@ -74,8 +74,10 @@ def solution_of(task: dict[str, Any], done: Collection[str]) -> dict[str, Any]:
                 "_outputPath": f"v{place}",
             }
         )
+
     if not done:
         return {"calls": calls[: task["count"] // 2], "output": None}
+
     output = {"all": [f"†state.v{place}.value" for place in range(task["count"])]}
     return {"calls": [call for call in calls if call["_outputPath"] not in done], "output": output}
 
@@ -90,4 +92,5 @@ def solution_for(request: Request) -> dict[str, Any]:
     for message in request.context:
         if message.type == "state":
             state |= message.value if isinstance(message.value, dict) else {}
+
     return solution_of(task, state)

@@ -68,6 +68,7 @@ def run(number: Any, name: str, arguments: dict[str, Any]) -> None:
         content = [{"type": "text", "text": f"{arguments['key']} is refused"}]
         answer(number, execution, result={"content": content, "isError": True})
         return
+
     value = {"value": arguments["n"] * FACTORS[name] % 1_000_003 + 1}
     content = [{"type": "text", "text": json.dumps(value)}]
     answer(number, execution, result={"content": content, "structuredContent": value})

@@ -56,13 +56,16 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
         call(
             f"c{link}", draw.choice(names), "†input.n" if link == 0 else f"†state.c{link - 1}.value"
         )
+
     if not steady:
         call("pay", draw.choice(ONCE), "†input.n", _outputPath="pay || lost")
         call("refund", "put", 1, _imports=["†state.lost"])
+
     call("e", "put" if steady else "bump", "†item", _each="†input.items")
     fans = draw.randint(1, 5)
     for fan in range(fans):
         call(f"f{fan}", draw.choice(names), "†state.c0.value")
+
     # Reads two branches: it starts when the later of them is done.
     call("j", names[-1], f"†state.f{fans - 1}.value", _imports=["†state.e", f"†state.c{links - 1}"])
     plan: Plan = {
@@ -81,6 +84,7 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
             "fan": fan_out,
             "join": "†state.j",
         }
+
     return plan
 
 
@@ -141,6 +145,7 @@ def execution(call: Plan, plan: Plan, item: int | None) -> Execution:
         for part in key.removeprefix("†input.").split("."):
             found = found[part]
         key = found
+
     return key, "" if item is None else str(plan["input"]["items"][item])
 
 

@@ -109,4 +109,5 @@ def told_by(store: Store, run_id: str) -> Told:
                 told.over = True
             case _:
                 continue
+
     return told

@@ -93,6 +93,7 @@ class Servers:
         finally:
             for server in servers:
                 server.kill()
+
         self._witness.expect_no_module()
 
     def _server(self) -> Server:
@@ -109,6 +110,7 @@ class Servers:
             found.append(result["structuredContent"]["run"])
             self.begun[found[-1]] = self._number
             self._number += 1
+
         client.close()
         self.counts["servers: runs"] += len(found)
         return found
@@ -126,6 +128,7 @@ class Servers:
                     f"run {run_id}: check_run at another server failed: {error}"
                 )
                 return
+
             answered[run_id] = time.monotonic()
             status = result["structuredContent"]["status"]
             if status not in _SETTLED:
@@ -146,6 +149,7 @@ class Servers:
                     if how in _SETTLED and one not in settled
                 }
                 await asyncio.sleep(0.05)
+
         for run_id, moment in answered.items():
             late = moment - settled[run_id]
             self.slowest_answer = max(self.slowest_answer, late)
@@ -162,12 +166,14 @@ class Servers:
         # The store is looked at as the kill leaves it, so nobody else writes meanwhile.
         for server in servers:
             server.signal(signal.SIGSTOP)
+
         servers[victim].kill()
         killed = time.monotonic()
         self._witness.look_at_frozen(dead=frozenset(ids[victim]))
         for place, server in enumerate(servers):
             if place != victim:
                 server.signal(signal.SIGCONT)
+
         every = [run_id for some in ids for run_id in some]
         open_: dict[str, str] = {}
         while (taken := time.monotonic() - killed) < WITHIN:
@@ -181,6 +187,7 @@ class Servers:
                 self._witness.violations.append(
                     f"run {one} of {whose} server is {how} {WITHIN:g} s after the kill"
                 )
+
         self.slowest = max(self.slowest, taken)
         self.counts["servers: killed"] += 1
         await self._skip(servers[victim - 1], every)
@@ -198,6 +205,7 @@ class Servers:
                 await client.call(
                     "decide_approval", {"run": run_id, "decisions": decisions, "wait_s": 30}
                 )
+
         client.close()
 
     def _statuses(self, ids: list[str]) -> dict[str, str]:

@@ -64,15 +64,18 @@ class Witness:
         log = self._folder / "log"
         if not log.exists():
             return
+
         with log.open("rb") as lines:
             lines.seek(self._read)
             data = lines.read()
+
         self._read += len(data)
         for line in data.decode().splitlines():
             kind, pid, *rest = line.split(" ")
             if kind == "start":
                 self._modules.add(int(pid))
                 continue
+
             # An item of an `_each` is known by the number it ran with, any other call
             # by its key alone.
             name = rest[0], rest[1] if rest[0].endswith("/e") else ""
@@ -88,6 +91,7 @@ class Witness:
                 process = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
+
             try:
                 if str(self._folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
                     continue
@@ -99,9 +103,11 @@ class Witness:
                 continue
             finally:
                 os.close(process)
+
             self._killed.add(pid)
             self._modules.discard(pid)
             return True
+
         return False
 
     def torn(self) -> set[Execution]:
@@ -141,6 +147,7 @@ class Witness:
                     )
             finally:
                 os.close(process)
+
         self._modules.clear()
 
     def look_at_frozen(self, dead: frozenset[str] = frozenset()) -> None:
@@ -192,10 +199,12 @@ class Witness:
         for suffix in ("", "-wal"):
             if (self._folder / f"store.sqlite{suffix}").exists():
                 shutil.copy(self._folder / f"store.sqlite{suffix}", copy / f"store.sqlite{suffix}")
+
         path = copy / "store.sqlite"
         if not path.exists() or path.stat().st_size == 0:
             yield None
             return
+
         self.check_integrity(path)
         with Store.open(path) as store:
             yield store
@@ -217,9 +226,11 @@ class Witness:
         while page := store.runs.newest(limit=100, after=after, caller=SEES_ALL):
             found.extend(record.id for record in page)
             after = page[-1].id
+
         lost = self.seen - set(found)
         if lost:
             self.violations.append(f"runs that were there are lost: {sorted(lost)[:3]}")
+
         self.seen.update(found)
         return [run_id for run_id in found if run_id not in self._ended]
 
@@ -239,15 +250,19 @@ class Witness:
         )
         if told.over:
             self._ended.add(run_id)
+
         for name in told.names(told.ended):
             self.frozen.setdefault(name, self.ran[name])
+
         if cut_off:
             self.flying.update(told.names(told.started - told.ended))
+
         for room in sorted(told.rooms(told.gave)):
             if not told_by(store, run_id + room).over:
                 self.violations.append(
                     f"run {run_id} has the result of its room {room}, which has not ended"
                 )
+
         if cut_off:
             self._look_at_answers(run_id, told)
             self.cut += run_id not in self._ended
@@ -263,23 +278,28 @@ class Witness:
                 self.violations.append(
                     f"run {run_id}: answer {place} went on after it was cut off: {step}"
                 )
+
         if not told.steps:
             return
+
         last = told.steps[-1]
         if last.begun and not last.closed:
             self._streamed[run_id] = (len(told.steps) - 1, last.calls)
             self.answers_cut += 1
+
         made = Counter(step.request for step in told.steps)
         for request, count in made.items():
             if request == last.request and not last.begun:
                 # Nothing of its answer is there: it may be asked again.
                 self._answered.pop(request, None)
                 continue
+
             asked, before = self._answered.get(request, (0, 0))
             if before == count and asked != self.asked[request]:
                 self.violations.append(
                     f"run {run_id}: Request {request[:12]} was answered, and asked again"
                 )
+
             self._answered[request] = (self.asked[request], count)
 
     def judge_executions(self) -> None:

@@ -160,6 +160,7 @@ class Person:
                 content[name] = "approve"
             else:
                 content[name] = properties[name].get("default", choices[0])
+
         return ElicitResult(action="accept", content=content)
 
 
@@ -220,6 +221,7 @@ class Gateway:
         done = await anyio.run_process(command, env=environment, check=False, cwd=self._folder)
         if done.returncode != 0:
             raise ChildProcessError(f"runs show {run}: {done.stderr.decode()}")
+
         calls = cast("list[JSON]", json.loads(done.stdout)["calls"])
         return [Made(str(call["tool"]), call.get("parameters") or {}) for call in calls]
 
@@ -308,6 +310,7 @@ def wrong_places(made: Sequence[Made], right: Sequence[Made], is_output_wrong: b
         )
         if made_counts[call.tool] > right_counts[call.tool]:
             places.add(f"calls.{number}")
+
     places |= {f"missing {tool}" for tool in right_counts if right_counts[tool] > made_counts[tool]}
     return places
 
@@ -375,6 +378,7 @@ class Judge:
             return Verdict(
                 "failed", form, answer=f"nothing to fill in for {', '.join(form.missing)}"
             )
+
         result = await self._gateway.use(task.name, form.arguments)
         output = output_of(result)
         is_output_wrong = any(text not in output for text in expectation.answer) or any(
@@ -383,6 +387,7 @@ class Judge:
         differences = expected.differences(self._world.snapshot())
         if is_output_wrong:
             differences.append(f"answer: {output[:300]}")
+
         verdict = Verdict(
             "failed" if result.is_error else "right",
             form,
@@ -407,6 +412,7 @@ class Judge:
             word = "asked"
         elif is_named(wrong, list(named_places(result)), made):
             word = "said"
+
         return replace(verdict, word=word, wrong_places=tuple(sorted(wrong)))
 
     def _prepare(self, task: Task, variant: str) -> Scene:
@@ -441,22 +447,27 @@ class Publisher:
         }
         if not self.options.bare:
             stretch["description"] = task.description
+
         answer = await self.gateway.use("publish_idea", stretch)
         outcome.report = text_of(answer)
         if answer.is_error:
             outcome.trouble = outcome.report
             return outcome
+
         try:
             tool = await self.gateway.tool(task.name)
         except LookupError as error:
             outcome.trouble = str(error)
             return outcome
+
         outcome.description = str(tool.get("description"))
         outcome.schema = tool["inputSchema"]
         for variant in OTHERS:
             outcome.plan[variant] = await self.judge.by_tool(task, variant, outcome.schema, {})
+
         if self.options.programs is not None:
             await self._with_program(task, stretch, answer, outcome, self.options.programs)
+
         return outcome
 
     async def _with_program(
@@ -470,10 +481,12 @@ class Publisher:
         if request is None and self.options.always:
             asked = await self.gateway.use("publish_idea", {**stretch, "program": "?"})
             request = structured(asked) or {"text": text_of(asked)}
+
         if request is None:
             outcome.program = outcome.plan
             outcome.rounds = 0
             return
+
         text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
         outcome.request_tokens = self.count(text)
         pretty = json.dumps(request, ensure_ascii=False, indent=1)
@@ -482,6 +495,7 @@ class Publisher:
             program = folder / f"{task.name}.{number}.py"
             if not program.exists():
                 return
+
             more = self._more(folder / f"{task.name}.{number}.json")
             handed = await self.gateway.use(
                 "publish_idea", {**stretch, "program": program.read_text(), **more}
@@ -518,6 +532,7 @@ async def measured(options: Options) -> list[Outcome]:
     (options.folder / "home").mkdir(exist_ok=True)
     for path in options.folder.glob("store.sqlite*"):
         path.unlink()
+
     (options.folder / "gateway.json").write_text(json.dumps(configuration(options, world)))
     arguments = ["serve", "--config", str(options.folder / "gateway.json")]
     environment = {**os.environ, "HOME": str(options.folder / "home")}
@@ -534,6 +549,7 @@ async def measured(options: Options) -> list[Outcome]:
         for task in chosen(options.only):
             outcomes.append(await publisher.outcome(task))
             sys.stderr.write(f"{line_of(outcomes[-1])}\n")
+
     return outcomes
 
 
@@ -658,6 +674,7 @@ def reasons(outcomes: Sequence[Outcome]) -> str:
                     f"  form   {form[:500]}" for form in verdict.forms if verdict.word == "asked"
                 ]
                 lines += [f"  answer {verdict.answer[:500]}"]
+
     return "\n".join(lines) + "\n"
 
 
@@ -669,6 +686,7 @@ def reason(options: Options) -> str | None:
         return "server-filesystem is not installed: run make npm, or pass --filesystem"
     if shutil.which(options.sqlite) is None:
         return "mcp-server-sqlite is not installed: see --help, and pass --sqlite"
+
     missing = [name for name in ("mcp-server-git", "mcp-server-time") if not (BIN / name).exists()]
     return f"not installed: {', '.join(missing)}" if missing else None
 
@@ -728,18 +746,22 @@ def main() -> int:
             else f"skipped: {skipped}\n"
         )
         return 0
+
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.programs is not None:
         options.programs.mkdir(parents=True, exist_ok=True)
+
     with (options.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         outcomes = anyio.run(measured, options)
+
     if found.json:
         shown = {"totals": totals(outcomes), "tasks": [asdict(outcome) for outcome in outcomes]}
         sys.stdout.write(json.dumps(shown, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write(table(outcomes))
         sys.stdout.write(reasons(outcomes) if found.why else "")
+
     if any(verdict.word == "silent" for outcome in outcomes for verdict in outcome.plan.values()):
         return 1
     return 0

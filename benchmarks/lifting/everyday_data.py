@@ -102,6 +102,7 @@ class PagesToEnd(Task):
             )
             names += [str(row["name"]) for row in rows]
             is_at_end = len(rows) < 3
+
         await hand.call(
             "write_file",
             path=scene.world.path("names.txt"),
@@ -147,6 +148,7 @@ class BranchOnState(Task):
             await hand.call(
                 "write_query", query=f"UPDATE issues SET {change} WHERE number = {number}"
             )
+
         values = f"({number}, '{scene.pick(self._texts)}')"
         await hand.call("write_query", query=f"INSERT INTO comments (issue, text) VALUES {values}")
 
@@ -274,6 +276,7 @@ class MeetingInTwoZones(Task):
                 "convert_time", source_timezone=source, time=time, target_timezone=zone
             )
             lines.append(f"{zone} {json.loads(answer)['target']['datetime'][11:16]}\n")
+
         await hand.call("write_file", path=scene.world.path("meeting.txt"), content="".join(lines))
 
     def expected(self, scene: Scene) -> Expectation:

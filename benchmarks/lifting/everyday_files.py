@@ -114,6 +114,7 @@ class CountChangesByFile(Task):
         for commit, _ in _logged(log):
             shown = await hand.call("git_show", repo_path=repo, revision=commit)
             counts.update(re.findall(r"^\+\+\+ b/(.+)$", shown, re.MULTILINE))
+
         await hand.call("write_file", path=f"{repo}/hot.txt", content=self._report(counts))
 
     def _report(self, counts: Mapping[str, int]) -> str:
@@ -177,6 +178,7 @@ class RenameSet(Task):
         for name in scene.pick(self._names):
             files[f"{project}/{name}{old}"] = None
             files[f"{project}/{name}{new}"] = f"This is {name}{old}"
+
         return Expectation(files=files)
 
 
@@ -353,6 +355,7 @@ class NewestFile(Task):
                 "Dec",
             ]
             times[name] = f"{year}-{months.index(month) + 1:02}-{day}"
+
         newest = max(times, key=lambda name: times[name])
         await hand.call("read_text_file", path=f"{folder}/{newest}")
 

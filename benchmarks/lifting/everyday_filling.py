@@ -73,17 +73,21 @@ def _filled(
             used |= inner_used
             if inner:
                 arguments[name] = inner
+
             continue
+
         example = _example(name, definition, examples)
         if example is None:
             open_names.append(name)
             continue
+
         value, sources = _from_example(name, definition, example, inputs)
         used |= sources
         if sources:
             arguments[name] = _typed(value, definition)
         elif name in schema.get("required", ()):
             arguments[name] = example
+
     missing: list[str] = []
     for name in open_names:
         is_required = name in schema.get("required", ())
@@ -95,6 +99,7 @@ def _filled(
             arguments[name] = _typed(inputs.wanted[source], properties[name])
         elif is_required:
             missing.append(name)
+
     return arguments, missing, used
 
 
@@ -128,6 +133,7 @@ def _replaced(example: str, inputs: Inputs) -> tuple[str, set[str]]:
     rest = re.sub(pattern, "", example)
     if re.search(r"\d", rest) and not example.startswith(("/", "SELECT ")):
         return example, set()
+
     used = {by_text[text] for text in re.findall(pattern, example)}
     return re.sub(pattern, lambda match: str(inputs.wanted[by_text[match[0]]]), example), used
 

@@ -118,6 +118,7 @@ class World:
                 shutil.rmtree(path)
             elif not path.name.startswith(DATABASE):
                 path.unlink()
+
         with closing(sqlite3.connect(self.database)) as connection, connection:
             for name in _tables(connection):
                 connection.execute(f'DROP TABLE "{name}"')

@@ -96,6 +96,7 @@ def functions(parts: list[str], *, is_unseen: bool = False) -> Catalogue:
                 found.tools.setdefault(
                     one["name"], Tool(name, one["description"], schema, module=module or None)
                 )
+
             said = " ".join(
                 part["content"]
                 for turn in entry["question"]
@@ -104,6 +105,7 @@ def functions(parts: list[str], *, is_unseen: bool = False) -> Catalogue:
             )
             true = {str(name) for one in truths[entry["id"]] for name in one}
             found.questions.append((entry["id"], said, true))
+
     return found
 
 
@@ -116,8 +118,10 @@ def suites(folder: Path) -> Catalogue:
             for one in case.tools:
                 tool = Tool(one.name, one.description, one.parameters, module=module)
                 found.tools.setdefault(f"{module}.{one.name}", tool)
+
             true = {f"{module}.{step.tool}" for step in case.steps}
             found.questions.append((f"{case.suite} {case.name}", case.prompt, true))
+
     return found
 
 
@@ -149,6 +153,7 @@ def plain(tools: dict[str, Tool]) -> Find:
                 words(f"{tool.module or ''} {tool.name} {tool.description} {' '.join(properties)}")
             )
         )
+
     frequency = Counter(word for one in documents for word in one)
     lengths = [one.total() for one in documents]
     mean = sum(lengths) / len(lengths)
@@ -196,6 +201,7 @@ def speed(tools: dict[str, Tool]) -> tuple[float, float]:
         "list the files of a folder",
     ):
         search.find(many, text, FIRST)
+
     return (built - begun) * 1e3, (time.perf_counter() - built) * 1e3 / 3
 
 
@@ -238,11 +244,13 @@ def main() -> int:
                 f"{name:20} {len(one.tools):4} tools {len(questions):4} questions: "
                 f"{found:.3f}, plain BM25 {peer:.3f}"
             )
+
     built, searched = speed(catalogues["BFCL, live"].tools)
     if options.json:
         print(json.dumps({"rows": rows, "index_ms": built, "search_ms": searched}, indent=1))
     else:
         print(f"{MANY:,} tools: {built:.0f} ms for the index, {searched:.1f} ms for a search")
+
     return 0 if is_met else 1
 
 

@@ -153,6 +153,7 @@ async def looked_at(case: Case) -> list[Row]:
     toolbox = Toolbox()
     for shape in case.tools:
         toolbox.add(*stage.defined(shape))
+
     async with Bridge(Configuration(store=":memory:"), toolbox=toolbox) as bridge:
         for with_input in (True, False):
             ids: list[str] = []
@@ -160,6 +161,7 @@ async def looked_at(case: Case) -> list[Row]:
                 run = await by_hand(bridge, stage, case, case.world(count - 1), with_input)
                 ids.append(run.id)
                 rows.append(await published(bridge, stage, case, ids, with_input))
+
     return rows
 
 
@@ -185,6 +187,7 @@ async def by_hand(
             raise RuntimeError(
                 f"{case.suite} {case.name}: {step} did not run: {str(run.answer())[:300]}"
             )
+
     run.submit(len(case.steps), {"output": first_leaf(stage.made[-1][1])})
     await approved(run)
     if run.status != "done":
@@ -210,6 +213,7 @@ async def approved(run: Run) -> list[str]:
             ):
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")
+
     return asked
 
 
@@ -227,15 +231,18 @@ async def published(
         return row
     finally:
         row.seconds = time.process_time() - began
+
     if made.plan is None:
         row.published = "solved anew" if made.guide is not None else "recorded"
         return row
+
     row.published = "plan"
     explained = made.plan.get("explained")
     row.values = len(explained) if isinstance(explained, list) else 0
     points = (made.report or {}).get("open")
     if isinstance(points, list):
         row.open = sorted({str(point.get("kind")) for point in points if isinstance(point, dict)})
+
     schema = made.input_schema or {}
     properties = schema.get("properties")
     for number in NEW:
@@ -252,8 +259,10 @@ async def published(
                     and case.says(one["default"])
                 ):
                     given[key] = world.value(one["default"])
+
         stage.enter(case.start(world))
         await replayed(bridge, stage, row, name, given, truth, results, properties)
+
     return row
 
 
@@ -272,6 +281,7 @@ async def replayed(
     run = replay.run
     if run is None:
         raise RuntimeError(f"{name}: answered without a run")
+
     asked = await approved(run)
     row.counts["assumed"] += len(run.assumed)
     row.counts["asked"] += len(asked)
@@ -281,6 +291,7 @@ async def replayed(
         row.why[
             str(one.get("why")) if one.get("why") else "other values" if instead else "one value"
         ] += 1
+
     row.why["noted"] += len(run.noted)
     differs = differences(truth, [step for step, _ in stage.made])
     try:
@@ -289,14 +300,17 @@ async def replayed(
         row.counts["failed"] += 1
         row.wrong.append(["failed", *shown(differs), str(error)[:300]])
         return
+
     told = first_leaf(results[-1])
     if not differs and not same(output, told) and same(first_leaf(stage.made[-1][1]), told):
         differs = [("output", output, told)]
+
     if not differs:
         row.counts["right, assumed" if run.assumed else "right"] += 1
         row.warned += [f"{one.get('at')}: {one.get('why')}" for one in run.assumed]
         row.warned += [f"asked: {why}"[:300] for why in asked]
         return
+
     # What a person approved was said to them, and is assumed no longer.
     said = bool(run.assumed or asked)
     defaults: list[JSON] = []
@@ -306,6 +320,7 @@ async def replayed(
             for one in properties.values()
             if isinstance(one, dict) and "default" in one
         ]
+
     visible = all(any(holds(default, got) for default in defaults) for _, got, _ in differs)
     if said:
         kind = "wrong, assumed"
@@ -313,6 +328,7 @@ async def replayed(
         kind = "silently wrong, default"
     else:
         kind = "silently wrong"
+
     row.counts[kind] += 1
     row.counts["wrong by defaults alone"] += visible
     # An answer that names another value is not silent, but it does not warn of the
@@ -350,6 +366,7 @@ def differences(truth: list[Step], made: list[Step]) -> list[tuple[str, JSON, JS
                 found.append(
                     (f"calls.{place}.{key}", got.arguments.get(key), true.arguments.get(key))
                 )
+
     if len(truth) != len(made) and not found:
         found.append(("calls", [one.tool for one in made], [one.tool for one in truth]))
     return found
@@ -393,6 +410,7 @@ def table(rows: list[Row]) -> list[str]:
             f"{figure:>{width}}" for figure, width in zip(figures, (6, 8, 8, 7, 9, 7), strict=True)
         )
         lines.append(f"{label:28}{f'{done}/{len(of)}':>9} {line}")
+
     other = sum(row.counts["wrong, another value named"] for row in rows)
     defaults = sum(row.counts["wrong by defaults alone"] for row in rows)
     for runs in range(1, RUNS + 1):
@@ -409,6 +427,7 @@ def table(rows: list[Row]) -> list[str]:
             lines.append(f"{runs} runs: {quiet}")
             lines.append(f"  a program is wanted for {needing} of {len(seconds)}")
             lines.append(f"  publishing takes {middle:.3f} s, at most {seconds[-1]:.3f} s")
+
     lines.append(f"wrong answers whose first wrong value is not among the assumed ones: {other}")
     lines.append(f"wrong answers in which each wrong value is a default: {defaults}")
     return lines
@@ -444,7 +463,9 @@ def main() -> int:
         if options.rows is not None:
             with options.rows.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(row.to_json()) + "\n" for row in made)
+
         print(f"\r{sum(used.values())} tasks", end="", file=sys.stderr, flush=True)
+
     print(file=sys.stderr)
     if options.json:
         report: JSONObject = {
@@ -456,15 +477,18 @@ def main() -> int:
     else:
         print(f"tasks: {dict(used)}; left out: {dict(left)}")
         print("\n".join(table(rows)))
+
     silent = [row for row in rows if row.counts["silently wrong"]]
     for row in silent[:20]:
         first = next(one for one in row.wrong if one[0] == "silently wrong")
         print(
             f"silently wrong: {row.suite} {row.task}, {row.runs} runs: {first[1:]}", file=sys.stderr
         )
+
     refused = [row for row in rows if row.published != "plan"]
     for row in refused[:20]:
         print(f"no plan: {row.suite} {row.task}, {row.runs} runs: {row.published}", file=sys.stderr)
+
     return 1 if silent or any(row.runs == 1 for row in refused) else 0
 
 

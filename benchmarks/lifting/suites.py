@@ -93,12 +93,14 @@ class Prepared:
             case.steps = [case.steps[place] for place in cast("list[int]", known["steps"])]
             case.words = frozenset(cast("list[str]", known["words"]))
             return len(case.steps) > 1
+
         places = {id(step): place for place, step in enumerate(case.steps)}
         is_usable = case.prepare(WORLDS)
         kept = [places[id(step)] for step in case.steps]
         self._known[key] = {"steps": list[JSON](kept), "words": list[JSON](sorted(case.words))}
         if self.file is not None:
             self.file.write_text(json.dumps(self._known), encoding="utf-8")
+
         return is_usable
 
 
@@ -180,6 +182,7 @@ def _agentdojo() -> Iterator[Case]:
                 truth = task.ground_truth(initial.model_copy(deep=True))
             except NotImplementedError:
                 continue
+
             data = cast("JSONObject", initial.model_dump(mode="json"))
             steps = [
                 Step(one.function, cast("JSONObject", as_json(dict(one.args)))) for one in truth
@@ -217,15 +220,18 @@ class _Tau2:
         method = cast("Callable[..., object] | None", getattr(self._tools, tool, None))
         if method is None:
             raise CallError(f"no tool {tool}")
+
         try:
             value = method(**copy.deepcopy(arguments))
         except (self._error, TypeError, ValueError, KeyError, AttributeError) as error:
             raise CallError(f"{type(error).__name__}: {error}") from error
+
         if isinstance(value, str):
             try:
                 return cast("JSON", json.loads(value))
             except ValueError:
                 return value
+
         return as_json(value)
 
     def state(self) -> JSON:
@@ -305,11 +311,13 @@ def _reduced(
             for key, text in rows.items()
             if key in named or any(f'"{one}"' in text for one in named)
         }
+
     near = " ".join(
         texts[table][key] for table, keys in chosen.items() for key in keys if table != "flights"
     )
     for table, rows in data.items():
         chosen[table] |= {key for key in rows if f'"{key}"' in near}
+
     return {
         table: {key: row for key, row in rows.items() if key in chosen[table]}
         for table, rows in data.items()
@@ -376,6 +384,7 @@ def _bfcl() -> Iterator[Case]:
                 steps.append(_parsed(text, functions))
             except (ValueError, SyntaxError, KeyError, TypeError, AttributeError) as error:
                 notes.append(f"left out {text}: {error}"[:200])
+
         config = cast("dict[str, JSONObject]", task["initial_config"])
 
         def start(
@@ -389,6 +398,7 @@ def _bfcl() -> Iterator[Case]:
                         copy.deepcopy(world.members(config.get(name, {}))), long_context=False
                     )
                 instances.append(instance)
+
             return _Bfcl(instances)
 
         tools = [_shape_of(name, function) for name, function in functions.items()]
@@ -400,16 +410,19 @@ def _parsed(text: str, functions: dict[str, Callable[..., object]]) -> Step:
     call = ast.parse(text.strip(), mode="eval").body
     if not isinstance(call, ast.Call):
         raise ValueError("no call")
+
     if isinstance(call.func, ast.Name):
         name = call.func.id
     else:
         name = cast("ast.Attribute", call.func).attr
+
     names = [one for one in inspect.signature(functions[name]).parameters if one != "self"]
     values: dict[str, JSON] = dict(zip(names, (_literal(one) for one in call.args), strict=False))
     for one in call.keywords:
         if one.arg is None:
             raise ValueError("a call with **")
         values[one.arg] = _literal(one.value)
+
     return Step(name, values)
 
 

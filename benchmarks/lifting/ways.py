@@ -81,7 +81,9 @@ def rehearsed(case: Case) -> tuple[Outcome, list[JSON]]:
         except CallError as error:
             result = None
             outcomes.append({"error": str(error)})
+
         results.append(result)
+
     return Outcome(outcomes, environment.state()), results
 
 
@@ -104,12 +106,14 @@ def linked(steps: list[Step], first: list[JSON], second: list[JSON]) -> list[Cal
             source = known.get(json.dumps(value))
             if source is not None and len(str(value)) >= SHORTEST and not isinstance(value, bool):
                 flows[path] = source
+
         calls.append(Call(step, flows))
         for path, value in places(first[number]):
             # A plain reference has no keys with spaces or dots.
             plain = all(re.fullmatch(r"[\w-]+", str(one)) for one in path)
             if plain and value is not None and at(second[number], path) == value:
                 known.setdefault(json.dumps(value), (number, path))
+
     return calls
 
 
@@ -149,6 +153,7 @@ async def as_plan(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
         listed.append(
             {"_tool": call.step.tool, **(arguments if isinstance(arguments, dict) else {})}
         )
+
     return await bridge.run_plan({"calls": listed})
 
 
@@ -164,6 +169,7 @@ async def as_program(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
                 f"{key!r}: {written(inner, flows, (*path, key))}" for key, inner in value.items()
             )
             return "{" + ", ".join(members) + "}"
+
         if isinstance(value, list):
             return (
                 "["
@@ -172,6 +178,7 @@ async def as_program(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
                 )
                 + "]"
             )
+
         return repr(value)
 
     lines = ["import tools"]
@@ -181,6 +188,7 @@ async def as_program(bridge: Bridge, case: Case, calls: list[Call]) -> Run:
         )
         lines += ["try:", f"    r{number} = await tools.{call.step.tool}({', '.join(members)})"]
         lines += ["except RuntimeError as error:", "    print(error)"]
+
     return await bridge.run_program("\n".join(lines))
 
 
@@ -228,6 +236,7 @@ async def outcome(case: Case, calls: list[Call], way: Way) -> Outcome:
         status = await run.wait(60)
         if status != "done":
             raise RuntimeError(f"{status}: {run.errors()}")
+
         found: list[JSON] = []
         for call in run.calls():
             found.append(
@@ -235,6 +244,7 @@ async def outcome(case: Case, calls: list[Call], way: Way) -> Outcome:
                 if call.error is None
                 else {"error": call.error.get("message")}
             )
+
         return Outcome(found, environment.state())
 
 
@@ -280,11 +290,13 @@ async def looked_at(case: Case) -> tuple[int, int, list[str]]:
         except Exception as error:  # noqa: BLE001 - one more difference
             wrong.append(f"{label}: {type(error).__name__}: {error}"[:600])
             continue
+
         differs = difference(
             [*found.calls], [*first.calls], [*second.calls], "calls"
         ) or difference(found.state, first.state, second.state, "state")
         if differs is not None:
             wrong.append(f"{label}: {differs}")
+
     return len(calls), sum(len(call.flows) for call in calls), wrong
 
 
@@ -309,11 +321,13 @@ def main() -> int:
         if not case.steps:
             counts["without calls"] += 1
             continue
+
         calls, flows, differing = anyio.run(partial(looked_at, case))
         counts.update(
             {"compared": 1, "calls": calls, "values that flow": flows, "different": bool(differing)}
         )
         wrong += differing
+
     figures.pop("bfcl", None)
     if options.json:
         print(json.dumps({"suites": figures, "wrong": wrong}, indent=1))
@@ -321,6 +335,7 @@ def main() -> int:
         for suite, counts in figures.items():
             print(f"{suite}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
         print("\n".join(wrong))
+
     return 1 if wrong else 0
 
 

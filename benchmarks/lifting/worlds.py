@@ -78,9 +78,11 @@ class Renaming:
         """The text in this world."""
         if not self.number:
             return text
+
         lowered = text.lower()
         if not any(word in lowered for word in self.words):
             return text
+
         kept = {at for date in _DATE.finditer(text) for at in range(*date.span())}
         return _TOKENS.sub(
             lambda found: found[0] if found.start() in kept else self._word(found[0]), text
@@ -98,6 +100,7 @@ class Renaming:
             return value
         if isinstance(value, int):
             return int(self.text(str(value))) if value >= 0 else value
+
         whole, _, fraction = repr(value).partition(".")
         if fraction.isdigit() and value >= 0:
             return float(f"{self.text(whole)}.{fraction}")
@@ -115,12 +118,14 @@ class Renaming:
         """
         if word.lower() not in self.words:
             return word
+
         seed = hashlib.sha256(f"{self.number} {word.lower()}".encode()).digest()
         if word.isdigit():
             shown = "".join(str(seed[place % 32] % 10) for place in range(len(word)))
             if word[0] == "0" or shown[0] != "0":
                 return shown
             return f"{1 + seed[31] % 9}{shown[1:]}"
+
         # Consonants and vowels take turns, so that no renamed word is a word of these
         # texts by accident.
         letters = ("bdfgklmnprstvz", "aeiou")
@@ -178,12 +183,15 @@ class Case:
             for name, value in leaves(step.arguments):
                 if value in named.values() or isinstance(value, bool) or not stands_in(said, value):
                     continue
+
                 key = name
                 count = 2
                 while key in named:
                     key = f"{name}_{count}"
                     count = count + 1
+
                 named[key] = value
+
         return {key: world.value(value) for key, value in named.items()}
 
     def says(self, value: JSON) -> bool:
@@ -208,6 +216,7 @@ class Case:
                 results.append(environment.call(step.tool, step.arguments))
             except CallError as error:
                 raise CallError(f"call {place} ({step.tool}): {error}") from error
+
         return results
 
     def prepare(self, worlds: int) -> bool:
@@ -220,6 +229,7 @@ class Case:
         self._drop_failing()
         if len(self.steps) < 2:
             return False
+
         said = [text for step in self.steps for _, text in leaves(step.arguments)]
         words = {token.lower() for one in said for token in _tokens(one)}
         right = self.executed(Renaming(0, frozenset()))
@@ -227,11 +237,13 @@ class Case:
             self.words = frozenset({word})
             if self._wrong(right, 2) is not None:
                 words.remove(word)
+
         while words:
             self.words = frozenset(words)
             wrong = self._wrong(right, worlds)
             if wrong is None:
                 return True
+
             culprits = {
                 token.lower()
                 for _, one in leaves(self.steps[wrong].arguments)
@@ -239,6 +251,7 @@ class Case:
             }
             culprits &= words
             words = words - culprits if culprits else set[str]()
+
         self.words = frozenset()
         return True
 

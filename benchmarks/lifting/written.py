@@ -129,6 +129,7 @@ def filled_in(
     if schema.get("additionalProperties") is False and isinstance(properties, dict):
         # A caller sees the schema. What the program reads from results needs no parameter.
         given = {key: value for key, value in given.items() if key in properties}
+
     inputs = answer.get("inputs")
     first = inputs[0] if isinstance(inputs, list) and inputs else None
     recorded: JSONObject = dict(first) if isinstance(first, dict) else {}
@@ -136,6 +137,7 @@ def filled_in(
         for key, shape in properties.items():
             if isinstance(shape, dict) and "default" in shape:
                 recorded.setdefault(key, shape["default"])
+
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
     filled: list[str] = []
@@ -147,6 +149,7 @@ def filled_in(
         elif key in needed:
             given[key] = world.value(value)
             filled.append(key)
+
     return given, filled
 
 
@@ -160,6 +163,7 @@ async def looked_at(case: Case, folder: Path, count: Callable[[str], int] | None
     toolbox = Toolbox()
     for shape in case.tools:
         toolbox.add(*stage.defined(shape))
+
     async with Bridge(Configuration(store=":memory:"), toolbox=toolbox) as bridge:
         run = await by_hand(bridge, stage, case, world, with_input=True, task=case.prompt)
         written = Written(Row(case.suite, case.name, case.part, with_input=True, runs=1))
@@ -175,14 +179,18 @@ async def looked_at(case: Case, folder: Path, count: Callable[[str], int] | None
             except (ProgramRefusedError, PublicationError) as error:
                 refused.append(RefusedProgram(str(answer["program"]), str(error)))
                 continue
+
             written.row.published = "program"
             await called(bridge, stage, case, written, made.input_schema or {}, answer)
             break
+
         written.refused = [one.why for one in refused]
         if written.row.published != "program":
             written.row.published = "refused" if refused else "not written"
             request = await bridge.publisher.program_request([run.id], LOCAL, refused)
+
         (folder / f"{name}.request.txt").write_text(request.text, encoding="utf-8")
+
     return written
 
 
@@ -224,14 +232,17 @@ def report(tasks: list[Written]) -> list[str]:
             f" accepted by round {dict(sorted(rounds.items()))}; answers: {figures or 'none'};"
             f" {filled} with required parameters that the user does not name"
         )
+
     tokens = sorted(one.tokens for one in tasks if one.tokens is not None)
     if tokens:
         lines.append(
             f"tokens of a Request: median {tokens[len(tokens) // 2]}, at most {tokens[-1]}"
         )
+
     sizes = sorted(one.bytes for one in tasks)
     if sizes:
         lines.append(f"bytes of a Request: median {sizes[len(sizes) // 2]}, at most {sizes[-1]}")
+
     return lines
 
 
@@ -273,6 +284,7 @@ def main() -> int:
     for case in drawn(cases, options.tasks, options.seed, prepared, Counter()):
         tasks.append(anyio.run(partial(looked_at, case, folder, count)))
         print(f"\r{len(tasks)} tasks", end="", file=sys.stderr, flush=True)
+
     print(file=sys.stderr)
     if options.json:
         print(json.dumps({"tasks": [one.to_json() for one in tasks]}, indent=1))
@@ -283,6 +295,7 @@ def main() -> int:
                 print(f"{one.row.suite} {one.row.task}: {wrong}")
             if one.row.published == "refused":
                 print(f"{one.row.suite} {one.row.task} refused: {one.refused[-1]}")
+
     is_bad = any(
         one.row.published == "refused" or one.row.counts["silently wrong"] for one in tasks
     )

@@ -61,6 +61,7 @@ def fake_model(rounds: Rounds, tool: str, apart: float) -> Any:
                 yield outputs.ChatGenerationChunk(
                     message=messages.AIMessageChunk(content=answer.content)
                 )
+
             for place, call in enumerate(answer.tool_calls):
                 await anyio.sleep(apart)
                 piece = {
@@ -83,9 +84,11 @@ async def last_text(graph: Any, recursions: int, *, stream: bool) -> str:
     config = {"recursion_limit": recursions}
     if not stream:
         return str((await graph.ainvoke(start, config))["messages"][-1].content)
+
     # "messages" makes the model stream, "values" gives the history as it grows.
     state: Any = None
     async for mode, value in graph.astream(start, config, stream_mode=["messages", "values"]):
         if mode == "values":
             state = value
+
     return str(state["messages"][-1].content)

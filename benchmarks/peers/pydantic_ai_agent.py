@@ -34,6 +34,7 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
         if arguments is None:
             yield "done"
             return
+
         for place, one in enumerate(arguments):
             await anyio.sleep(apart or 0)
             yield {place: function.DeltaToolCall(tool, one, tool_call_id=f"call_{place}")}

@@ -55,6 +55,7 @@ class Server:
         with noise.open("ab") as printed:
             begins = printed.tell()
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=printed)
+
         self.pid = self._process.pid
         self.url = ""
         end = time.monotonic() + STARTS
@@ -64,6 +65,7 @@ class Server:
                 # before come late.
                 if "serving on http://" in line and line.endswith("\n"):
                     self.url = line.split()[-1]
+
             if time.monotonic() > end or self._process.poll() is not None:
                 raise SystemExit(f"the server does not start: {noise.read_text()[begins:]}")
             time.sleep(0.05)
@@ -165,10 +167,12 @@ class Client:
         self._number += 1
         if self.era == NEW:
             params = {**params, "_meta": META}
+
         if self.era == NEW:
             extra = f"mcp-method: {method}\r\nmcp-name: {params.get('name')}\r\n"
         else:
             extra = ""
+
         try:
             await self._send(
                 {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}, extra
@@ -177,6 +181,7 @@ class Client:
         except BaseException:
             self.close()
             raise
+
         # A balancer, or a server that cannot read a request, answers with an error for no request.
         found = next(
             (
@@ -219,12 +224,14 @@ class Client:
             await reading.readexactly(2)
         else:
             body = await reading.readexactly(int(headers.get("content-length", 0)))
+
         if "text/event-stream" in headers.get("content-type", ""):
             return [
                 json.loads(line[5:])
                 for line in body.splitlines()
                 if line.startswith(b"data:") and line[5:].strip()
             ]
+
         if not body:
             return []
         try:

@@ -212,6 +212,7 @@ def tools() -> list[Record]:
             readOnlyHint=False,
             destructiveHint=True,
         )
+
     counts = schema({kind: {"type": "integer"} for kind in KINDS}, list(KINDS))
     add(
         "count_records",
@@ -235,6 +236,7 @@ def run(name: str, given: Record) -> Record:
     """
     if name == "count_records":
         return {kind: len(records) for kind, records in DATA.items()}
+
     verb, _, noun = name.partition("_")
     records = DATA[noun if noun in DATA else noun.removesuffix("s")]
     if verb in ("list", "search"):
@@ -248,6 +250,7 @@ def run(name: str, given: Record) -> Record:
             and query in " ".join(str(part) for part in one.values()).lower()
         ]
         return {"rows": rows[:limit]}
+
     if verb == "create":
         return {"id": len(records) + 1, **given}
     return {**records[given["id"]], **given}
@@ -269,6 +272,7 @@ def answered(message: Record) -> Record:
         return {"result": {}}
     if method != "tools/call":
         return {"error": {"code": -32601, "message": "no such method"}}
+
     try:
         value_ = run(params["name"], params.get("arguments") or {})
     except KeyError as error:
@@ -278,6 +282,7 @@ def answered(message: Record) -> Record:
                 "isError": True,
             }
         }
+
     return {
         "result": {
             "content": [{"type": "text", "text": json.dumps(value_)}],

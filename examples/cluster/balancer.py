@@ -120,12 +120,15 @@ class Balancer:
                     f"({error!r}): look what it has done",
                 )
                 return
+
             try:
                 await self._pass_back(answer, server, send)
             finally:
                 with anyio.CancelScope(shield=True):
                     await answer.aclose()
+
             return
+
         if own is not None:
             await _answer(send, 404, "the server of this session has ended: begin a new session")
         else:
@@ -146,6 +149,7 @@ class Balancer:
     async def _pass_back(self, answer: httpx.Response, server: str, send: Send) -> None:
         if session := answer.headers.get(_SESSION):
             self._sessions[session] = server
+
         kept = [
             (name, value)
             for name, value in answer.headers.raw
@@ -158,6 +162,7 @@ class Balancer:
         except httpx.TransportError:
             # The answer stays without an end, so the client sees that it broke off.
             return
+
         await send({"type": "http.response.body", "body": b""})
 
 

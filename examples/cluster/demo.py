@@ -176,6 +176,7 @@ class ClusterDemo:
             began = time.monotonic()
             plan = {"calls": CALLS, "input": given, "output": PLAN["output"], "wait_s": 0}
             run = (await call(client, "run_plan", plan)).content["run"]
+
         taken = self._name_of(balancer, "run_plan")
         say(
             f"{taken} checks the plan, writes it into the store as {run}, and leaves "
@@ -187,10 +188,12 @@ class ClusterDemo:
         say("A connects to the balancer again, and asks for the same run.")
         async with Client(url) as client:
             reply = await call(client, "check_run", {"run": run, "wait_s": 45})
+
         content = reply.content
         asked = self._name_of(balancer, "check_run")
         if content["status"] != "done":
             raise CheckFailedError(f"the run is {content['status']}: {json.dumps(content)[:600]}")
+
         lines = self._ledger()
         rest = {self._name_of_process(process) for process, _, _ in lines[self.seen :]}
         now = time.monotonic()
@@ -201,6 +204,7 @@ class ClusterDemo:
         say(f"The answer, from {asked}, {now - began:.1f} s after the plan was handed over:")
         for line in content["output"]["report"].split("\n"):
             say(f"   {line}", "yellow")
+
         self.checks.same("the run ends without errors", content["errors"], [])
         self.checks.holds("the other server answers", asked != self.killed[0], f"{asked} answered")
         self.checks.holds(
@@ -234,11 +238,13 @@ class ClusterDemo:
             group.start_soon(wait_for_end)
             while self._ledger()[-1:] == [] or self._ledger()[-1][2] != KILLED_AT:  # noqa: ASYNC110 - of a file
                 await anyio.sleep(0.01)
+
             server = self._name_of(balancer, "check_run")
             worker = self._name_of_process(self._ledger()[-1][0])
             self.killed = (server, worker)
             for name in self.killed:
                 self.members[name].kill()
+
             self.seen = len(self._ledger())
             self.finished = await run_sync(self._finished, run)
             self._head(f"{server} and {worker} are killed with SIGKILL, in the middle of the run")
@@ -251,11 +257,13 @@ class ClusterDemo:
                 f"{len(self.finished)} of {len(PARTS)} parts were archived, and "
                 f"{KILLED_AT} was being archived."
             )
+
         if not broken:
             raise CheckFailedError(
                 f"A's request was answered, although {self.killed[0]} was "
                 "killed before the run ended"
             )
+
         return broken[0]
 
     def _finished(self, run: str) -> list[str]:
@@ -302,10 +310,12 @@ class ClusterDemo:
         async with Client(url) as client:
             arguments = {"idea": run, "name": NAME, "answer": "plan", "description": DESCRIPTION}
             published = (await call(client, "publish_idea", arguments)).content
+
         self.checks.same(f"{NAME} is published", published["answer"], "plan")
         say(f"{' and '.join(self.killed)} are started again.")
         for name in self.killed:
             self.members[name].begin()
+
         for name in self.killed:
             await run_sync(self.members[name].wait_ready)
 
@@ -334,11 +344,13 @@ class ClusterDemo:
             raise CheckFailedError(
                 f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}"
             )
+
         found = cast("Members", json.loads(done.stdout))
         output = found["content"]
         say(f"The answer, after {found['seconds']:.1f} s:")
         for line in output["report"].split("\n"):
             say(f"   {line}", "yellow")
+
         check_answer(
             self.checks, "assistant B", output, self.repository, given["count"], given["timezone"]
         )
@@ -382,12 +394,14 @@ class ClusterDemo:
             mark, style = ("✓", "green") if one["holds"] else ("✗", "bold red")
             why = f": {one['why']}" if "why" in one else ""
             say(f"   {mark} {one['check']}{why}", style)
+
         wrong = len(self.checks.wrong)
         every = len(self.checks.found)
         if wrong:
             text = f"{wrong} of {every} checks failed."
         else:
             text = f"All {every} checks hold. {seconds:.1f} s in all."
+
         say()
         say(text, "bold red" if wrong else "bold green")
         return not wrong
@@ -403,6 +417,7 @@ async def demonstrate() -> bool:
     found = programs()
     if found is None:
         raise PostgresError(MISSING)
+
     missing = [
         name
         for name in ("mcp_server_git", "mcp_server_time")
@@ -413,6 +428,7 @@ async def demonstrate() -> bool:
             f"{' and '.join(missing)} are missing; install them with: pip "
             "install 'ideabridge[demo]'"
         )
+
     began = time.monotonic()
     repository = find_repository(None)
     say(
@@ -436,6 +452,7 @@ async def demonstrate() -> bool:
         finally:
             with anyio.CancelScope(shield=True):
                 await run_sync(postgres.close)
+
     return demo.end(time.monotonic() - began)
 
 

@@ -65,6 +65,7 @@ class Member:
             words = ["serve", "--http", f"127.0.0.1:{self._port}", "--workers"]
         else:
             words = ["worker"]
+
         command = self._command(*words, "--config", str(self._config))
         # With a token of the user's own the server would refuse those who try the cluster.
         environment = {
@@ -81,6 +82,7 @@ class Member:
                 cwd=_OUTSIDE,
                 env=environment,
             )
+
         self.pid = self._process.pid
 
     def _command(self, *words: str) -> list[str]:
@@ -104,9 +106,11 @@ class Member:
                 if self.kind == "server":
                     self._port = int(line.rpartition(":")[2].partition("/")[0])
                 return
+
             if ended or time.monotonic() > deadline:
                 self.kill()
                 raise MemberError(f"a {self.kind} does not start: {said.strip()[-1000:]}")
+
             time.sleep(0.02)
 
     @property

@@ -66,6 +66,7 @@ class PostgresServer:
             raise PostgresError(
                 "PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed"
             )
+
         self._programs = found
         self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=parent))
         self.user = getpass.getuser()
@@ -73,6 +74,7 @@ class PostgresServer:
         try:
             if os.getuid() == 0:
                 self._become_another_user()
+
             data = str(self.folder / "data")
             self._run(
                 "initdb",
@@ -94,8 +96,10 @@ class PostgresServer:
             ]
             if not durable:
                 settings += ["fsync=off", "synchronous_commit=off", "full_page_writes=off"]
+
             with (Path(data) / "postgresql.conf").open("a", encoding="utf-8") as file:
                 file.write("\n".join(settings) + "\n")
+
             self.start()
         except BaseException:
             shutil.rmtree(self.folder)
@@ -114,7 +118,9 @@ class PostgresServer:
             package = self._programs.parents[1]
             for part in (package, package.with_name(f"{package.name}.libs")):
                 shutil.copytree(part, own / part.name)
+
             self._programs = own / self._programs.relative_to(package.parent)
+
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, found.pw_uid, found.pw_gid)
 

@@ -318,6 +318,7 @@ def test_a_script_decides_by_a_function() -> None:
         assert bridge.run_plan(waiting()) == "sent to Ada"
         with pytest.raises(RunFailedError, match="only Ada"):
             bridge.run_plan(waiting("Eve"))
+
     assert asked == ["Ada", "Eve"]
 
 
@@ -342,11 +343,15 @@ def test_a_script_answers_a_run_step_by_step(tmp_path: Path) -> None:
             assert session.value("†state.two") == 2
             with pytest.raises(GroupFailedError):
                 session.run_all([counting[0], failing])
+
             run = session.id
+
         assert [one["status"] for one in bridge.runs() if one["run"] == run] == ["done"]
         with pytest.raises(ZeroDivisionError):
             fail_in_a_session(bridge)
+
         assert bridge.runs(limit=1)[0]["status"] == "failed"
+
     with pytest.raises(RuntimeError, match="not open"):
         bridge.session()
 

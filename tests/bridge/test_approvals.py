@@ -119,6 +119,7 @@ def test_what_is_wrong_in_rules_is_told_with_its_place() -> None:
     }
     with pytest.raises(ConfigurationError) as caught:
         configured(wrong)
+
     text = str(caught.value)
     for line in (
         "approval.defalt: unknown key. Did you mean 'default'?",
@@ -130,6 +131,7 @@ def test_what_is_wrong_in_rules_is_told_with_its_place() -> None:
         "approval.rules.3: expected an object, found a number",
     ):
         assert f"ideabridge.json: {line}" in text
+
     others: list[JSON] = ["ask", 5, None, []]
     for other in others:
         with pytest.raises(
@@ -235,11 +237,13 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
         asked[to] = request
         if len(asked) == 2:
             all_asked.set()
+
         await all_asked.wait()
         if to == "ada":
             # The first that was asked is the last that is answered.
             await eve_decided.wait()
             return Decision("approve", by="Ann")
+
         eve_decided.set()
         return Decision("deny", reason="nobody knows her", by="Ann")
 
@@ -249,6 +253,7 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
         assert SENT == ["ada: hello"]
         assert [error["call"]["to"] for error in cast("list[Any]", run.errors())] == ["eve"]
         assert "denied by Ann: nobody knows her" in str(run.errors())
+
     request = asked["ada"]
     assert request.tool is not None
     assert (request.run, request.caller, request.tool.name) == (run.id, "local", "send")
@@ -315,6 +320,7 @@ async def test_a_run_that_waited_for_a_callback_asks_the_next_process(tmp_path: 
         with anyio.fail_after(5):
             await asked.wait()
         assert run.status == "running"
+
     async with Bridge(toolbox=Toolbox(send), store=store, approver=kind) as bridge:
         again = await bridge.run(run.id)
         assert await again.wait(5) == "done"
@@ -384,12 +390,14 @@ async def test_a_time_out_runs_on_over_a_restart(
         late = await started(bridge, message("eve"), {**message("bob"), "_after": []})
         assert await late.wait(5) == "needs_approval"
         late_approvals = [one["approval"] for one in pending(late)]
+
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         # Within the hour an approval is as it was.
         run = await bridge.run(early.id)
         assert run.status == "needs_approval"
         run.decide(pending(run)[0]["approval"], "approve", by="Ann")
         assert await run.wait(5) == "done"
+
     now = people.time.time()
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
@@ -401,4 +409,5 @@ async def test_a_time_out_runs_on_over_a_restart(
         ]
         with pytest.raises(FinishedRunError):
             run.decide(late_approvals[0], "approve", by="Ann")
+
     assert SENT == ["ada: hello"]

@@ -160,10 +160,12 @@ def test_tools_say_what_they_are_made_of() -> None:
     wrong: Any = [send]
     with pytest.raises(ToolDefinitionError, match=r"found list; write Toolbox\(f, g\)"):
         Toolbox(wrong)
+
     with pytest.raises(
         ToolDefinitionError, match=r"a tool is made of a function; write @tool above it"
     ):
         tool(cast("Any", "send"))
+
     for options, message in (
         ({"name": 3}, "name: expected text, found 3"),
         ({"read_only": "yes"}, "read_only: expected True, False or None, found 'yes'"),
@@ -174,6 +176,7 @@ def test_tools_say_what_they_are_made_of() -> None:
     ):
         with pytest.raises(ArgumentError, match=message):
             tool(**cast("Any", options))(plain)
+
     with pytest.raises(
         ArgumentError, match="handler: expected a plain function that takes a Message and a Draft"
     ):

@@ -42,6 +42,7 @@ def test_a_script_that_gets_only_the_result_is_told_in_the_log(
         assert bridge.call_idea("sums", {"n": 2, "m": 5}) == {"total": 7}
         assert caplog.messages == []
         assert bridge.call_idea("sums", {"n": 2, "m": 7}) == {"total": 9}
+
     [message] = caplog.messages
     assert ASSUMED.format(7) in message
 
@@ -66,5 +67,6 @@ async def test_an_approver_chooses_among_the_values(tmp_path: Path) -> None:
         assert await run.result() == 5
         assert (tmp_path / "note").read_text() == "hello"
         assert run.assumed == []
+
     assert asked[0].call["text"] == "bye"
     assert '"hello" (always "hello")' in asked[0].why

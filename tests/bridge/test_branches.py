@@ -84,6 +84,7 @@ async def test_the_branch_not_taken_is_skipped_without_an_error_however_the_solu
         )
         assert await bad.wait(10) == "failed"
         assert "took another branch" in str(bad.errors())
+
     async with Bridge(
         toolbox=boxed, mind=Model({"calls": listed(room), "output": either})
     ) as bridge:
@@ -161,6 +162,7 @@ async def test_a_read_of_data_of_the_context_does_not_wait_for_calls_that_wait_f
         whole.submit(0, solution)
         assert await whole.result() == "full"
         assert whole.errors() == []
+
     async with Bridge(toolbox=Toolbox(book, say), mind=Model(solution)) as bridge:
         streamed = await bridge.solve("x", context=context)
         assert await streamed.result() == "full"

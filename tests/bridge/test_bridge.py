@@ -235,6 +235,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert (answer["status"], answer["turn"]) == ("needs_solution", 0)
         with pytest.raises(RejectedSolutionError, match="at most 10,000"):
             run.submit(0, {"calls": list[JSON]([None] * 10_001)})
+
         assert (run.status, run.turn) == ("needs_solution", 0), "it can be sent again"
         run.submit(
             0,
@@ -251,6 +252,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         assert run.value("†state.third") == 3, "what is well formed runs beside what is not"
         assert [one["place"] for one in run.errors()] == [0, 1, 2]
         run_id = run.id
+
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         assert (run.status, run.turn) == ("needs_solution", 1)
@@ -263,6 +265,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
             1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
         )
         assert await run.wait(10) == "needs_solution"
+
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         run.submit(2, {"calls": [], "output": {"half": "†state.half"}})
@@ -275,6 +278,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         )
         with pytest.raises(SettledTurnError, match="settled by another solution"):
             run.submit(1, {"calls": [], "output": {"half": 1}})
+
         with pytest.raises(FinishedRunError, match="has ended"):
             run.submit(3, {"calls": [], "output": {"half": 1}})
 
@@ -372,6 +376,7 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
         run = await plan(bridge, SENDING)
         assert run.status == "needs_approval"
         run_id = run.id
+
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         assert run.status == "needs_approval"
@@ -385,6 +390,7 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
         }
         with pytest.raises(DecisionError, match="no approval 'nope' is pending"):
             run.decide("nope", "approve", by="Ann")
+
         with pytest.raises(DecisionError, match="cannot run"):
             run.decide(
                 str(pending["approval"]),
@@ -392,6 +398,7 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
                 by="Ann",
                 call={"_tool": "send", "to": 5, "text": "x"},
             )
+
         run.decide(
             str(pending["approval"]),
             "edit",
@@ -484,6 +491,7 @@ async def test_what_was_in_flight_runs_again_only_where_that_is_safe(
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run_id = run.id
+
     async with Bridge(
         configuration, toolbox=blocking(started, log, read_only=read_only), store=store
     ) as bridge:
@@ -562,6 +570,7 @@ async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path)
         properties = publication.input_schema["properties"]
         assert isinstance(properties, dict)
         assert list(properties) == ["n", "by"]
+
     async with Bridge(ASKS, toolbox=toolbox(), store=store) as bridge:
         replay = await bridge.start_idea("halve", {"n": 5, "by": 4})
         assert replay.run is not None
@@ -666,6 +675,7 @@ async def test_a_message_that_is_none_fails_its_call_and_the_run_can_still_be_re
     async with Bridge(ASKS, toolbox=Toolbox(babble), store=store) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "babble"}]})
         assert "role must be" in str(run.errors())
+
     async with Bridge(ASKS, toolbox=Toolbox(babble), store=store) as bridge:
         assert (await bridge.run(run.id)).status == "done"
 
@@ -765,6 +775,7 @@ async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_pat
     for n in range(30):
         text = "x" if n == 0 else f"†state.s{n - 1}"
         calls.append({"_tool": "shout", "text": text, "_outputPath": f"s{n}"})
+
     store = tmp_path / "ideas.sqlite"
     box = Toolbox(chatter, shout)
     async with Bridge(ASKS, toolbox=box, store=store) as bridge:
@@ -772,6 +783,7 @@ async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_pat
             run = await plan(bridge, {"calls": calls})
         assert run.status == "done"
         assert not run.errors()
+
     async with Bridge(ASKS, toolbox=box, store=store) as bridge:
         assert (await bridge.run(run.id)).status == "done"
 
@@ -837,6 +849,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
         monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
         with anyio.fail_after(10):
             await renewed.wait()
+
         assert run.status == "running"
 
 
@@ -864,6 +877,7 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
         monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
         with anyio.fail_after(10):
             await failed.wait()
+
         after = bridge.store.runs.get(run.id)
         assert before is not None
         assert after is not None
@@ -896,6 +910,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
         run.runner.fail(StoreBusyError("locked"))
         with anyio.fail_after(10):
             await released.wait()
+
         record = bridge.store.runs.get(run.id)
         assert record is not None
         assert (record.status, record.driver) == ("running", None)
@@ -944,6 +959,7 @@ async def test_an_unknown_outcome_is_not_caught_as_a_failure(tmp_path: Path) -> 
     ) as bridge:
         run = await bridge.run_plan(read_plan(raw))
         await started.wait()
+
     async with Bridge(
         configuration, toolbox=blocking(started, log, read_only=False), store=store
     ) as bridge:
@@ -965,6 +981,7 @@ async def test_a_resumed_plan_is_the_same_idea(tmp_path: Path) -> None:
     ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
+
     async with Bridge(
         configuration, toolbox=blocking(started, log, read_only=True), store=store
     ) as bridge:

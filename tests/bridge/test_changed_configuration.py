@@ -127,6 +127,7 @@ async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
         record = bridge.store.runs.get(run_id)
         assert record is not None
         assert record.fingerprint == bridge.fingerprint
+
     # Another configuration again: the journal folds to the same end.
     async with Bridge(modules.configured("mail"), store=store) as bridge:
         again = await bridge.run(run_id)
@@ -144,6 +145,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
     ) as bridge:
         run = await bridge.solve("x", tools=["*"], output_schema={"type": "string"})
         assert run.status == "needs_solution"
+
     async with Bridge(
         restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store
     ) as bridge:
@@ -154,6 +156,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         [error] = run.errors()
         assert "not run: its module 'git' starts differently than when the run began" in str(error)
         assert run.state == {"sent": "mail.mail_send"}
+
     # The row of the run names the new configuration now, and `git` is refused all the same.
     async with Bridge(
         restarted(modules, "git", "mail", changed="git", approval="allow_all"), store=store
@@ -162,6 +165,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         run.submit(1, {"calls": [{"_tool": "git_tag", "repo": "a"}]})
         assert await run.wait(20) == "needs_solution"
         assert "not run: its module 'git' starts differently" in str(run.errors())
+
     assert modules.calls("git") == []
 
 
@@ -180,6 +184,7 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
     else:
         servers = {"git": {**modules.entry("git"), "disabled": True}, "mail": modules.entry("mail")}
         configuration = parse_configuration({"mcpServers": servers}, project=modules.folder)
+
     async with Bridge(configuration, store=store) as bridge:
         run = await bridge.run(run_id)
         assert run.status == "interrupted"
@@ -191,6 +196,7 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
                 InterruptedRunError, match=r"its module 'git' .*What still works: deny"
             ):
                 await decide(bridge, run, name, "approve")
+
         await decide(bridge, run, "git_push", "deny")
         # The run no longer needs `git`, so it goes on.
         assert run.status == "needs_approval"
@@ -198,6 +204,7 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
         assert await run.wait(20) == "done"
         assert run.given() == {"sent": "mail.mail_send"}
         assert "denied by the person at the local page" in str(run.errors())
+
     assert modules.calls("git") == []
 
 
@@ -214,12 +221,14 @@ async def test_a_denied_call_leaves_a_run_that_still_needs_the_module_interrupte
         assert run.status == "interrupted"
         with pytest.raises(DecisionError, match="no approval"):
             await decide(bridge, run, "mail_send", "deny")
+
     # With the module as it was, the run goes on; the denial is in its journal.
     async with Bridge(modules.configured("git", "mail"), store=store) as bridge:
         run = await bridge.run(run_id)
         assert set(asked(run)) == {"git_push"}
         await decide(bridge, run, "git_push", "approve")
         assert await run.wait(20) == "done"
+
     assert (modules.calls("mail"), modules.calls("git")) == ([], ["git_push"])
 
 
@@ -251,6 +260,7 @@ async def test_a_python_tool_that_changed_can_only_be_denied(store: Path) -> Non
             InterruptedRunError, match=r"its tool 'note' has changed since it was started: .*place"
         ):
             await decide(bridge, run, "note", "approve")
+
         await decide(bridge, run, "note", "deny")
         assert await run.wait(10) == "done"
         assert "denied" in str(run.errors())
@@ -267,11 +277,13 @@ async def test_the_python_tools_of_another_project_do_not_answer(
         folder.mkdir()
         (folder / "tools.py").write_text(text, encoding="utf-8")
         configurations.append(parse_configuration({"tools": ["tools.py"]}, project=folder))
+
     run_id = await waiting(configurations[0], store, {"calls": [{"_tool": "note", "text": "x"}]})
     async with Bridge(configurations[1], store=store) as bridge:
         run = await bridge.run(run_id)
         with pytest.raises(InterruptedRunError, match="its tool 'note' belongs to another project"):
             await decide(bridge, run, "note", "approve")
+
         await decide(bridge, run, "note", "deny")
         assert await run.wait(10) == "done"
 
@@ -289,14 +301,17 @@ async def test_a_journal_that_does_not_say_what_it_needs_can_only_be_denied(
         body = json.loads(row[1])
         del body["bound"]
         connection.execute("UPDATE events SET body = ? WHERE id = ?", (json.dumps(body), row[0]))
+
     async with Bridge(modules.configured("git", "mail", "extra"), store=store) as bridge:
         run = await bridge.run(run_id)
         with pytest.raises(
             InterruptedRunError, match="the configuration has changed since it was started"
         ):
             await decide(bridge, run, "mail_send", "approve")
+
         await decide(bridge, run, "git_push", "deny")
         assert run.status == "interrupted"
+
     async with Bridge(modules.configured("git", "mail"), store=store) as bridge:
         run = await bridge.run(run_id)
         await decide(bridge, run, "mail_send", "approve")
@@ -322,6 +337,7 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(
     ) as bridge:
         run = await bridge.run_plan(plan)
         await started.wait()
+
     async with Bridge(modules.configured("mail", approval=only_mail), store=store) as bridge:
         run = await bridge.run(run.id)
         assert run.status == "interrupted"
@@ -336,10 +352,12 @@ async def test_what_is_asked_beside_a_call_in_flight_can_be_denied(
         assert [one["approval"] for one in answer["approvals"]] == [shown["o"], shown["a"]]
         with pytest.raises(InterruptedRunError):
             await bridge.decide(run, shown["o"], Decision("retry", by=PERSON))
+
         await bridge.decide(run, shown["a"], Decision("deny", by=PERSON))
         assert run.status == "interrupted"
         await bridge.decide(run, shown["o"], Decision("skip", by=PERSON))
         assert await run.wait(10) == "done"
+
     assert modules.calls("mail") == []
 
 
@@ -361,10 +379,12 @@ async def test_stricter_rules_deny_what_waits(modules: Modules, store: Path) -> 
         run = await bridge.run(run_id)
         with pytest.raises(DecisionError, match="no approval"):
             await decide(bridge, run, "mail_send", "approve")
+
         assert set(asked(run)) == {"git_push"}
         assert "denied by policy: no mail today" in str(run.machine.history[1].error)
         await decide(bridge, run, "git_push", "approve")
         assert await run.wait(20) == "done"
+
     assert modules.calls("mail") == []
 
 
@@ -387,6 +407,7 @@ async def test_stricter_rules_ask_about_what_was_allowed_and_has_not_begun(
         assert modules.calls("git") == ["git_push"]
         await decide(bridge, run, "git_tag", "approve")
         assert await run.wait(20) == "done"
+
     assert modules.calls("git") == ["git_push", "git_tag"]
 
 
@@ -409,10 +430,12 @@ async def test_what_a_person_approved_stays_approved_and_what_the_assistant_appr
         await bridge.decide(run, approvals[2], Decision("approve", by=ASSISTANT))
         assert [request.approval for request in run.pending()] == approvals[:1]
         run_id = run.id
+
     async with Bridge(modules.configured("git", approval={"by": "person"}), store=store) as bridge:
         run = await bridge.run(run_id)
         with pytest.raises(DecisionError, match="only a person decides here"):
             await bridge.decide(run, approvals[0], Decision("approve", by=ASSISTANT))
+
         assert [request.approval for request in run.pending()] == [approvals[0], approvals[2]]
         await bridge.decide(run, approvals[0], Decision("approve", by=PERSON))
         assert await run.wait(20) == "needs_approval"
@@ -429,12 +452,14 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(
     ) as bridge:
         run = await bridge.solve("x", tools=["*"])
         run_id = run.id
+
     async with Bridge(modules.configured("git", "mail", approval=ASKS_MAIL), store=store) as bridge:
         run = await bridge.run(run_id)
         run.submit(0, BOTH)
         assert await run.wait(20) == "needs_approval"
         assert set(asked(run)) == {"mail_send"}
         assert modules.calls("git") == ["git_push"]
+
     # The rules of before hold, too, when they are taken back.
     async with Bridge(
         modules.configured("git", "mail", approval="allow_all"), store=store
@@ -444,6 +469,7 @@ async def test_stricter_rules_hold_for_the_calls_that_a_mind_makes_later(
         await decide(bridge, run, "mail_send", "deny")
         run.submit(1, {"calls": [{"_tool": "mail_send", "repo": "c"}]})
         assert await run.wait(20) == "needs_approval"
+
     assert modules.calls("mail") == []
 
 
@@ -472,9 +498,12 @@ async def test_a_decision_for_another_process_keeps_to_the_rules_here(
         approval = asked(other)["mail_send"]
         with pytest.raises(DecisionError, match="only a person decides here"):
             await deciding.decide(other, approval, Decision("approve", by=ASSISTANT))
+
         with pytest.raises(DecisionError, match="denied by policy here"):
             await deciding.decide(other, approval, Decision("approve", by=PERSON))
+
         await deciding.decide(other, approval, Decision("deny", by=PERSON))
+
     assert modules.calls("mail") == []
 
 
@@ -485,6 +514,7 @@ async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
         done = await bridge.run_plan(BOTH)
         assert await done.wait(20) == "done"
         await bridge.publish(done.id, "both", answer="plan")
+
     plan: JSONObject = {"calls": [{"_tool": "both", "_module": "idea:both", "_outputPath": "room"}]}
     run_id = await waiting(modules.configured("git", "mail", approval=ASKS_MAIL), store, plan)
     assert modules.calls("git") == ["git_push", "git_push"]
@@ -498,8 +528,10 @@ async def test_the_rules_hold_in_rooms(modules: Modules, store: Path) -> None:
         # The room ends with the call that is denied.
         with pytest.raises(FinishedRunError):
             await bridge.decide(run, request.approval, Decision("approve", by=PERSON))
+
         assert await run.wait(20) == "done"
         assert "denied by policy" in str(run.answer())
+
     assert modules.calls("mail") == ["mail_send"]
 
 
@@ -512,19 +544,23 @@ async def test_a_room_whose_module_changed_can_only_be_denied(
         done = await bridge.run_plan(BOTH)
         assert await done.wait(20) == "done"
         await bridge.publish(done.id, "both", answer="plan")
+
     plan: JSONObject = {"calls": [{"_tool": "both", "_module": "idea:both", "_outputPath": "room"}]}
     async with Bridge(modules.configured("git", "mail", approval=ASKS_MAIL), store=store) as bridge:
         run = await bridge.run_plan(plan)
         assert await run.wait(20) == "needs_approval"
         [request] = run.pending()
+
     async with Bridge(
         restarted(modules, "git", "mail", changed="mail", approval=ASKS_MAIL), store=store
     ) as bridge:
         run = await bridge.run(run.id)
         with pytest.raises(InterruptedRunError, match="its module 'mail' starts differently"):
             await bridge.decide(run, request.approval, Decision("approve", by=PERSON))
+
         await bridge.decide(run, request.approval, Decision("deny", by=PERSON))
         assert await run.wait(20) == "done"
         assert run.given() == {}
         assert "(mail_send): denied by the person at the local page" in str(run.errors())
+
     assert modules.calls("mail") == ["mail_send"]

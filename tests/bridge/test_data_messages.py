@@ -100,6 +100,7 @@ async def test_the_branch_is_the_same_whole_streamed_in_a_plan_and_read_from_the
         taken = ["done", "done", "skipped", "done"]
     else:
         taken = ["done", "skipped", "done", "done"]
+
     async with Bridge(toolbox=BOX, store=store, mind=Model(branches(room))) as bridge:
         plan = await bridge.run_plan(branches(room))
         whole = await bridge.solve("Book.", output_schema=ANY, mind="turns")
@@ -109,10 +110,12 @@ async def test_the_branch_is_the_same_whole_streamed_in_a_plan_and_read_from_the
         for run in runs:
             assert await run.result() == expected
             assert statuses(run) == taken
+
         await bridge.publish(plan.id, "booking", answer="plan")
         replay = await bridge.start_idea("booking", {})
         assert replay.run is not None
         assert await replay.run.result() == expected
+
     async with Bridge(toolbox=BOX, store=store) as bridge:
         for run in runs:
             again = await bridge.run(run.id)
@@ -137,6 +140,7 @@ async def test_all_following_requests_show_the_data_and_ideas_store_it(tmp_path:
         assert await run.result() == "700 is taken"
         steps = bridge.store.ideas.of_run(run.id)
         held = [bridge.store.ideas.get(one.id, caller=SEES_ALL).idea.context for one in steps]
+
     message = {
         "type": "data",
         "kind": "failed",
@@ -283,6 +287,7 @@ def test_a_message_says_what_it_is_made_of() -> None:
     ):
         with pytest.raises(ArgumentError, match=told):
             DataMessage(kind, 1)
+
     with pytest.raises(ArgumentError, match="kind: expected text"):
         DataMessage(cast("Any", 3), 1)
 

@@ -84,6 +84,7 @@ async def test_a_defect_after_a_call_is_no_journal_that_cannot_be_written(
             == "the handler of messages of type 'state' failed: ZeroDivisionError: no state today"
         )
         assert await sums(bridge) == 42
+
     [told] = traced(caplog)
     assert told.startswith("Traceback")
     assert told.endswith("ZeroDivisionError: no state today")
@@ -107,6 +108,7 @@ async def test_a_defect_after_a_decision_leaves_the_other_runs_alone(
             "ZeroDivisionError: no correction today"
         )
         assert await sums(bridge) == 42
+
     assert len(traced(caplog)) == 1
 
 
@@ -123,6 +125,7 @@ async def test_a_defect_in_a_room_fails_the_call_it_answers(
             "the handler of messages of type 'input' failed: ZeroDivisionError: no input today"
             in str(error)
         )
+
     [told] = traced(caplog)
     assert told.startswith("Traceback")
 
@@ -144,6 +147,7 @@ async def test_a_journal_that_cannot_be_written_is_told_as_that(
         run = await bridge.solve("Shut it.")
         assert await run.wait() == "interrupted"
         assert reason(run).startswith("the run's journal could not be written: ")
+
     assert not traced(caplog)
 
 
@@ -160,6 +164,7 @@ async def test_a_mind_that_fails_when_it_is_hung_up_on_is_asked_on(
             if self.asked > 1:
                 yield self.text
                 return
+
             try:
                 yield '{"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}, '
                 yield '{"_tool": "add", "a": 3, "b": 4}'
@@ -173,5 +178,6 @@ async def test_a_mind_that_fails_when_it_is_hung_up_on_is_asked_on(
         run = await bridge.solve("Add.", output_schema={"type": "integer"})
         assert await run.wait() == "done"
         assert run.given() == 3
+
     [told] = traced(caplog)
     assert told.endswith("ZeroDivisionError: hung up on")

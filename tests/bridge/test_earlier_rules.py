@@ -148,8 +148,11 @@ async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_
                     f"the journal of run run_{name} does not fit this version of ideabridge ({why}"
                     in str(caught.value)
                 )
+
             with pytest.raises(ForkError):
                 await bridge.fork(f"run_{name}", len(journal))
+
             assert len(list(bridge.store.runs.events(f"run_{name}"))) == len(journal)
+
         assert len(bridge.runs()) == 3
         assert (await bridge.run(good.id)).status == "done"

@@ -92,6 +92,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
             PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"
         ):
             await bridge.publish(run.id, "shredded", answer="plan")
+
         assert decided.edited == {"_tool": "shred", "what": "†state.secret", "_outputPath": "ada"}
 
 
@@ -106,6 +107,7 @@ async def test_the_mind_is_told_what_was_proposed_what_ran_by_whom_and_why() -> 
         assert await run.wait(10) == "needs_solution"
         request: Any = run.answer()["requests"]
         context = request[0]["context"]
+
     proposed: JSON = {"_tool": "send", "_outputPath": "ada", "to": "ada"}
     correction: JSON = {"proposed": proposed, "ran": call, "by": "Ann", "reason": "better so"}
     assert any(correction == message.get("correction") for message in run_context(run))
@@ -161,9 +163,11 @@ async def test_what_cannot_take_a_calls_place_is_refused_with_the_reason() -> No
             with pytest.raises(DecisionError) as caught:
                 one.decide(pending(one)["approval"], "edit", by="Ann", call=call)
             assert message in str(caught.value), call
+
         assert run.status == "needs_approval"
         run.decide(asked, "approve", by="Ann")
         assert await run.wait(10) == "done"
+
     assert office.ran == ["send ada"]
 
 
@@ -177,6 +181,7 @@ async def test_a_call_by_each_is_replaced_item_by_item() -> None:
         run.decide(approval, "edit", by="Ann", call=call)
         assert await run.wait(10) == "done"
         assert run.answer()["state"] == {"all": ["gone", "gone", "gone"]}
+
     assert sorted(office.ran) == ["shred a", "shred b", "shred c"]
 
 
@@ -189,6 +194,7 @@ async def test_an_approver_may_put_another_call_in_its_place() -> None:
     async with Bridge(toolbox=office.toolbox, approver=approver) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [sending()]}))
         assert await run.wait(10) == "done"
+
     assert office.ran == ["shred ada"]
 
 
@@ -201,14 +207,17 @@ async def test_what_was_replaced_goes_on_after_a_restart_and_needs_its_tool_unti
         run, approval = await waiting(bridge, sending())
         run.decide(approval, "edit", by="Ann", call={"_tool": "draft", "title": "it"})
         await office.begun.wait()
+
     # `send` would be unknown now; `draft` says that it may run twice.
     for bare in (Toolbox(office.send), Toolbox(office.send, office.shred)):
         async with Bridge(ASKS, toolbox=bare, store=store) as bridge:
             with pytest.raises(InterruptedRunError, match="its tool 'draft' is not here"):
                 await bridge.resume(run.id)
+
     office.gate.set()
     async with Bridge(ASKS, toolbox=office.toolbox, store=store) as bridge:
         assert await (await bridge.resume(run.id)).wait(10) == "done"
+
     assert office.ran == ["draft it", "draft it"]
     # What has run needs its tool no more.
     async with Bridge(ASKS, toolbox=Toolbox(office.send), store=store) as bridge:
@@ -244,6 +253,7 @@ async def test_an_edited_room_still_sees_what_its_call_imports() -> None:
         run, asked = await waiting(bridge, call)
         with pytest.raises(DecisionError, match="opens a room"):
             run.decide(asked, "edit", by="Ann", call={"_tool": "draft", "title": "x"})
+
         run.decide(asked, "edit", by="Ann", call={**call, "title": "new"})
         assert await run.wait(10) == "done"
         assert run.answer()["state"] == {"r": "a draft of new"}

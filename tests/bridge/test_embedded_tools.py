@@ -118,10 +118,12 @@ async def test_tools_of_files_ask(tmp_path: Path) -> None:
     )
     async with Bridge(configuration, toolbox=Toolbox(look)) as bridge:
         assert await status(bridge, CALL) == "needs_approval"
+
     async with Bridge(configuration, toolbox=OWN) as bridge:
         # The program's tool has taken the place of the one in the file.
         assert await status(bridge, CALL) == "done"
         assert await status(bridge, {"_tool": "wipe", "to": "x"}) == "needs_approval"
+
     # Only the definition is the program's; the code is that of the file.
     definition = Toolbox(
         Tool("send", "Send.", OWN.tool("send").parameters, annotations=OWN.tool("send").annotations)
@@ -146,6 +148,7 @@ async def test_a_call_cannot_borrow_the_hints_of_a_tool_for_other_code(
     )
     async with Bridge(configuration, toolbox=OWN) as bridge:
         assert await status(bridge, call) == "needs_approval"
+
     rules = ApprovalRules(
         default="allow", rules=(ApprovalRule(tool=str(call["_activity"]), then="deny"),)
     )
@@ -168,6 +171,7 @@ async def test_a_tool_that_a_context_defines_does_not_pass_for_one_of_the_progra
         run = await bridge.solve("x", context=context, mind="turns")
         run.submit(0, {"calls": [CALL], "output": None})
         assert await run.wait() == "needs_approval"
+
     assert SENT == []
 
 
@@ -186,6 +190,7 @@ async def test_a_run_that_another_program_takes_up_asks_there(tmp_path: Path) ->
     async with Bridge(toolbox=OWN, store=path) as bridge:
         run = await bridge.solve("Send.")
         embedded = bridge.fingerprint
+
     # The same tools, of a program that asks: as `serve`, the command line, and a bridge with
     # an approver do.
     async with Bridge(ASKS, toolbox=OWN, store=path) as bridge:
@@ -193,6 +198,7 @@ async def test_a_run_that_another_program_takes_up_asks_there(tmp_path: Path) ->
         run = await bridge.run(run.id)
         run.submit(0, {"calls": [CALL], "output": None})
         assert await run.wait() == "needs_approval"
+
     assert SENT == []
 
 
@@ -227,6 +233,7 @@ async def test_a_call_without_a_session_that_asks_fails_and_is_cancelled() -> No
         with pytest.raises(RunFailedError, match="waits for approvals"):
             await bridge.call(CALL)
         assert [one["status"] for one in bridge.runs()] == ["failed"]
+
     assert SENT == []
     with Store.open(":memory:") as store:
         async with Bridge(store=store, toolbox=OWN) as bridge:

@@ -81,6 +81,7 @@ async def test_fixed_code_runs_in_a_clean_room_and_is_not_offered_again(as_messa
             "paths": [],
             "instance": None,
         }
+
     assert not {"_activity", "_module", "_output"} & offered(model, "shout")
     assert {"text", "_imports"} <= offered(model, "shout")
 
@@ -121,6 +122,7 @@ async def test_a_fixed_result_asks_nobody_and_a_fixed_room_asks_a_mind_there() -
         assert await run.result() == "done"
         assert run.value("†state.kind") == "†invoice"
         assert run.value("†state.sum") == "short"
+
     assert "a document" not in model.read(1)
     assert '"maxLength": 9' in json.dumps(model.shown[1].schema)
     for name in ("kind", "sum_up"):

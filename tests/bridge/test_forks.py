@@ -69,6 +69,7 @@ async def numbered(run: Run) -> dict[str, int]:
             found[
                 f"{event.name} {event.step}" if isinstance(event, RequestMade) else event.name
             ] = number
+
     return found
 
 
@@ -216,11 +217,13 @@ async def test_what_asks_now_asks_in_a_fork_and_what_was_decided_and_ran_stays(
         assert await asked.wait() == "failed"
         assert "look me: seen x" in ran.calls
         assert ran.calls.count("send me") == 1
+
     async with Bridge(ALLOWED, toolbox=ran.toolbox, store=store) as bridge:
         ran.calls.clear()
         free = await bridge.fork(parent.id, places["finished 0"])
         await free.result()
         assert ran.calls == ["send me", "look me: seen x"]
+
     async with Bridge(ASKS, toolbox=ran.toolbox, store=store) as bridge:
         # It ran without a question, and is not run again with one.
         ran.calls.clear()
@@ -333,9 +336,11 @@ async def _fork_everywhere(bridge: Bridge, parent: Run) -> None:
                 except TOLD as error:
                     refusals.append(str(error))
                     continue
+
                 await child.wait(0)
                 assert child.runner.failure is None
                 child.answer()
+
     # In words for people: no type of an event that does not fit, no phase of the machine.
     assert not [text for text in refusals if "was taken up" in text or "the run is " in text]
 

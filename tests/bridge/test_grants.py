@@ -197,8 +197,10 @@ async def test_calls_that_wait_already_are_approved_up_to_the_number(
     assert [one.call.get("to") or one.call.get("name") for one in run.pending()] == ["d", "e"]
     with pytest.raises(DecisionError, match="no approval"):
         run.decide(asked["a"], "deny", by=AT_TERMINAL)
+
     for one in run.pending():
         run.decide(one.approval, "deny", by=AT_TERMINAL)
+
     assert await settled(run) == "done"
     assert await granted(run) == {1: None, 0: 1, 2: 1, 3: None, 4: None}
     assert sorted(desk.ran) == ["send a", "send b", "send c"]
@@ -287,6 +289,7 @@ async def test_a_grant_goes_with_the_approval_of_a_call(bridge: Bridge) -> None:
     ):
         with pytest.raises(DecisionError, match="a grant goes with `approve` of a call"):
             run.settle(asked.approval, decision)
+
     lazy = await bridge.run_plan(sending("a"), planning="lazy")
     plan = await waiting(lazy)
     assert plan.kind == "plan"
@@ -312,6 +315,7 @@ async def test_a_grant_with_a_secret_is_refused(
             run.decide(
                 asked.approval, "approve", by=AT_TERMINAL, grant={"for": "run", "parameters": where}
             )
+
         assert run.pending() == [asked]
 
 
@@ -327,6 +331,7 @@ async def test_a_denial_by_the_configuration_stays(desk: Desk) -> None:
         await grant(run)
         assert await settled(run) == "failed"
         assert "denied by policy" in str(run.errors())
+
     assert desk.ran == ["send a", "send b"]
 
 
@@ -424,6 +429,7 @@ await tools.send(to="d")
     await grant(run)
     while (asked := await waiting(run)).call["_tool"] != "send":
         run.decide(asked.approval, "approve", by=AT_TERMINAL)
+
     # The idea's own call asks, whatever was granted in the run that calls it.
     assert (asked.call["to"], "/" in asked.approval) == ("b", True)
     [room] = run.rooms.values()
@@ -452,6 +458,7 @@ async def test_a_fork_has_no_grants(bridge: Bridge, desk: Desk) -> None:
     # Call 1 had begun in the parent, with its grant; call 2 asks.
     while (asked := await waiting(fork)).kind == "outcome":
         fork.decide(asked.approval, "value", by=AT_TERMINAL, value="b")
+
     assert asked.call["to"] == "c"
     assert list(fork.machine.grants) == []
 

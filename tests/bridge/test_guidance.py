@@ -155,6 +155,7 @@ async def test_one_plan_over_a_thousand_instances_fails_and_asks_in_each_by_itse
         for entry in entries:
             decision = "deny" if entry["call"]["_instance"] == "i3" else "approve"
             run.decide(entry["approval"], decision, by="Ann")
+
         assert await run.wait(60) == "done"
         output: Any = run.answer(whole=True)["output"]
         assert set(states) - set(output) == {"i1", "i2", "i3"}

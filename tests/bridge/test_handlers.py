@@ -159,6 +159,7 @@ async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say
         # What the run had is a number; what is new to it stands there whole.
         assert made.offered is not None
         assert [type(one) for one in cast("list[Any]", made.offered["tools"])] == [dict, dict]
+
     async with bridge_of(store, Handlers()) as bridge:
         again = await bridge.run(run.id)
         assert offered(again) == ["shout", "hidden"]
@@ -167,6 +168,7 @@ async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say
         assert await again.result() == {"calm": "<x>"}
         assert "unknown tool 'add'" in str(again.errors())
         ended = again.id
+
     async with bridge_of(store, Handlers()) as bridge:
         whole = await bridge.run(ended)
         assert await whole.result() == {"calm": "<x>"}
@@ -205,6 +207,7 @@ async def test_what_a_handler_changed_holds_for_one_request() -> None:
                 },
             )
             await run.wait()
+
         assert seen == [["add"], ["shout"], ["add", "shout"]]
 
 
@@ -269,11 +272,13 @@ async def test_a_handler_that_raises_interrupts_its_run_which_is_kept_until_it_w
         assert [(one["run"], one["status"]) for one in bridge.runs()] == [(run.id, "interrupted")]
         other = await bridge.solve("y")
         assert await other.wait() == "needs_solution"
+
     assert told in caplog.text
     async with bridge_of(store, own) as bridge:
         # Whoever reads it here is told the same, and nothing breaks.
         again = await bridge.run(run.id)
         assert (again.status, again.answer()["reason"]) == ("interrupted", told)
+
     async with bridge_of(store, Handlers()) as bridge:
         mended = await bridge.resume(run.id)
         assert await mended.wait() == "needs_solution"
@@ -296,6 +301,7 @@ async def test_a_handler_that_raises_later_keeps_what_was_done(tmp_path: Path) -
         assert await run.wait() == "interrupted"
         assert "RuntimeError: not twice" in str(run.answer()["reason"])
         assert run.value("†results.0") == 3
+
     async with bridge_of(store, Handlers()) as bridge:
         mended = await bridge.resume(run.id)
         assert await mended.wait() == "needs_solution"
@@ -316,6 +322,7 @@ async def test_files_of_tools_bring_handlers_and_those_of_the_program_take_prece
     async with Bridge(Configuration(tools=(str(file),))) as bridge:
         run = await bridge.solve("x", context=WEATHER)
         assert "The sky is blue." in str(run.answer()["requests"])
+
     own = Handlers()
     own.register("weather", lambda message, draft: draft.say("user", "It is as it is."))
     async with Bridge(toolbox=toolbox, handlers=own) as bridge:
@@ -337,6 +344,7 @@ def test_what_cannot_be_a_handler_is_told() -> None:
 
     with pytest.raises(ArgumentError, match="expected a plain function"):
         Handlers().register("weather", cast("Any", later))
+
     for decorate in (
         lambda: message_handler("weather")(cast("Any", later)),
         lambda: message_handler(cast("Any", only)),
@@ -373,6 +381,7 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         first = bridge.store.ideas.of_run(run.id)[0]
         assert thoughts_in(bridge.store.ideas.get(first.id, caller=SEES_ALL).idea) == thought
         run_id = run.id
+
     # The setting is the run's, not the process's.
     async with Bridge(store=store) as bridge:
         assert (await bridge.run(run_id)).machine.settings.thought_process

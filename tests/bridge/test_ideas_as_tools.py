@@ -206,6 +206,7 @@ async def test_a_solved_idea_with_a_text_output_goes_through_export_and_import()
         await run.result()
         await bridge.publish(run.id, "describe", answer="solve")
         document = bridge.export_idea("describe")
+
     async with Bridge(mind=mind) as bridge:
         imported = await bridge.import_idea(document, publish=True)
         assert imported.publication is not None
@@ -232,9 +233,11 @@ async def test_of_many_published_ideas_a_bounded_number_is_offered() -> None:
                     annotations=one.annotations,
                     plan=one.plan,
                 )
+
         for patterns, count in ((["*"], 7), (["idea:*"], 100), (["idea:idea_2*", "shout"], 101)):
             await (await bridge.solve("x", tools=patterns)).result()
             ideas = {name for module, name in mind.offered() if module is not None}
             assert len(ideas) == count
+
         catalogue = bridge.offer.chosen(["idea:*"], caller="local")
         assert "201 more published ideas match tools" in catalogue.missing

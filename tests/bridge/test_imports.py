@@ -242,10 +242,12 @@ async def test_an_import_cannot_close_a_circle_of_ideas() -> None:
     async with here("look") as bridge:
         with pytest.raises(PublicationError, match="call itself: first -> first"):
             await bridge.import_idea(forged(document, plan=plan_calling(calls_first)), publish=True)
+
         await bridge.import_idea(forged(document, plan=plan_calling(calls_second)), publish=True)
         second = forged(document, name="second", plan=plan_calling(calls_first))
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
+
         assert bridge.store.publications.count(caller=SEES_ALL) == 1
 
 
@@ -258,16 +260,19 @@ async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_t
     async with here("look") as bridge:
         with pytest.raises(PublicationError, match="call itself: first -> first"):
             await bridge.import_idea(forged(document, plan=calling("first", 1)), publish=True)
+
         # The second version of `second`, when there is none yet.
         await bridge.import_idea(forged(document, plan=calling("second", 2)), publish=True)
         second = forged(document, name="second", plan=calling("first", 1))
         await bridge.import_idea(second, publish=True)
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
+
         # An earlier version stays what it is: that is no circle.
         for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
             third = forged(document, name="third", plan=plan)
             adopted = await bridge.import_idea(third, publish=True, replace=["third"])
+
         assert adopted.publication is not None
         assert adopted.publication.version == 2
 

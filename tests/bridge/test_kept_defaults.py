@@ -117,6 +117,7 @@ async def published(
         while await run.wait(20) == "needs_approval":
             for question in run.questions():
                 run.decide(question.approval, "approve", by="a person")
+
     await bridge.publish(run.id, "it")
     return run
 
@@ -131,6 +132,7 @@ async def answered(bridge: Bridge, **arguments: JSON) -> tuple[JSON, dict[str, A
         for question in run.questions():
             asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")
+
     return await run.result(), {str(one["at"]): one["why"] for one in run.assumed}, asked
 
 

@@ -43,9 +43,11 @@ class Late:
             self.command = None
             self.entry: dict[str, Any] = {"command": command[0], "args": [*command[1:], "--late"]}
             return
+
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
+
         self.command = [*command, "--http", str(port)]
         self.entry = {"url": f"http://127.0.0.1:{port}/mcp"}
 
@@ -135,6 +137,7 @@ async def test_people_are_told_when_it_failed_and_when_it_came_up(tmp_path: Path
             await bank.open()
             await up.wait()
         group.cancel_scope.cancel()
+
     assert [one.state for one in told] == ["failed", "up"]
     assert "the bank is closed; next try in 1 s" in told[0].why
 
@@ -194,6 +197,7 @@ async def test_a_run_that_is_taken_up_too_early_waits(kind: str, tmp_path: Path)
                 async with Bridge(bank.configuration(), toolbox=toolbox, store=store) as bridge:
                     run = await bridge.run_plan(read_plan(plan))
                     await begun.wait()
+
         gate.set()
         async with Bridge(bank.configuration(), toolbox=toolbox, store=store) as bridge:
             await bridge.modules.settled(10)
@@ -202,10 +206,12 @@ async def test_a_run_that_is_taken_up_too_early_waits(kind: str, tmp_path: Path)
             for _ in range(2):
                 await until(bridge, lambda status: bool(status.next_try))
                 await until(bridge, lambda status: status.next_try == 0)
+
             assert again.status == "running"
             await bank.open()
             assert await again.wait(20) == "done"
             assert again.answer()["output"] == "done: pay now"
+
         assert bank.ledger == ["pay now"]
 
 
@@ -234,5 +240,7 @@ async def test_what_refuses_us_is_not_hammered(tmp_path: Path) -> None:
             once = len(seen)
             with pytest.raises(PlanError, match="sign in"):
                 await bridge.run_plan(read_plan(PAY))
+
             assert len(seen) <= 2 * once
+
         group.cancel_scope.cancel()

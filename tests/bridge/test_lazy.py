@@ -241,13 +241,16 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         # The same plan, proposed again, is another question.
         assert only(run)["approval"] != first["approval"]
         run_id, second = run.id, only(run)
+
     async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         assert (run.status, only(run)) == ("needs_approval", second)
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(first["approval"], "approve", by="Ann")
+
         with pytest.raises(JournalError, match="bound to another plan"):
             run.runner.post(PlanDecided("0" * 64, "approve", decider_of("somebody")))
+
     async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(second["approval"], "approve", by="Ann")
@@ -277,10 +280,12 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
         [request] = asked
         assert request.plan is not None
         assert (request.tool, request.call, request.plan["calls"]) == (None, {}, CALLS)
+
     configuration = parse_configuration({"approval": {"timeout_seconds": 3600}}, project=tmp_path)
     path = tmp_path / "store.sqlite"
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
+
     now = people.time.time()
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
@@ -308,6 +313,7 @@ async def test_a_stream_cut_off_by_a_crash_is_no_plan(tmp_path: Path) -> None:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         with anyio.fail_after(10):
             await begun.wait()
+
     mind = Scripted(solution([], "nothing"))
     async with Bridge(ASKS, toolbox=TOOLS, store=path, mind=mind) as bridge:
         run = await bridge.run(run.id)

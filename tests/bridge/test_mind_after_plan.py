@@ -122,6 +122,7 @@ async def test_a_plan_that_suffices_asks_no_mind(tmp_path: Path, allowed: bool) 
         assert await run.result() == {"said": "sent to bob@example.org"}
         assert (run.way, mind.seen) == ("plan", [])
         assert run.answer()["usage"]["requests"] == 0
+
     assert RAN == ["find bob", "send bob@example.org"]
 
 
@@ -143,6 +144,7 @@ async def test_a_mind_goes_on_from_the_call_without_a_value(tmp_path: Path) -> N
         assert (run.way, run.answer()["usage"]["requests"]) == ("solve", 1)
         steps = here.store.ideas.of_run(run.id)
         assert [one.meta.mind for one in steps] == ["plan", "scripted"]
+
     # What the plan has done is not done again.
     assert RAN == ["find nobody", "send office@example.org"]
     [seen] = mind.seen
@@ -186,6 +188,7 @@ async def test_a_mind_sees_what_a_call_assumed(tmp_path: Path) -> None:
         run = await greet(here, "nobody")
         assert await run.result() == {"said": "sent to office@example.org"}
         assert [one["at"] for one in run.assumed] == ["calls.0.name"]
+
     assert (
         'it assumed: calls.0.name is "nobody" (†input.name); it could also be "ann"' in mind.seen[0]
     )
@@ -196,10 +199,12 @@ async def test_by_turns_the_caller_goes_on_and_after_a_restart_too(tmp_path: Pat
     async with bridge(store) as here:
         run = await greet(here, "nobody")
         assert (run.status, run.turn) == ("needs_solution", 1)
+
     async with bridge(store) as here:
         again = await here.run(run.id)
         again.submit(1, BY_HAND)
         assert await again.result() == {"said": "sent to office@example.org"}
+
     assert RAN == ["find nobody", "send office@example.org"]
 
 
@@ -218,6 +223,7 @@ async def test_a_plan_that_may_be_followed_by_a_mind_has_the_hints_of_both(tmp_p
                 hints.append(
                     here.hints(opened.publications.named("greet", caller=SEES_ALL))["readOnlyHint"]
                 )
+
     assert hints == [True, False]
 
 

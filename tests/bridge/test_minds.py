@@ -92,6 +92,7 @@ async def test_errors_are_fed_back_until_it_is_right() -> None:
         run = await bridge.solve("x", output_schema=TEXT)
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "B"
+
     told = [json.dumps(request.texts, ensure_ascii=False) for request in mind.requests]
     assert "unknown tool 'shuot'" in told[1]
     assert "nothing supplies †state.nope" in told[2]
@@ -111,6 +112,7 @@ async def test_an_answer_that_breaks_off_keeps_what_started() -> None:
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "A"
         assert len(run.calls()) == 1
+
     assert "broke off: OSError: connection lost" in json.dumps(mind.requests[1].texts)
 
 
@@ -131,6 +133,7 @@ async def test_a_solution_may_list_only_so_many_calls() -> None:
         run = await bridge.solve("x", output_schema=TEXT)
         assert await run.wait(10) == "done"
         assert len(run.calls()) == 5
+
     assert "at most 5 calls" in json.dumps(mind.requests[1].texts)
 
 
@@ -166,15 +169,18 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
     async with Bridge(toolbox=Toolbox(shout), mind=mind, store=store) as bridge:
         run = await bridge.solve("x", output_schema=TEXT)
         await asked.wait()
+
     again = Scripted(
         solution([{"_tool": "shout", "text": "b", "_outputPath": "a"}]), solution([], "†state.a")
     )
     if started:
         again.answers.pop(0)
+
     async with Bridge(toolbox=Toolbox(shout), mind=again, store=store) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == ("A" if started else "B")
+
     told = json.dumps(again.requests[0].texts)
     assert ("the process ended while the answer streamed in" in told) == started
 

@@ -311,10 +311,13 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
         ToolDefinitionError, match=r"tool 'x', parameters: the schema is invalid: .*type: found"
     ):
         Toolbox(Tool("x", parameters=bad))
+
     with pytest.raises(ToolDefinitionError, match="tool 'x', output: the schema is invalid"):
         Toolbox(Tool("x", output=bad))
+
     with pytest.raises(ToolDefinitionError, match="tool 'bad', output"):
         tool(name="bad", output_schema=bad)(lambda: None)
+
     async with Bridge(ASKS, toolbox=toolbox()) as bridge:
         with pytest.raises(SchemaError, match="the parameters of x: the schema is invalid"):
             await bridge.solve(

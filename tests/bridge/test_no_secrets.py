@@ -151,6 +151,7 @@ async def test_an_answer_that_streams_in_breaks_off_where_one_stands_in_it(tmp_p
         run = await bridge.solve("shout")
         assert await run.wait() == "done"
         assert [call.value for call in run.calls()] == ["A"]
+
     assert "holds the secret API_TOKEN" in json.dumps(mind.asked[1].context_json)
     assert SECRET.encode() not in kept(tmp_path)
 
@@ -162,6 +163,7 @@ async def test_what_tools_give_and_say_is_kept_without(tmp_path: Path) -> None:
         run = await bridge.solve("look")
         assert await run.wait() == "done"
         assert run.value("†state.a") == {"header": f"Bearer {WITHOUT}", WITHOUT: "a key"}
+
     assert f"it is {WITHOUT}" in json.dumps(mind.asked[1].context_json)
     assert SECRET.encode() not in kept(tmp_path)
 

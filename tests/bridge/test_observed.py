@@ -100,9 +100,11 @@ def test_huge_and_deep_results_have_small_shapes() -> None:
     wide: JSON = {f"name_{chr(97 + number)}": None for number in range(20)}
     for _ in range(4):
         wide = {f"name_{chr(97 + number)}": wide for number in range(20)}
+
     deep: JSON = 1
     for _ in range(90):
         deep = {"inner": [deep]}
+
     numbers: JSON = {str(number): number for number in range(100_000)}
     many: list[JSON] = [wide] * 100_000
     values: list[JSON] = [wide, deep, many, "[" * 100_000, "[" * 30_000, numbers]
@@ -161,14 +163,18 @@ async def test_each_owner_learns_from_its_own_runs_alone(
         await world.gives(bridge, [])
         await world.gives(bridge, None)
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
+
     # A restart keeps it; another definition of the tool knows nothing.
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) == {"type": ["null", "array"], "items": ISSUE}
+
     world.toolbox.add(Tool("ask_it", "Ask another question."))
     async with Bridge(toolbox=world.toolbox, store=store) as bridge:
         assert seen(bridge) is None
+
     with sqlite3.connect(store) as connection:
         kept = str(connection.execute("SELECT * FROM tool_memory WHERE kind = 'shapes'").fetchall())
+
     connection.close()
     assert "title" in kept
     assert "tr0ub4dor" not in kept
@@ -189,6 +195,7 @@ async def test_of_many_calls_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
         calls: list[JSON] = [{"_tool": "ask_it"} for _ in range(50)]
         run = await bridge.run_plan(read_plan({"calls": calls}))
         assert await run.wait(10) == "done"
+
     assert looked == [1]
 
 

@@ -135,10 +135,12 @@ async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema
             with pytest.raises(DecisionError) as refused:
                 run.decide(approval, by="Ann", **given)
             assert message in str(refused.value)
+
         assert run.status == "needs_approval"
         run.decide(approval, "value", by="Ann", value={"receipt": 7})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == 7
+
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         # The journal folds to the same.
         assert (await bridge.run(run_id)).answer()["output"] == 7
@@ -153,6 +155,7 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
             run = await bridge.run(run_id)
             asked.append(only(run)["approval"])
             assert bridge.runs()[0]["status"] == "needs_approval"
+
     assert len(set(asked)) == 1
     payments = Payments(open=False)
     async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
@@ -160,6 +163,7 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
         run.decide(asked[0], "retry", by="Ann")
         with anyio.fail_after(10):
             await payments.begun.wait()
+
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         again = only(run)["approval"]
@@ -167,6 +171,7 @@ async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path:
         assert again != asked[0]
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(asked[0], "skip", by="Ann")
+
         run.decide(again, "skip", by="Ann")
         assert await run.wait(10) == "failed"
         kinds = [type(event) async for event in run]
@@ -180,8 +185,10 @@ async def test_a_decision_bound_to_another_question_is_refused(tmp_path: Path) -
         run = await bridge.run(run_id)
         with pytest.raises(JournalError, match="bound to another question"):
             run.runner.post(OutcomeDecided(0, "0" * 64, "retry", decider_of("somebody")))
+
         with pytest.raises(JournalError, match="not running"):
             run.runner.post(OutcomeDecided(1, "0" * 64, "retry", decider_of("somebody")))
+
         assert only(run)
 
 
@@ -239,6 +246,7 @@ async def test_nobody_in_time_skips_and_never_retries(
     payments = Payments()
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
         assert (await bridge.run(run_id)).status == "needs_approval"
+
     now = people.time.time()
     monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
@@ -280,6 +288,7 @@ async def test_a_mind_is_told_instead(tmp_path: Path) -> None:
         run.submit(0, {"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]})
         with anyio.fail_after(10):
             await payments.begun.wait()
+
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"
@@ -375,10 +384,12 @@ async def test_a_run_that_is_ended_says_which_calls_may_have_happened(
         with anyio.fail_after(10):
             await payments.begun.wait()
             await begun.wait()
+
         if end == "cancelled":
             run.cancel("enough")
         else:
             run.end_at_limit("its time is up")
+
         await run.wait()
         why = (
             "outcome unknown: the run ended while it ran, and the tool does not "
@@ -390,6 +401,7 @@ async def test_a_run_that_is_ended_says_which_calls_may_have_happened(
             (1, {"kind": "unknown", "message": why, "item": 0}),
             (1, {"kind": "unknown", "message": why, "item": 1}),
         ]
+
     async with Bridge(ALLOW, toolbox=toolbox, store=tmp_path / "store") as bridge:
         again = await bridge.run(run.id)
         assert (again.status, len(again.errors())) == (end, 3)

@@ -168,11 +168,14 @@ async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:
     ):
         with pytest.raises(CallFailedError, match="a broke") as failed:
             await session.run(held("a", fails=True))
+
         assert failed.value.errors[0]["call"] == held("a", fails=True)
         with pytest.raises(CallDeniedError, match="denied by Ann: not today"):
             await session.run({"_tool": "send", "to": "Bob"})
+
         with pytest.raises(RejectedSolutionError, match="Did you mean 'echo'") as rejected:
             await session.run({"_tool": "ecko", "x": 1})
+
         assert rejected.value.errors[0]["call"] == {"_tool": "ecko", "x": 1}
         assert desk.sent == []
         assert await session.run({"_tool": "echo", "x": 1, "_each": [1, 2]}) == [1, 1]
@@ -430,6 +433,7 @@ async def test_a_time_out_cancels_the_calls_and_the_session_goes_on() -> None:
 
                 group.start_soon(cancel)
                 await session.run_all([held("endless", "a"), held("quick", "b")])
+
         assert scope.cancelled_caught
         await desk.until("endless", stopped=True)
         assert session.state == {"city": "Oslo"}
@@ -481,6 +485,7 @@ async def test_a_group_asks_and_what_waits_for_a_person_is_called_off_with_it() 
             assert len(session.underlying.approvals()) == 1
             desk.open("quick")
             await let_go.wait()
+
         assert session.underlying.approvals() == []
         assert desk.sent == []
 
@@ -510,15 +515,19 @@ async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> N
         assert await session.run_all(calls) == ["kept", "told"]
         with pytest.raises(ActivityError, match="the message comes too late"):
             kept[0].add_message(late)
+
         with pytest.raises(ActivityError, match="the message comes too late"):
             await anyio.to_thread.run_sync(kept[0].add_message, late)
+
         assert await session.run({"_tool": "keeping"}) == "kept"
         with pytest.raises(ActivityError, match="the message comes too late"):
             kept[0].add_message(late)
+
         request = session.underlying.runner.request
         assert request is not None
         assert "in" in str(request.context)
         assert "late" not in str(request.context)
+
     with pytest.raises(ActivityError, match="the message comes too late"):
         kept[1].add_message(late)
 
@@ -595,10 +604,12 @@ async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded
             ]
             await run_group([held("a", "a"), held("b", "b")])
             await session.run({"_tool": "echo", "x": "†state.a || †state.b", "_outputPath": "x"})
+
         with pytest.raises(
             PublicationError, match=rf"a plan runs every call.*step 0 is a group \({pattern}: "
         ):
             await bridge.publish(session.id, "grouped", answer="plan")
+
         published = await bridge.publish(session.id, "grouped", answer="recorded")
         assert published.answer == "recorded"
         assert (await bridge.start_idea("grouped", {})).output == session.state
@@ -620,6 +631,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         # As if the process had died: nobody leaves the session.
         run_id = await _abandoned(bridge, script, desk)
+
     again = Desk()
     again.open("first", "a", "b")
     async with (
@@ -628,6 +640,7 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
     ):
         with anyio.fail_after(10):
             assert await script(session) == ["first", "a", "b"]
+
         assert session.state == {"first": "first", "a": "a", "b": "b"}
         assert "first" not in again.begun
         # The group went on where it stood: only what had not finished ran again.
@@ -656,8 +669,10 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
             ) as rejected:
                 await session.run_any(alternatives)
             told.append(rejected.value.errors)
+
         with pytest.raises(RejectedSolutionError, match="Did you mean 'echo'"):
             await session.run({"_tool": "ecko", "x": 1})
+
         # The same calls, as another pattern, are the correction.
         first = await session.run_all(alternatives)
         return [*first, *await session.run_all([held("a", "a"), held("b", "b")])]
@@ -665,6 +680,7 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
     desk.open("c")
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run_id = await _abandoned(bridge, script, desk)
+
     again = Desk()
     again.open("a", "b", "c")
     async with (
@@ -674,6 +690,7 @@ async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_
         with anyio.fail_after(10):
             assert await script(session) == ["c", "c", "a", "b"]
         assert again.begun == ["b"]
+
     assert told[:2] == told[2:]
 
 
@@ -686,6 +703,7 @@ async def test_another_solution_for_a_step_that_is_done_is_refused(tmp_path: Pat
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         run_id = await _abandoned(bridge, script, desk)
+
     async with (
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
         bridge.session(run_id=run_id) as session,
@@ -737,8 +755,11 @@ async def _abandoned(
                 for one in session.underlying.calls()
             ):
                 await runner.wait_changed()
+
         # What is not driven here any more is journaled no more.
         runner.abandon("the process died")
+
     with pytest.raises(InterruptedRunError):
         await entered.__aexit__(None, None, None)
+
     return session.id

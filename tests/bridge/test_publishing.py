@@ -127,6 +127,7 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         assert first.idea == second.idea
         with pytest.raises(PublicationError, match="its run is failed and gave no output"):
             await here.publish(first.id, "later", answer="recorded", caller="ann")
+
         # Nothing that it did can be done again: it is what it was written as.
         written = await here.publish(first.id, "written", caller="ann")
         assert written.answer == "plan"
@@ -370,6 +371,7 @@ async def sent(here: Bridge, second: JSONObject) -> Run:
             if one.approval is not None:
                 run.decide(one.approval[0], "approve", by="me")
         await run.wait(10)
+
     return run
 
 

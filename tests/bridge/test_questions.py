@@ -126,6 +126,7 @@ async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(
                 [{"action": "accept", "content": {"name": "Ann", "seats": 2, "meals": ["rice"]}}],
             )
             [put, answered] = await journal(run)
+
     [request] = requests
     assert request.kind == "question"
     assert request.choices == ("value", "deny", "skip")
@@ -221,6 +222,7 @@ async def test_a_configured_secret_is_sent_in_no_answer_and_shown_in_no_question
                 by="Ann",
                 value={"name": f"it is {secret}", "seats": 1},
             )
+
         assert run.status == "needs_approval"
         run.decide(asked(run)["approval"], "deny", by="Ann")
         await run.wait(20)
@@ -340,6 +342,7 @@ async def test_the_time_a_person_takes_is_not_the_modules(era: str) -> None:
         )
         with anyio.fail_after(20):
             await run.wait()
+
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
 
 
@@ -384,16 +387,19 @@ async def test_a_question_of_one_of_two_calls_reaches_nobody_where_it_does_not_s
         async with anyio.create_task_group() as group:
             group.start_soon(meet, "ann")
             group.start_soon(meet, "bob")
+
         assert people == []
         for who, run in runs.items():
             assert got(run) == (who, [{"action": "cancel", "content": None}])
             notes: Any = run.answer()["notes"]
             assert "2 calls of it were at work, and it does not say which of them asks" in notes[0]
             assert "run the call again" in notes[0]
+
         # From now on its calls go one at a time, and each question finds its own.
         async with anyio.create_task_group() as group:
             for who in ("ann", "bob", "cy", "di"):
                 group.start_soon(meet, who)
+
         assert sorted(people) == [(who, f"Seats for {who}?") for who in ("ann", "bob", "cy", "di")]
         for who, run in runs.items():
             assert got(run)[1] == [{"action": "accept", "content": {"name": who, "seats": 1}}]
@@ -430,9 +436,11 @@ async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path)
             await anyio.to_thread.run_sync(shown.write_bytes, b"")
             while not run.approvals() or asked(run)["question"]["message"] != "Slowly, ann?":
                 await run.runner.wait_changed()
+
         run.decide(asked(run)["approval"], "value", by="Ann", value={"name": "Ann", "seats": 1})
         with anyio.fail_after(20):
             await run.wait()
+
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
         _, taken, _, answered = await journal(run)
         assert (taken.action, str(taken.by), taken.reason) == (
@@ -484,6 +492,7 @@ async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
     limiter = FairLimiter(3)
     for who in "abc":
         await limiter.acquire(who)
+
     limiter.lower(1)
     order: list[str] = []
 
@@ -524,14 +533,17 @@ async def test_a_call_that_waited_for_an_answer_when_its_process_ended_runs_agai
         first = asked(run)["approval"]
         # A call at work belongs to this process: the run is not handed on while it waits.
         assert bridge.store.runs.get(run.id).driver is not None  # pyright: ignore[reportOptionalMemberAccess]
+
     async with Bridge(configured(era), store=store) as bridge:
         run = await bridge.run(run.id)
         with anyio.fail_after(20):
             while not run.approvals() or asked(run)["approval"] == first:
                 await run.runner.wait_changed()
+
         run.decide(asked(run)["approval"], "value", by="Ann", value={"name": "Ann", "seats": 3})
         with anyio.fail_after(20):
             await run.wait()
+
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 3}}]
         lost = (await journal(run))[1]
         assert (lost.action, str(lost.by)) == ("cancel", "the bridge")
@@ -545,6 +557,7 @@ async def test_nobody_knows_what_came_of_a_call_that_changes_things_and_waited(
     async with Bridge(configured("modern"), store=store) as bridge:
         run = await start(bridge, "order", who="ann")
         assert asked(run)["choices"] == ["value", "deny", "skip"]
+
     async with Bridge(configured("modern"), store=store) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(20) == "needs_approval"
@@ -553,6 +566,7 @@ async def test_nobody_knows_what_came_of_a_call_that_changes_things_and_waited(
         run.decide(entry["approval"], "retry", by="Ann")
         with anyio.fail_after(20):
             await run.wait()
+
         run.decide(asked(run)["approval"], "value", by="Ann", value={"name": "Ann", "seats": 3})
         await run.wait(20)
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 3}}]
@@ -582,6 +596,7 @@ async def test_what_a_person_answered_a_module_is_given_to_no_later_call() -> No
         run = await bridge.run_plan(plan)
         with anyio.fail_after(20):
             await run.result()
+
         assert (await bridge.publish(run.id, "seat", answer="auto")).annotations[
             "readOnlyHint"
         ] is True
@@ -591,6 +606,7 @@ async def test_what_a_person_answered_a_module_is_given_to_no_later_call() -> No
             assert replay.run is not None
             with anyio.fail_after(20):
                 assert f'"name": "{number}"' in str(await replay.run.result())
+
         assert people == ["ann", "ann", "ann"]
 
 

@@ -105,6 +105,7 @@ async def test_a_recording_is_a_file_of_documents_or_a_store(tmp_path: Path) -> 
         documents = recording_of(
             store, await recorded(store), partial(store.export_idea, caller=SEES_ALL, results=True)
         )
+
     assert len(documents) == 2
     file.write_text(json.dumps(documents), encoding="utf-8")
     for place in (path, file):
@@ -116,16 +117,19 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "recording.json"
     with pytest.raises(StoreAccessError, match="cannot be read"), recording(file):
         pass
+
     file.write_text('[{"solution": {}}]')
     with (
         pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: found nothing"),
         recording(file),
     ):
         pass
+
     with Store.open(":memory:") as store:
         documents = recording_of(
             store, await recorded(store), partial(store.export_idea, caller=SEES_ALL, results=True)
         )
+
     documents[1]["solution"] = {"calls": [], "output": {"loud": "changed"}}
     file.write_text(json.dumps(documents))
     with pytest.raises(TamperedIdeaError), recording(file):

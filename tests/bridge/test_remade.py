@@ -100,6 +100,7 @@ async def test_each_request_of_ten_is_made_again_from_its_document(
     assert len(mind.asked) == len(ideas) == 10
     async with Bridge(store=path) as bridge:
         documents = [bridge.export_idea(idea, results=True) for idea in ideas]
+
     with Store.open(tmp_path / "other.sqlite") as other:
         for asked, document in zip(mind.asked, documents, strict=True):
             again = remake(json.loads(json.dumps(document)))
@@ -107,11 +108,13 @@ async def test_each_request_of_ten_is_made_again_from_its_document(
             assert again.texts == asked.texts
             assert encode_text(again.schema) == encode_text(asked.schema)
             assert other.import_idea(document) == document["id"]
+
     # Elsewhere, where the run is not, by Python and at the command line.
     async with Bridge(store=tmp_path / "other.sqlite") as bridge:
         for asked, idea in zip(mind.asked, ideas, strict=True):
             assert bridge.request_of(idea).texts == asked.texts
             assert bridge.export_idea(idea, results=True)["id"] == idea
+
     assert (
         main(
             [
@@ -151,11 +154,14 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
             assert "4711" not in text
             for authors in ("Read all pages", "kept by the author", "the author"):
                 assert authors in json.dumps(document["context"])
+
             with pytest.raises(
                 IdeaDocumentError, match=f"left_out: the document lacks .* idea {idea[:12]}"
             ):
                 remake(document)
+
         last, whole = bridge.export_idea(ideas[-1]), bridge.export_idea(ideas[-1], results=True)
+
     left_out = last["left_out"]
     assert isinstance(left_out, list)
     references = [entry.get("reference") for entry in left_out if isinstance(entry, dict)]
@@ -166,6 +172,7 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
         "solution.output",
     ):
         assert written in references
+
     # Imported elsewhere, it says what is missing, also when it is exported again.
     with Store.open(tmp_path / "other.sqlite") as other:
         copy = other.import_idea(last)
@@ -177,10 +184,12 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
             ideas[-1],
             left_out,
         )
+
     # The whole idea, imported where its run is not known, is not given on whole either.
     with Store.open(tmp_path / "third.sqlite") as third:
         third.import_idea(whole)
         assert "salary" not in json.dumps(third.export_idea(ideas[-1], caller=SEES_ALL))
+
     assert main(["ideas", "export", ideas[-1], "--store", str(path)]) == 0
     told = capsys.readouterr()
     assert "which are or contain results of calls, are left out" in told.err
@@ -211,6 +220,7 @@ async def test_another_member_sees_no_result_of_a_private_run_by_an_idea_that_is
         for told in shown:
             assert "salary" not in json.dumps(told)
             assert "Read all pages" in json.dumps(told) or told is stored.idea.solution
+
         assert stored.idea.id != stored.id
         assert stored.meta.original == ideas[-1]
         own = bridge.request_of("salaries", caller=ANN)
@@ -358,6 +368,7 @@ async def test_a_solution_without_results_satisfies_its_schema(tmp_path: Path) -
         assert await run.wait(20) == "done"
         second = [one.id for one in bridge.store.ideas.of_run(run.id)][1]
         document = bridge.export_idea(second)
+
     assert "471147" not in json.dumps(document)
     schema = document["schema"]
     assert isinstance(schema, dict)

@@ -135,6 +135,7 @@ async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
         publish(bridge, "paying", PAYING, "†state.p", TO)
         run_id = (await bridge.run_plan(read_plan(PAY_IN_ROOM))).id
         await first.started.wait()
+
     async with Bridge(configuration, toolbox=second.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         await until(run, lambda: run.status == "needs_approval")
@@ -149,6 +150,7 @@ async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
             **({"value": given} if decision == "value" else {}),
         )
         assert await run.result() == given
+
     assert second.paid == paid
 
 

@@ -361,6 +361,7 @@ async def test_a_task_in_a_clean_room_has_the_tools_it_was_given_and_no_more() -
             if "the text a" in text:
                 return calls(output="†state.found")
             return calls({"_tool": "fetch", "name": "†input.name", "_outputPath": "found"})
+
         room: JSONObject = {
             "_tool": "solve",
             "_module": "anonymous",
@@ -513,6 +514,7 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
             ]
             with anyio.fail_after(10):
                 assert await session.run_any(alternatives) == "quick"
+
             assert (dict(run.rooms), session.state) == ({}, {"quick": "quick"})
             [room_id] = [
                 one.id for one in bridge.store.runs.newest(caller=SEES_ALL) if one.parent == run.id
@@ -524,6 +526,7 @@ async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
             )
             with pytest.raises(FinishedRunError):
                 room.submit(0, {"calls": [], "output": "too late"})
+
             assert await session.run({"_tool": "quick"}) == "quick"
 
 
@@ -590,6 +593,7 @@ async def test_a_room_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run_id = (await waiting_room(bridge)).id
+
     async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run = await bridge.run(run_id)
         assert run.status == "needs_solution"
@@ -623,11 +627,13 @@ async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
         run = await bridge.run_plan(read_plan(plan))
         while len(run.approvals()) < 3:
             await run.runner.wait_changed()
+
         assert await run.wait() == "needs_approval"
         names = [str(one["approval"]) for one in run.approvals() if isinstance(one, dict)]
         assert [name.split("/")[0] for name in names[1:]] == ["0-0", "0-1"]
         for name in names:
             run.decide(name, "approve", by="ann")
+
         assert await run.result() == ["sent hello", "sent hello"]
 
 
@@ -715,6 +721,7 @@ async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solutio
     gates = Gates()
     async with Bridge(UNORDERED, toolbox=gates.toolbox, store=path) as bridge:
         run_id = (await held_and_room(bridge, gates)).id
+
     again = Gates()
     async with Bridge(UNORDERED, toolbox=again.toolbox, store=path) as bridge:
         with anyio.fail_after(10):
@@ -731,12 +738,14 @@ async def test_a_room_whose_run_ended_without_it_is_ended_when_it_is_found(tmp_p
     async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         run = await waiting_room(bridge)
         room_id = str(the_request(run)["run"])
+
     with Store.open(path) as store:
         # Its process was killed between this event and the end of the room.
         driver = Driver(store, run.id, "dead")
         driver.take()
         driver.journal([RunEnded("cancelled")])
         driver.release()
+
     async with Bridge(ASKS, toolbox=own_tools(), store=path) as bridge:
         room = await bridge.run(room_id)
         assert await room.wait() == "cancelled"

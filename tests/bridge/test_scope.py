@@ -78,6 +78,7 @@ async def test_a_definition_names_the_server_and_the_tool_that_answer_its_calls(
         context: list[JSON] = [{"type": "tool", "tool": WELCOME}]
     else:
         context = []
+
     async with Bridge(configuration(*([file] if way == "file" else [])), mind=model) as bridge:
         run = await bridge.solve("Welcome.", tools=["welcome"], context=context)
         assert await run.result() == "hello Ada"
@@ -85,6 +86,7 @@ async def test_a_definition_names_the_server_and_the_tool_that_answer_its_calls(
         wrong.submit(0, {"calls": [{**CALL, "name": "Eve"}], "output": None})
         await wrong.wait(10)
         assert 'found "Eve", expected one of "Ada", "Grace"' in str(wrong.errors())
+
     shown: Any = named(model, "welcome")
     assert shown["properties"]["_module"] == {"const": "people"}
     assert shown["description"].startswith("Welcome one of the two.")
@@ -118,10 +120,12 @@ async def test_its_calls_are_those_of_the_tool_in_rules_plans_publications_and_a
         assert await written.result() == ["hello Ada", "hello you"]
         with pytest.raises(PlanError, match="welcome"):
             await bridge.run_program(program.replace("Ada", "Eve"))
+
     async with Bridge(configuration(file), store=store) as bridge:
         replay = await bridge.start_idea("hello", {})
         assert replay.run is not None
         assert await replay.run.result() == "hello Ada"
+
     rule = {"then": "deny", "module": "people", "tool": "greet", "why": "not today"}
     async with Bridge(configuration(file, approval={"rules": [rule]})) as bridge:
         run = await bridge.run_plan({"calls": [CALL]})
@@ -227,4 +231,5 @@ async def test_who_is_asked_about_a_tool_that_a_context_defines_sees_what_it_run
     async with Bridge(toolbox=Toolbox(wipe), mind=mind, approver=ask) as bridge:
         run = await bridge.solve(context=["Look.", {"type": "tool", "tool": harmless}])
         await run.wait()
+
     assert "tool 'look' runs tool 'wipe'" in asked[0]

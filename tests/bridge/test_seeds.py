@@ -102,6 +102,7 @@ async def test_the_sentiment_of_two_texts_in_one_request() -> None:
             "①": {"text": "This is wonderful!", "sentiment": "positive"},
             "②": {"text": "This is terrible.", "sentiment": "negative"},
         }
+
     # The next Request shows each state as it stands now: a snapshot of where the instance is.
     assert '"sentiment": "negative"' in model.read(1)
 
@@ -156,6 +157,7 @@ async def test_the_agent_works_on_what_it_knows_before_the_whole_plan_is_known()
     async with Bridge(mind=Streaming(pieces), toolbox=tools(fetch, summarise, publish)) as bridge:
         run = await bridge.solve("Summarise page a and publish it.")
         assert await run.result() == "published TEXT OF A"
+
     assert order == ["fetch a", "summarise", "publish"]
 
 
@@ -221,6 +223,7 @@ async def test_a_person_corrects_a_call_and_the_model_learns_of_it() -> None:
     async with Bridge(mind=model, toolbox=box, approver=person) as bridge:
         run = await bridge.solve("Send the text.", input={"text": "The report is ready."})
         assert await run.result() == "sent to ann@example.org"
+
     assert sent == ["ann@example.org"]
     told = model.read(1)
     assert "A person changed this" in told
@@ -243,6 +246,7 @@ async def test_a_person_says_no_and_the_model_finds_another_way() -> None:
     async with Bridge(mind=model, toolbox=box, approver=person) as bridge:
         run = await bridge.solve("Tidy up.")
         assert await run.result() == "left as it is"
+
     assert "never" in model.read(1)
 
 
@@ -284,6 +288,7 @@ async def test_the_model_sees_its_failed_call_with_the_error_and_repairs_it() ->
         assert await run.result() == {"ratio": 0.5}
         # One failure never loses its siblings.
         assert run.machine.state == {"ratio": 0.5, "note": "kept"}
+
     told = model.read(1)
     assert "did you mean 'divide'" in told.lower()
     assert "ZeroDivisionError: division by zero" in told
@@ -333,11 +338,13 @@ class Sources:
             self.asked.append(source)
             if len(self.asked) == len(self.turns):
                 self.all_asked.set()
+
             try:
                 await self.turns[source].wait()
             except BaseException:
                 self.stopped.append(source)
                 raise
+
             if source == "broken":
                 raise ConnectionError("nobody there")
             return f"from {source}"
@@ -358,12 +365,14 @@ async def test_a_single_call_gives_its_result_and_the_program_goes_on_with_it() 
     sources = Sources()
     for turn in sources.turns.values():
         turn.set()
+
     async with Bridge(toolbox=sources.toolbox) as bridge, bridge.session() as session:
         first = await session.run(sources.call("main"))
         assert first == "from main"
         # One at a time, with logic of the program's own in between.
         if "main" in str(first):
             assert await session.run(sources.call("mirror")) == "from mirror"
+
         assert session.state == {"main": "from main", "mirror": "from mirror"}
 
 
@@ -372,9 +381,11 @@ async def test_all_calls_are_waited_for_and_are_all_or_nothing() -> None:
     calls = [sources.call("main"), sources.call("mirror")]
     for turn in sources.turns.values():
         turn.set()
+
     async with Bridge(toolbox=sources.toolbox) as bridge, bridge.session() as session:
         with pytest.raises(GroupFailedError, match="nobody there"):
             await session.run_all([*calls, sources.call("broken")])
+
         assert session.state == {}
         assert await session.run_all(calls) == ["from main", "from mirror"]
         assert session.state == {"main": "from main", "mirror": "from mirror"}
@@ -393,7 +404,9 @@ async def test_any_stops_at_the_first_success() -> None:
                 await session.run_any([sources.call(name) for name in sources.turns])
                 == "from mirror"
             )
+
         assert session.state == {"mirror": "from mirror"}
+
     assert sources.stopped == ["main"]
 
 
@@ -408,6 +421,7 @@ async def test_a_race_is_over_with_the_first_to_end_whether_it_succeeds_or_not()
         with anyio.fail_after(10), pytest.raises(CallFailedError, match="nobody there"):
             await session.run_race([sources.call(name) for name in sources.turns])
         assert session.state == {}
+
     assert sorted(sources.stopped) == ["main", "mirror"]
 
 
@@ -417,13 +431,16 @@ async def test_one_line_makes_one_call_all_of_them_any_or_a_race() -> None:
     calls = [sources.call(name) for name in sources.turns]
     for turn in sources.turns.values():
         turn.set()
+
     async with Bridge(toolbox=sources.toolbox) as bridge:
         assert await bridge.call(sources.call("main")) == "from main"
         assert await bridge.all(calls[:2]) == ["from mirror", "from main"]
         with pytest.raises(GroupFailedError, match="nobody there"):
             await bridge.all(calls)
+
         with pytest.raises(CallFailedError, match="nobody there"):
             await bridge.call(sources.call("broken"))
+
         # Each is a run of its own, with its journal and idea.
         runs = bridge.runs()
         assert len(runs) == 4
@@ -479,6 +496,7 @@ async def test_states_without_an_instance_get_ids_in_order_and_the_answer_holds_
             "②": {"text": "This is terrible.", "sentiment": "bad"},
         }
         assert run.state == run.answer()["state"] == states
+
     told = model.read(0)
     assert (
         told.index("of instance ①")

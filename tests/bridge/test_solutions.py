@@ -56,6 +56,7 @@ async def test_what_is_well_formed_runs_beside_what_is_not_whole_and_streamed() 
         assert failures(whole) == {**KINDS, None: "output"}
         told = whole.errors()
         assert "call 4 (shout) -> call 5 (shout)" in str(told)
+
     model = Model(
         {"calls": MIXED, "output": "†state.nowhere"}, {"calls": [], "output": "†state.four"}
     )

@@ -238,13 +238,16 @@ def test_plans(calls: JSON, output: JSON, schema: JSONObject | None, instances: 
         }
         if schema is not None:
             plan["output_schema"] = schema
+
         if instances:
             plan["instances"] = {"①": {"x": "a"}, "②": {}}
+
         async with Bridge(configuration(thoughts=False), toolbox=toolbox()) as bridge:
             try:
                 run = await bridge.run_plan(plan)
             except IdeabridgeError:
                 return
+
             await run.wait(5)
             run.cancel()
             check(bridge.store, run.id)
@@ -415,6 +418,7 @@ def test_the_schema_of_a_program_says_what_is_accepted() -> None:
     ]
     for solution, is_valid in rows:
         assert validator.is_valid(solution) is is_valid
+
     plain = encode_text(solution_schema([], None))
     # A few tokens, in every Request that offers programs.
     assert len(encode_text(schema)) - len(plain) - len('"program":{"type":"string"},') < 45

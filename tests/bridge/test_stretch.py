@@ -72,10 +72,12 @@ def test_all_calls_make_a_run(calls: list[EndedCall], together: list[bool]) -> N
     for call, begins in zip(calls, together, strict=False):
         step += begins
         listed.append(EndedCall(call.tool, call.parameters, step, call.value, call.error))
+
     made = ended_run(listed, Settings(), "", "a test")
     again = Machine()
     for event in made.events:
         again.receive(event)
+
     assert again.ended
     assert again.status == "done"
     done: list[JSON] = []
@@ -89,6 +91,7 @@ def test_all_calls_make_a_run(calls: list[EndedCall], together: list[bool]) -> N
             assert progress.items[0].parameters == call.parameters
             assert progress.value == call.value
             done.append(call.value)
+
     if done:
         assert again.output == done[-1]
 
@@ -105,5 +108,6 @@ def test_a_call_that_no_run_can_make_is_not_published() -> None:
     assert "hurry" in made.unkept[1]
     with pytest.raises(PublicationError, match=r"call 6 cannot be published: it ran, but .*hurry"):
         made.with_all_calls(5)
+
     whole = ended_run([plain], Settings(), "", "a test")
     assert whole.with_all_calls(0) is whole

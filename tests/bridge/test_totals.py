@@ -97,6 +97,7 @@ class Tree:
             await anyio.sleep_forever()
         else:
             yield json.dumps({"calls": [], "output": "done" if node.end == "answers" else None})
+
         yield usage
 
     async def until_all_stay(self) -> None:
@@ -148,6 +149,7 @@ def journaled(store: Store, run: str) -> JSONObject:
                 usage = Usage(**cast("dict[str, Any]", event.usage))
                 tokens += usage.input_tokens + usage.output_tokens
                 cost += usage.cost or 0.0
+
     return {"requests": requests, "tokens": tokens, "cost": cost, "calls": calls}
 
 
@@ -178,9 +180,11 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
         run = await bridge.run_plan(read_plan({"calls": opening(roots)}))
         with anyio.fail_after(20):
             await ended(run, tree)
+
         assert run.machine.ended
         assert told(run) == journaled(bridge.store, run.id)
         given_before = told(run)
+
     async with Bridge(configuration, store=path, mind=Tree(roots)) as bridge:
         assert told(await bridge.run(run.id)) == given_before
 

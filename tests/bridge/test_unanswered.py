@@ -62,6 +62,7 @@ async def opened(kind: str, folder: Path) -> AsyncGenerator[Bank]:
     if kind == "stdio":
         yield Bank(folder, {"command": command[0], "args": command[1:]})
         return
+
     async with await anyio.open_process([*command, "--http", "0"], stderr=None) as process:
         assert process.stdout is not None
         port = int(await process.stdout.receive())
@@ -251,6 +252,7 @@ async def test_what_was_not_answered_in_a_room_is_not_caught_outside_of_it(tmp_p
         with anyio.fail_after(20):
             while not run.approvals():
                 await run.runner.wait_changed()
+
         entry = only(run)
         assert entry["approval"].startswith("0/o0-")
         assert "ended with exit code 3 while tool 'pay' was running" in entry["why"]

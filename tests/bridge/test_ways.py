@@ -162,6 +162,7 @@ async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None
         assert told.annotations["readOnlyHint"] is False
         assert told.annotations["destructiveHint"] is True
         assert told.description.endswith("it may call look, send.")
+
     limited = Configuration(limits=Limits(requests=1))
     async with Bridge(limited, toolbox=box(), mind=Mind(literally)) as bridge:
         await bridge.publish(await looked(bridge), "see", answer="solve")
@@ -254,6 +255,7 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
         await bridge.publish(await solved(bridge), "see", answer="solve")
+
     async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
         with pytest.raises(
             PublicationError, match="see cannot be called here: it needs the tool 'look'"
@@ -269,6 +271,7 @@ async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
         told = await bridge.publish(await solved(bridge), "see", answer="solve")
         replay = await bridge.start_idea("see", {"at": "cog"}, mind="turns")
         assert replay.run is not None
+
     async with Bridge(toolbox=box(), store=store) as bridge:
         run = await bridge.run(replay.run.id)
         run.submit(0, {"calls": [], "output": "late"})
@@ -410,10 +413,13 @@ async def test_an_absent_parameter_has_its_default() -> None:
         ]
         for given, said in cases:
             assert await gave(await bridge.start_idea("again", {"text": "b", **given})) == said
+
         with pytest.raises(ValueMismatchError, match=r"n: found 0, expected at least 1"):
             await bridge.start_idea("again", {"text": "b", "n": 0})
+
         with pytest.raises(ValueMismatchError, match="text"):
             await bridge.start_idea("again", {"n": 2})
+
         # In a plan of another idea, too.
         called: JSONObject = {
             "_tool": "again",

@@ -126,13 +126,18 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
                 assert "cannot be written right now" in told["notes"][0]
                 with pytest.raises(UnwrittenRunError):
                     run.value("†state.receipt")
+
                 with pytest.raises(UnwrittenRunError):
                     _ = run.state
+
                 # Also who asks for it anew is told the same, and the run stays whose it is.
                 assert (await bridge.run(run.id)) is run
                 assert shop.done == ["paid 7"]
+
             assert await run.result() == "parcel"
+
         assert shop.done == ["paid 7", "shipped for receipt for 7"]
+
     with Store.open(store) as kept:
         names = [event["event"] for _, event in kept.runs.events(run.id)]
         assert names.count("call_finished") == 2
@@ -169,9 +174,12 @@ async def test_clients_are_answered_while_another_program_keeps_the_store_locked
                         assert (await bridge.run(run.id)).answer()["status"] == "running"
                         bridge.store.publications.page(caller=SEES_ALL)
                         await anyio.sleep(0.05)
+
                     # What begins meanwhile is not acknowledged before it is in the store.
                     assert later == []
+
                 assert await run.wait() == "done"
+
             assert max(pauses) < 0.8
             await until(lambda: bool(later))
             assert await later[0].wait() == "done"
@@ -196,6 +204,7 @@ async def test_who_iterates_over_events_sees_only_what_is_in_the_journal(tmp_pat
                     shop.end.set()
                     await until_tried(run)
                     assert "call_finished" not in seen
+
             assert seen[-1] == "run_ended"
             assert seen.count("call_finished") == 2
 
@@ -210,9 +219,11 @@ async def test_a_result_is_journaled_when_the_bridge_closes(tmp_path: Path) -> N
             with locked(store):
                 shop.end.set()
                 await until_tried(run)
+
         async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
             again = await bridge.run(run.id)
             assert await again.wait() == "done"
+
     assert shop.done == ["paid 7", "shipped for receipt for 7"]
 
 
@@ -231,8 +242,10 @@ async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_d
                 await until_tried(run)
                 other.execute("UPDATE runs SET driver = 'other', epoch = epoch + 1")
                 other.execute("COMMIT")
+
             assert await run.wait() == "interrupted"
             events = [event["event"] for _, event in bridge.store.runs.events(run.id)]
+
     assert "call_finished" not in events
     assert shop.done == ["paid 7"]
 
@@ -251,8 +264,10 @@ async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(
                 await until_tried(run)
                 run.cancel("not wanted any more")
                 assert run.status == "running"
+
             assert await run.wait() == "cancelled"
             assert run.value("†state.receipt") == "receipt for 7"
+
     assert shop.done == ["paid 7"]
 
 
@@ -277,12 +292,14 @@ async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability
             async with anyio.create_task_group() as group:
                 for _ in range(20):
                     group.start_soon(one)
+
             assert len({run.id for run in runs}) == 20
             for run in runs:
                 record = bridge.store.runs.get(run.id)
                 assert record is not None
                 assert record.status == "done"
                 assert record.driver is None
+
     assert len(shop.done) == 100
 
 
@@ -305,6 +322,7 @@ async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_on
             run.runner.watchers.insert(0, look)
             shop.end.set()
             assert await run.wait() == "done"
+
     assert seen == ["done"]
 
 
@@ -322,6 +340,7 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
         async with store.writer() as writer:
             with anyio.fail_after(LIMIT_S), pytest.raises(StoreFullError):
                 await writer.patiently(full)
+
     assert 2 <= tries <= 10
 
 

@@ -458,6 +458,7 @@ def test_a_stored_solution_satisfies_its_stored_schema(document: dict[str, Any])
         written = read_idea(document)
     except IdeabridgeError:
         return
+
     schema = written.idea.schema
     assert isinstance(schema, dict)
     Validator(schema, what="the solution").check(written.idea.solution)
@@ -657,6 +658,7 @@ async def test_the_name_of_a_missing_tool_is_not_taken_by_an_idea_of_another_use
             PublicationError, match="another user has published an idea of this name since"
         ):
             await bridge.start_idea("mine", {}, caller="user:alice")
+
         # Who publishes it now has seen that idea, or can.
         saved = await bridge.save_idea(
             {"context": ["again"], "solution": document["solution"]},

@@ -28,6 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "IDEABRIDGE_TOKEN",
     ):
         monkeypatch.delenv(name, raising=False)
+
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
     return folder

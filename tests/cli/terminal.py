@@ -67,11 +67,14 @@ class Terminal:
                 if column == self._columns:
                     row = row + 1
                     column = 0
+
                 lines += [[] for _ in range(row + 1 - len(lines))]
                 lines[row] += [" "] * (column + 1 - len(lines[row]))
                 lines[row][column] = part
                 column += 1
+
             lines += [[] for _ in range(row + 1 - len(lines))]
+
         return ["".join(line).rstrip() for line in lines]
 
     def type(self, text: str) -> None:
@@ -99,6 +102,7 @@ class Terminal:
             except OSError:
                 # Linux says so when the other side of a terminal is gone.
                 break
+
         assert self._process.stdout is not None
         out = self._process.stdout.read()
         self._process.stdout.close()
@@ -125,5 +129,6 @@ def at_terminal(here: Path, *words: str, columns: int = 80) -> str:
         with contextlib.suppress(OSError):
             while part := os.read(primary, 65536):
                 seen += part
+
     os.close(primary)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r\n", "\n")

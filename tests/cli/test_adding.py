@@ -238,6 +238,7 @@ def test_the_name_of_a_file_cannot_pass_for_a_line_of_ours(
         ("z.yaml", DOUBLE),
     ):
         (folder / name).write_text(text, encoding="utf-8")
+
     (folder / "l\nnothing runs.yaml").symlink_to(project)
     main(["ideas", "add", "ideas", "--yes", *STORE])
     lines = capsys.readouterr().err.splitlines()
@@ -253,6 +254,7 @@ def test_ideas_that_all_call_each_other_are_ordered_at_once(
         calls = [{"_tool": f"idea_{other}"} for other in range(number + 1, 26)]
         document = {"context": ["x"], "solution": {"calls": calls, "output": 1}}
         (folder / f"idea_{number}.json").write_text(json.dumps(document), encoding="utf-8")
+
     assert main(["ideas", "add", "ideas", "--yes", "--json", *STORE]) == 0
     result = told(capsys)
     assert len(result["ideas"]) == 26

@@ -213,6 +213,7 @@ def test_a_call_is_edited_and_mistakes_are_told(
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
+
     # What was wrong with one is told, and it still waits.
     assert main(["approvals", "decide", "edit", run, "--call", '{"_tool": "note", "txt": 1}']) == 1
     assert "the edited call cannot run" in capsys.readouterr().err
@@ -395,6 +396,7 @@ def test_mistakes_with_grants_are_told(here: Path, capsys: pytest.CaptureFixture
     ):
         assert main(["approvals", "decide", *words]) == 2, words
         assert message in capsys.readouterr().err
+
     decide = ["approvals", "decide", "approve", first["approval"], "--for-run"]
     assert main([*decide, "--max", "0"]) == 1
     assert "grant.max: expected how many calls more" in capsys.readouterr().err

@@ -103,7 +103,9 @@ def on_screen(folder: Path, columns: int, *words: str) -> list[str]:
         except OSError:
             # The terminal is gone with the command.
             pass
+
         os.close(primary)
+
     assert process.returncode == 0
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", printed.decode()).replace("\r\n", "\n").split("\n")
 

@@ -54,6 +54,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert "mute" not in process.stdout.read()
+
     assert process.wait(timeout=30) == 130
 
 

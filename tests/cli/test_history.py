@@ -149,6 +149,7 @@ def test_what_a_mind_was_told_stands_at_each_point(
             assert moment["context"] == seen[turn]
             assert moment["exact"] is True
             assert moment["request"] == answer["events"][number - 1]["event"]["request"]
+
     assert main(["runs", "show", run, "--at", str(asked[1])]) == 0
     out = capsys.readouterr().out
     assert "request 1, as the mind saw it" in out

@@ -140,6 +140,7 @@ def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
     assert document.content == {"u": "http://x/*no*/,]", "l": [1, 2], "s": 'a"//b'}
     with pytest.raises(CommentedHostFileError):
         document.write({})
+
     assert path.read_text(encoding="utf-8") == text
     assert not (tmp_path / "mcp.json.bak").exists()
 
@@ -180,10 +181,13 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(HostFileError, match="line 2, column 8"):
         read_document(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
+
     with pytest.raises(HostFileError, match="expected an object"):
         read_document(put(tmp_path / "b.json", "[1]"))
+
     with pytest.raises(HostFileError, match="NaN"):
         read_document(put(tmp_path / "c.json", '{"a": NaN}'))
+
     (tmp_path / "d.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(HostFileError, match="UTF-8"):
         read_document(tmp_path / "d.json")
@@ -484,6 +488,7 @@ def test_move_takes_the_servers_out_of_the_host(
     assert main(["install", "claude-code", "--write"]) == 0
     for one in answer["moved_backups"]:
         Path(one["file"]).write_bytes(Path(one["backup"]).read_bytes())
+
     assert (own.read_bytes(), shared.read_bytes()) == before
 
 
@@ -603,6 +608,7 @@ def test_a_server_with_a_secret_stays_out_of_a_project_and_its_neighbours_do_not
         assert whys[name].startswith(
             f"{place} holds what looks like a secret, and a repository may hold {target}"
         )
+
     assert "s3cret-value" not in target.read_text(encoding="utf-8")
 
 
@@ -686,6 +692,7 @@ def test_the_question_names_every_server_with_both_places(
     shown = "".join(terminal.seen.split())
     for name, scope in (("token", "user"), ("plain", "user"), ("local", "local")):
         assert f"{name}:from{own}({scope})to{own_file(home)}" in shown
+
     assert f"shared:from{shared}(project)to{project / 'ideabridge.json'}" in shown
     assert f"leaky:staysin{shared}(project):args.1holdswhatlookslikeasecret" in shown
     assert f"broken:staysin{shared}(project):" in shown

@@ -323,6 +323,7 @@ def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: in
     for _ in range(2):
         terminal.read_until("e(dit): ")
         terminal.type("y")
+
     code, _ = terminal.end()
     assert code == 1
     lines = terminal.screen()
@@ -569,6 +570,7 @@ def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
         done = ideabridge(*words)
         assert (done.returncode, done.stdout) == (3, "")
         assert f"{here / 'store.sqlite'}: there is no store here yet" in done.stderr
+
     assert not (here / "store.sqlite").exists()
     assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0
     assert "no idea passes these filters" in ideabridge("ideas", "list", "--tool", "never").stderr
@@ -588,6 +590,7 @@ def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
         "result (done)",
     ):
         assert part in shown
+
     answer = ideabridge("ideas", "call", "sums", "-i", "a=2", "-i", "b=2")
     assert json.loads(answer.stdout) == {"sum": 4, "twice": 8}
 

@@ -97,11 +97,13 @@ def test_a_killed_run_is_resumed_and_followed(
         assert "interrupted" in printed.out
         assert "the process that was at work on it has ended" in printed.out
         assert "ideabridge resume" in printed.err
+
     descriptor = os.open(here / "pipe", os.O_RDWR)
     try:
         assert main(["resume", run["run"][:12]]) == 0
     finally:
         os.close(descriptor)
+
     printed = capsys.readouterr()
     assert printed.out == "look\n"
     assert [line.split()[:3] for line in printed.err.split("\n")[:2]] == [
@@ -169,9 +171,11 @@ def test_a_person_says_what_came_of_it(
         if typed == "v":
             terminal.read_until("v(alue) JSON: ")
             terminal.type("v it was sent")
+
         ended, out = terminal.end()
     finally:
         os.close(descriptor)
+
     answer = json.loads(out)
     assert (ended, answer["status"], answer["state"]) == (code, "done", state)
     assert ("skipped by the person at the terminal: ask them" in str(answer["errors"])) is (
@@ -214,6 +218,7 @@ def test_a_run_is_named_by_a_beginning_or_as_the_last(
         plan = {"calls": [{"_tool": "count", "items": [number], "_outputPath": "n"}]}
         (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         assert main(["run", "plan.json", "--json"]) == 0
+
     capsys.readouterr()
     last, first = (one["run"] for one in listed(capsys))
     for word, named in (("last", last), (first[:14], first), (first[4:14], first)):
@@ -221,6 +226,7 @@ def test_a_run_is_named_by_a_beginning_or_as_the_last(
         assert json.loads(capsys.readouterr().out)["run"] == named
         assert main(["ideas", "show", word, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["meta"]["run"] == named
+
     assert main(["runs", "show", "run_"]) == 2
     assert f"several runs begin with 'run_': {last}, {first}" in capsys.readouterr().err
     assert main(["runs", "show", "run_x"]) == 2

@@ -55,6 +55,7 @@ async def streamed_with_a_room(folder: Path) -> tuple[list[str], Told]:
         run = await bridge.solve("Look.", tools=["look", "anonymous.solve"], input={"name": "x"})
         assert await run.wait() == "done"
         runs = [run.id, *(room.id for room in bridge.store.runs.rooms(run.id))]
+
     assert len(runs) == 2
     return runs, [(one.id, list(one.texts)) for one in mind.requests]
 
@@ -86,6 +87,7 @@ async def turns_with_an_edit(folder: Path) -> tuple[list[str], Told]:
         note(run)
         run.submit(1, {"calls": [look("†state.sent")], "output": "†results.3"})
         assert await run.wait() == "done"
+
     return [run.id], seen
 
 
@@ -105,6 +107,7 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
         for number, event in enumerate((one["event"] for one in answer["events"]), 1):
             if event["event"] == "request_made":
                 requests.append(event["request"])
+
             if not requests:
                 continue
             # Whatever happened since, what the mind had is what it had.
@@ -119,12 +122,15 @@ def test_the_id_of_a_request_is_that_of_what_is_shown(
             assert recomputed == moment["request"] == requests[-1]
             assert moment["exact"] is True
             shown[recomputed] = moment["context"]
+
         for idea in answer["ideas"]:
             assert main(["ideas", "show", idea, "--json"]) == 0
             ideas.append(told(capsys)["request_id"])
+
         assert main(["runs", "show", run]) == 0
         assert main(["runs", "show", run, "--at", "2"]) == 0
         assert "as the mind saw it\n" in capsys.readouterr().out
+
     # Nothing else was asked, and each Request is an idea.
     assert shown == dict(seen)
     assert sorted(ideas) == sorted(shown)

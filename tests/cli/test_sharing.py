@@ -44,6 +44,7 @@ def here(project: Path) -> Path:
         plan = {**PLAN, "input": {"a": number}}
         (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
         assert main(["run", "plan.json", "--save-as", name]) == 0
+
     return project
 
 
@@ -178,6 +179,7 @@ def test_what_was_done_over_and_over_is_suggested(
         calls = [{"_tool": "add", "a": number, "b": 5}, {"_tool": "double", "n": number + 5}]
         (here / "plan.json").write_text(json.dumps({"calls": calls}), encoding="utf-8")
         assert main(["run", "plan.json"]) == 0
+
     capsys.readouterr()
     assert main(["ideas", "suggest"]) == 0
     first, second, command = capsys.readouterr().out.splitlines()
@@ -300,6 +302,7 @@ def test_versions_of_a_name_are_told_compared_and_chosen(
     for command in (["show"], ["export"], ["lift"], ["verify"], ["diff", "twice@2"], ["tag"]):
         assert main(["ideas", *command, "twice@2"]) == 0, command
         assert main(["ideas", *command, "twice@9"]) == 2, command
+
     assert main(["ideas", "call", "twice@²", "--input", "a=4"]) == 2
     assert "expected NAME or NAME@VERSION" in capsys.readouterr().err
     assert main(["ideas", "pin", "twice@1"]) == 0

@@ -57,11 +57,13 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
                 # The call of the answer's beginning is done; the rest of it does not come.
                 while b"count done" not in said:
                     said += await process.stderr.receive()
+
                 await asked.wait()
                 process.send_signal(number)
                 said += b"".join([piece async for piece in process.stderr])
                 assert await process.wait() == 130
                 await gone.wait()
+
     assert not is_there(child)
     text = said.decode()
     assert "cancelled (stopped at the terminal)" in text
@@ -83,6 +85,7 @@ async def test_solve_tells_which_model_answers_and_no_key(project: Path, ideabri
         done = await anyio.to_thread.run_sync(
             lambda: ideabridge("solve", "Say hello.", "--model", "openai:tiny-1", env=own)
         )
+
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
     place = fake.base_url.removeprefix("http://").partition("/")[0]
     assert f"mind: model (openai:tiny-1 at {place} is configured here)" in done.stderr

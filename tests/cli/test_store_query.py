@@ -163,6 +163,7 @@ def test_nothing_but_reading_is_possible(sql: str, store: Path) -> None:
         QueryError, match=r"^`store query` only reads the store: .*(refused|would change)"
     ):
         query(store, sql, {})
+
     assert store.read_bytes() == before
     assert {path.name for path in store.parent.iterdir()} <= {
         "ideas.db",
@@ -180,6 +181,7 @@ def test_all_views_the_words_and_the_schema_can_be_read(store: Path) -> None:
         views = query(store, "SELECT name FROM sqlite_master WHERE type = 'view'", {}).rows
         for (name,) in views:
             query(store, f"SELECT * FROM {name}", {})
+
     joined = "idea_words JOIN idea_list ON idea_list.number = idea_words.rowid"
     words = f"SELECT idea_list.title FROM {joined} WHERE idea_words MATCH :words ORDER BY rank"
     assert query(store, words, {"words": "long"}).rows == [(LONG,)]
@@ -203,6 +205,7 @@ def test_time_rows_and_bytes_are_bounded(
     assert (len(result.rows), result.bound) == (2, "1 MiB")
     with pytest.raises(QueryError, match="needs more than 512 MiB of memory"):
         query(store, "SELECT hex(zeroblob(300000000))", {})
+
     monkeypatch.setattr(queries, "MOST_SECONDS", 0.05)
     with pytest.raises(QueryError, match=r"takes longer than 0\.05 s"):
         query(store, f"SELECT count(*) FROM ({ENDLESS})", {})

@@ -81,12 +81,15 @@ def sample(schema: JSONObject, *, required_only: bool = True) -> JSONObject:
         told: JSONObject = part if isinstance(part, dict) else {}
         if required_only and not (isinstance(required, list) and name in required):
             continue
+
         options = told.get("enum")
         if isinstance(options, list) and options:
             fallback = options[0]
         else:
             fallback = _SAMPLES.get(str(told.get("type")), "a")
+
         found[name] = told.get("default", fallback)
+
     return found
 
 
@@ -119,6 +122,7 @@ async def entry(url: str, context: dict[str, Any]) -> JSONObject:
             auth["client_secret"] = context["client_secret"]
             if context["name"] == "auth/client-credentials-basic":
                 auth["grant"] = "client_credentials"
+
     return {"url": url, "auth": auth, "connect_timeout": SECONDS, "timeout": SECONDS}
 
 
@@ -131,6 +135,7 @@ async def call_all(module: Module, calls: list[tuple[str, JSONObject]]) -> int:
         except IdeabridgeError as error:
             print(f"{name}: {error}")
             failed += 1
+
     return failed
 
 
@@ -145,11 +150,13 @@ async def main(url: str) -> int:
         await module.ready(SECONDS)
         for kind in ("resources", "prompts"):
             print(f"{kind}: {len(await module.offered(kind))}")
+
         calls: list[tuple[str, JSONObject]] = [
             (one["name"], one["arguments"]) for one in context.get("toolCalls", [])
         ]
         if not calls:
             calls = [(tool.origin[1], sample(tool.parameters)) for tool in module.tools]
+
         for tool in module.tools:
             if tool.origin[1] == RICH_TOOL:
                 schema: JSON = tool.parameters
@@ -157,6 +164,7 @@ async def main(url: str) -> int:
                     (name, {**given, "schema": schema} if "schema" in given else given)
                     for name, given in calls
                 ]
+
         return min(1, await call_all(module, calls))
 
 

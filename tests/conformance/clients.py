@@ -46,6 +46,7 @@ def run(revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]
     chosen = ["--requirements", revision]
     if scenario is not None:
         chosen = ["--scenario", scenario, "--spec-version", revision]
+
     # The suite splits the command at spaces.
     command = [
         "--command",
@@ -66,6 +67,7 @@ def run(revision: str, scenario: str | None) -> tuple[dict[str, Outcome], float]
             for path in results.rglob("checks.json")
             if (match := _FOLDER.fullmatch(path.parent.relative_to(results).as_posix()))
         }
+
     assert found, f"the suite found nothing: {done.stdout[-_WORDS:]} {done.stderr[-_WORDS:]}"
     return found, took
 
@@ -90,14 +92,17 @@ def main() -> int:
     except CannotRunError as error:
         print(f"conformance: skipped: {error}", file=sys.stderr)
         return 2
+
     if scenario is not None:
         names = {revision: [scenario] for revision in REVISIONS if scenario in names[revision]}
+
     passed: list[bool] = []
     seconds = 0.0
     for revision, wanted in names.items():
         found, took = run(revision, scenario)
         passed.append(report(revision, wanted, {"client": found}))
         seconds += took
+
     print(f"\nclient {seconds:.0f} s")
     return 0 if all(passed) else 1
 

@@ -113,7 +113,9 @@ def main() -> int:
                     print(f"{scenario:<32} {found.mark}")
                     for text in (*found.failures, *found.warnings):
                         print(f"    {text}")
+
                     failed = failed or bool(found.failures)
+
                 for scenario in COUNTED:
                     found = run(scenario, url, folder / scenario)
                     print(f"{scenario:<32} {passed(folder / scenario)}")
@@ -124,6 +126,7 @@ def main() -> int:
         except CannotRunError as error:
             print(error, file=sys.stderr)
             return 2
+
     return 1 if failed else 0
 
 

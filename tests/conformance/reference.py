@@ -136,6 +136,7 @@ async def asked(
         if len(right) == len(questions) and (state is None or params.request_state == state):
             return right
         return types.InputRequiredResult(input_requests=questions, request_state=state)
+
     metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
     return {
         name: await ctx.session.send_request(question, RESULTS[question.method], metadata=metadata)
@@ -416,6 +417,7 @@ async def input_required_result_multiple_inputs(ctx: Context, params: Params) ->
     answers = await asked(ctx, params, questions, state="three")
     if isinstance(answers, types.InputRequiredResult):
         return answers
+
     name = filled(answers["user_name"], "name")
     folders = len(answers["client_roots"].roots)
     return text(f"{words(answers['greeting'])}, {name}! You have {folders} roots.")
@@ -429,6 +431,7 @@ async def input_required_result_multi_round(ctx: Context, params: Params) -> Res
         answers = await asked(ctx, params, {**first}, state="begun")
         if isinstance(answers, types.InputRequiredResult):
             return answers
+
         name = str(filled(answers["step1"], "name"))
         if ctx.session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return types.InputRequiredResult(
@@ -436,6 +439,7 @@ async def input_required_result_multi_round(ctx: Context, params: Params) -> Res
             )
     else:
         name = params.request_state.removeprefix("named ")
+
     answers = await asked(ctx, params, {"step2": color}, state=f"named {name}")
     if isinstance(answers, types.InputRequiredResult):
         return answers
@@ -455,8 +459,10 @@ async def input_required_result_capabilities(ctx: Context, params: Params) -> Re
     questions: dict[str, types.InputRequest] = {}
     if has(ctx, "elicitation"):
         questions["user_name"] = NAME_FORM
+
     if has(ctx, "sampling"):
         questions["capital_question"] = sampling("What is the capital of France?")
+
     answers = await asked(ctx, params, questions)
     if isinstance(answers, types.InputRequiredResult):
         return answers
@@ -608,6 +614,7 @@ async def read_resource(
         found = types.TextResourceContents(uri=uri, mime_type="text/plain", text=told)
     else:
         raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
+
     return types.ReadResourceResult(contents=[found])
 
 

@@ -58,6 +58,7 @@ def node() -> Path:
         places = []
     else:
         places = [Path(spec.origin).parent / "bin" / "node"]
+
     places += [Path(found)] if (found := shutil.which("node")) else []
     for place in places:
         if place.is_file():
@@ -66,6 +67,7 @@ def node() -> Path:
             ).stdout.strip()
             if int(version.removeprefix("v").split(".")[0]) >= OLDEST_NODE:
                 return place
+
     raise CannotRunError(f"the suite needs node {OLDEST_NODE} or later, and there is none")
 
 
@@ -162,6 +164,7 @@ def run(target: str, revision: str, scenario: str | None) -> tuple[dict[str, Out
     chosen = ["--requirements", revision]
     if scenario is not None:
         chosen = ["--scenario", scenario, "--spec-version", revision]
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with served(target, folder) as url:
@@ -180,11 +183,13 @@ def run(target: str, revision: str, scenario: str | None) -> tuple[dict[str, Out
                 command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
             )
             took = time.monotonic() - began
+
         found = {
             outcome[0]: outcome[1]
             for path in (folder / "results").glob("*/")
             if (outcome := read(path))
         }
+
     assert found, f"the suite found nothing: {done.stdout[-_WORDS:]} {done.stderr[-_WORDS:]}"
     return found, took
 
@@ -221,6 +226,7 @@ def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]
     for name in names:
         marks = (outcomes.get(name, missing).mark for outcomes in found.values())
         print(f"{name:{width}}  {'  '.join(f'{mark:>6}' for mark in marks)}")
+
     passed = {
         target: sum(not outcomes.get(name, missing).failures for name in names)
         for target, outcomes in found.items()
@@ -239,6 +245,7 @@ def report(revision: str, names: list[str], found: dict[str, dict[str, Outcome]]
                 f"  {target}: not required, and run: {len(good)} of {len(extra)} pass "
                 f"({', '.join(sorted(good))})"
             )
+
     return all(count == len(names) for count in passed.values())
 
 
@@ -259,14 +266,17 @@ def main() -> int:
     except CannotRunError as error:
         print(f"conformance: skipped: {error}", file=sys.stderr)
         return 2
+
     if scenario is not None:
         names = {revision: [scenario] for revision in REVISIONS if scenario in names[revision]}
+
     jobs = [(target, revision) for revision in names for target in targets]
     with ThreadPoolExecutor(3) as pool:
         started = {
             (target, revision): pool.submit(run, target, revision, scenario)
             for target, revision in jobs
         }
+
     done = {job: one.result() for job, one in started.items()}
     passed = [
         report(revision, names[revision], {target: done[target, revision][0] for target in targets})

@@ -76,8 +76,10 @@ def test_an_array_grows_at_its_end_only() -> None:
     assert write(document, ("state", "l", "1"), "set", 2) == {"state": {"l": [1, 2]}}
     with pytest.raises(StateWriteError, match="array of 1"):
         write(document, ("state", "l", "5"), "set", 2)
+
     with pytest.raises(StateWriteError, match="cannot push"):
         write({"state": {"l": 3}}, ("state", "l"), "push", 2)
+
     with pytest.raises(StateWriteError, match="must stay an object"):
         write(document, ("state",), "set", 2)
 
@@ -224,6 +226,7 @@ def test_parsed_texts_are_kept_within_bounds() -> None:
             text = f'["{number}", "{"x" * 100_000}"]'
             assert read({"t": text}, ("t", "0"))
             assert read({"t": text}, ("t", "0"))
+
     assert len(made) == 20, "a large text is parsed once for reads in a row"
     assert sum(one() is not None for one in made) <= 2, "and not kept with 63 others"
 

@@ -221,6 +221,7 @@ def test_names_of_instances_are_those_a_reference_can_hold() -> None:
     for name in ("①", "a", "größe-1", "日本"):
         assert is_instance_name(name)
         assert parse_reference(f"†{name}.state.x").alternatives[0][0].instance == name
+
     for name in (
         "",
         "state",
@@ -238,8 +239,10 @@ def test_names_of_instances_are_those_a_reference_can_hold() -> None:
         assert not is_instance_name(name)
         with pytest.raises(MessageError, match="_instance"):
             check_instance(name)
+
     with pytest.raises(MessageError, match="1 to 64"):
         check_instance("i" * 65)
+
     with pytest.raises(MessageError, match="_instance is empty"):
         read_message({"type": "state", "state": {}, "_instance": ""})
 

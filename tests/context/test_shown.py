@@ -30,8 +30,10 @@ def made(place: int, value: str, *, is_read: bool, path: str | None) -> tuple[Me
     entry: JSONObject = {"place": place, "tool": "t", "status": "done", "value": reference}
     if is_read:
         entry["reads"] = "†state.x"
+
     if path is None:
         entry["result"] = value
+
     return Message("user", "call", entry, "call"), reference
 
 
@@ -59,7 +61,9 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
                 inner = held[one]
                 assert isinstance(inner, dict)
                 held = inner
+
             held[key] = value
+
     draft = Handlers().assemble([Message("user", "state", state, "state"), *messages], shown=shown)
     text = "\n".join(str(one["content"]) for one in draft.texts)
     state_text = str(draft.texts[0]["content"])
@@ -75,6 +79,7 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
         if size <= shown.value and size <= left:
             left -= size
             whole.add(reference)
+
     for reference, (place, _, value) in last.items():
         if reference.startswith("†results"):
             line = (
@@ -87,6 +92,7 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
             assert (f"{line}, shortened: " in text) is (is_listed and reference not in whole)
         elif reference not in whole:
             assert reference in state_text, "it is named"
+
     assert draft.is_shortened is (len(whole) < len(last))
     unlisted = [
         one
@@ -140,9 +146,11 @@ def test_a_part_always_fits_so_that_it_is_shown_whole(
         size = len(value)
     else:
         size = len(encode_text(value))
+
     arguments: JSONObject = {"from": min(start, max(size - 1, 0))}
     if length is not None:
         arguments["length"] = length
+
     part = read_part(value, "†state.x", arguments, most)
     assert len(encode(part)) <= most
     if "text" in part:
@@ -174,6 +182,7 @@ def test_a_text_is_read_from_its_beginning_to_its_end() -> None:
         part = read_part(value, "†state.x", {"from": start}, 1000)
         read += str(part["text"])
         start = len(read)
+
     assert read == value
 
 

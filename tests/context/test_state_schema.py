@@ -68,6 +68,7 @@ def test_members_the_run_began_with_stay() -> None:
     schema.check_write({**state, "b": 5})
     with pytest.raises(ClosedStateError):
         schema.check_write({**state, "other": 5})
+
     with pytest.raises(ClosedStateError):
         schema.check_write({**state, "o": {"other": 1}})
 

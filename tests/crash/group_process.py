@@ -59,6 +59,7 @@ async def main() -> None:
         run = session.underlying
         while [one.status.value for one in run.calls()] != ["done", "running"]:
             await run.runner.wait_changed()
+
         say("ready")
 
 

@@ -63,6 +63,7 @@ async def main() -> None:
         now = time.time
         time.time = lambda: now() + float(ahead[0])
         driver._place = lambda: (f"a boot of machine {ahead[0]}", "pid:[1]")  # pyright: ignore[reportPrivateUsage]
+
     async with (
         Bridge(toolbox=Toolbox(held), store=store, lease_seconds=float(lease)) as bridge,
         anyio.create_task_group() as group,
@@ -103,6 +104,7 @@ async def main() -> None:
                         group.start_soon(follow, run)
                 case _:
                     raise ValueError(line)
+
         group.cancel_scope.cancel()
 
 

@@ -33,6 +33,7 @@ def killed(store: Path, name: str) -> str:
             assert process.stdout.readline() == "ready\n"
         finally:
             process.kill()
+
     return run_id
 
 
@@ -69,6 +70,7 @@ async def test_what_may_run_twice_goes_on_and_all_of_it_is_committed_at_once(
             with anyio.fail_after(20):
                 assert await session.run_all(group_of("look")) == ["first", "second"]
             assert session.state == {"before": 1, "first": "first", "second": "second"}
+
         assert desk.ran == ["look second"]
         run = await bridge.run(run_id)
         assert run.status == "done"
@@ -91,12 +93,14 @@ async def test_an_unknown_outcome_fails_the_group_and_nothing_of_it_is_committed
                 pytest.raises(GroupFailedError, match="outcome unknown") as failed,
             ):
                 await session.run_all(group_of("pay"))
+
             assert [(one["place"], one["outcome"]) for one in failed.value.effects] == [
                 (1, "unknown")
             ]
             assert session.state == {"before": 1}
             # The session goes on.
             assert await session.run({"_tool": "look", "name": "again"}) == "again"
+
         assert desk.ran == ["look again"]
         run = await bridge.run(run_id)
         assert not [event async for event in run.events() if isinstance(event, GroupCommitted)]

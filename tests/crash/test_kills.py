@@ -65,6 +65,7 @@ def test_a_cluster_whose_parts_end_loses_nothing_and_does_nothing_twice(
 ) -> None:
     if programs() is None:
         pytest.skip("PostgreSQL's programs (initdb, pg_ctl, postgres) are not installed")
+
     pytest.importorskip("psycopg", reason="the extra ideabridge[postgres] is not installed")
     done = run(120 + 10 * events, "0", "--servers", "0", "--cluster", str(events), *more)
     assert done.stderr == ""

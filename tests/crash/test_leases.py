@@ -242,11 +242,13 @@ def test_a_lease_lapses_when_it_was_seen_unchanged_for_as_long_as_it_holds() -> 
     for second in range(1, 15):
         now[0] = second
         assert watch.left(lease(until=0.0)) == 15 - second
+
     # A heartbeat.
     assert watch.left(lease(until=-3600.0)) == 15
     for second in range(15, 29):
         now[0] = second
         assert watch.left(lease(until=-3600.0)) > 0
+
     now[0] = 29
     assert watch.left(lease(until=-3600.0)) == 0
     # Another driver, or the same in another epoch.

@@ -95,6 +95,7 @@ async def test_what_was_at_work_goes_on_and_what_waits_is_left_alone(tmp_path: P
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         solving, asking = await bridge.solve("x"), await bridge.run_plan(read_plan(ASKING))
         assert (solving.status, asking.status) == ("needs_solution", "needs_approval")
+
     ids = await left_behind(path, 20)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         waiting = [bridge.store.runs.get(run.id) for run in (solving, asking)]
@@ -133,6 +134,7 @@ async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path
             await started.wait()
             outer.cancel_scope.cancel()
             await anyio.sleep_forever()
+
         assert ended == ["x"]
         desk = Desk(open=True)
         async with Bridge(ASKS, store=store, toolbox=desk.toolbox) as bridge:
@@ -160,9 +162,11 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
             InterruptedRunError, match="its tool 'work' has changed since it was started"
         ):
             await bridge.resume(run_id)
+
         # Told once: the next start says nothing of it.
         await desk.recover(bridge)
         assert len(desk.troubles) == 1
+
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.taken_up == [run_id]
@@ -200,6 +204,7 @@ async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -
         epoch = store.runs.acquire(damaged, "somebody", 0, 0)
         assert epoch is not None
         store.runs.append(damaged, epoch, [{"event": "from_the_future"}])
+
     desk = Desk(open=True)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
@@ -223,6 +228,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
             epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
             bridge.store.runs.set_status(run.id, epoch, "running", None)
+
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.troubles == []
@@ -268,6 +274,7 @@ async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
         await run.wait(10)
         with pytest.raises(FinishedRunError, match="has ended"):
             await bridge.resume(run.id, caller=SEES_ALL)
+
         for run_id, caller in ((run.id, "another"), ("run_0", SEES_ALL)):
             with pytest.raises(UnknownRunError, match="unknown run"):
                 await bridge.resume(run_id, caller=caller)
@@ -389,6 +396,7 @@ async def test_looking_at_runs_at_work_changes_nothing(
         # Nor is the driver that looks itself in its own way.
         async with sweeping(one, busy, monkeypatch) as own_looks:
             await own_looks(50)
+
         assert one.store.runs.get(run.id) == before
         assert (desk.taken_up, busy.taken_up, run.status) == ([], [], "running")
 
@@ -410,6 +418,7 @@ async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
             assert epoch is not None
             store.runs.append("damaged", epoch, [{"event": "from_the_future"}])
             store.runs.release("damaged", epoch)
+
         await looks(50)
         [(told, why)] = desk.troubles
         assert told == "damaged"
@@ -428,10 +437,12 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
             before = bridge.store.runs.get(run_id)
             await looks(50)
             assert (other.troubles, bridge.store.runs.get(run_id)) == ([], before)
+
         # A server that starts under another configuration says so, and one of its own takes it
         # up all the same.
         await other.recover(bridge)
         assert len(other.troubles) == 1
+
     async with (
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
         sweeping(bridge, desk, monkeypatch),
@@ -480,6 +491,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
         monkeypatch.setattr(bridge.store.runs, "set_status", fails_once)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
+
         assert (failed > 1, desk.taken_up) == (True, [run_id])
 
 
@@ -525,6 +537,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
         monkeypatch.setattr(bridge.store.runs, "acquire", fails_long)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
+
         [(told, why)] = desk.troubles
         assert (told, "no room" in why) == (run_id, True)
 
@@ -545,6 +558,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
             run_id, epoch, "running", {"taken_up": 2, "events": record.last_event}
         )
         store.runs.release(run_id, epoch)
+
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
         acquire = bridge.store.runs.acquire
         failed = 0
@@ -562,6 +576,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
                 while len(desk.troubles) < 2:
                     await looks(1)
             await looks(20)
+
     assert [told for told, _ in desk.troubles] == [run_id, run_id]
     assert "no room" in desk.troubles[0][1]
     assert "is set aside" in desk.troubles[1][1]

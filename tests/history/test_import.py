@@ -276,6 +276,7 @@ async def test_secrets_are_not_stored(home: Path, monkeypatch: pytest.MonkeyPatc
         )
         assert refused.run is None
         assert "holds the secret SHOP_TOKEN" in refused.why
+
     assert b"tok-4711" not in (home / "store.sqlite").read_bytes()
 
 
@@ -288,6 +289,7 @@ async def test_a_module_that_is_down_leaves_its_calls_for_later(home: Path) -> N
         (one,) = (await taken(bridge)).runs
         assert one.run is None
         assert one.why.startswith("module 'shop' is ")
+
     async with Bridge(configured(), store=home / "store.sqlite") as bridge:
         (one,) = (await taken(bridge)).runs
         assert one.run is not None
@@ -344,6 +346,7 @@ async def test_an_odd_time_costs_one_record_its_time_and_nothing_else(
     for line in log.lines[1:3]:
         assert isinstance(line, dict)
         line["timestamp"] = odd
+
     put(home, log)
     put(home, told("bob", "o-31"))
     report = await taken(bridge)
@@ -377,6 +380,7 @@ def places_in(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         members = [*cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
         members = [*enumerate(cast("list[Any]", value))]
+
     for key, member in members:
         yield (*path, key)
         yield from places_in(member, (*path, key))
@@ -401,6 +405,7 @@ async def test_no_odd_record_ends_an_import(host: str, bridge: Bridge, home: Pat
             folder = ".claude/projects/x" if host == "claude-code" else ".codex/sessions/2026"
             name = f"log-{number}" if host == "claude-code" else f"rollout-{number}"
             write(home / folder / f"{name}.jsonl", named)
+
     assert number > 100
     report = await taken(bridge, host)
     assert report.logs == number

@@ -77,6 +77,7 @@ async def test_what_was_done_in_conversations_is_suggested_and_published(home: P
     for customer, order in (("ann", "o-17"), ("bob", "o-31"), ("cleo", "o-40")):
         told(customer, order, log)
         log.clock.tick(3600)
+
     put(home, log)
     async with opened(home) as bridge:
         await taken(bridge)

@@ -91,7 +91,9 @@ def main() -> None:
             )
             rows += 1
             time.sleep(random.random() * 0.002)
+
         thread.join()
+
     print(rows)
 
 

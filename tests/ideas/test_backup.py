@@ -62,6 +62,7 @@ def test_a_backup_is_restored_whole(
     with Store.open(address) as store:
         fill(store)
         before = told(store)
+
     assert (
         main(
             ["store", "backup", str(file), "--json", "--store", address, "--project", str(tmp_path)]
@@ -72,6 +73,7 @@ def test_a_backup_is_restored_whole(
     assert file.stat().st_mode & 0o777 == 0o600
     with Store.open(address) as store:
         store.ideas.save(idea_of("after"), IdeaMeta())
+
     place = restore(file, address)
     with Store.open(place) as back:
         assert told(back) == before
@@ -83,6 +85,7 @@ def test_a_backup_is_restored_whole(
             == "later"
         )
         back.runs.create("later", kind="solve", caller="local", title="later", fingerprint="f")
+
     check_server(place)
 
 
@@ -108,10 +111,12 @@ def test_a_backup_is_one_state_while_others_write(address: str, tmp_path: Path) 
         finally:
             enough.set()
             writer.join()
+
     place = restore(tmp_path / "ideas.dump", address)
     check_server(place)
     with Store.open(place) as back:
         ids = {one.id for one in back.ideas.page(limit=1000).items}
+
     assert ids >= set(written[: min(acknowledged, 1000)])
     # Each idea follows the one before: a later one without an earlier one would be no
     # state of the store.
@@ -128,6 +133,7 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
             f'{shutil.which(name)} "$@"\n'
         )
         script.chmod(0o755)
+
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     server()
     own = PostgresServer()
@@ -141,6 +147,7 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
         theirs = address.replace(f"//{own.user}@", "//keeper@")
         with pytest.raises(StoreAccessError, match="password"):
             Store.open(theirs)
+
         monkeypatch.setenv("PGPASSWORD", "open sesame")
         with Store.open(theirs) as store:
             store.back_up(tmp_path / "ideas.dump")
@@ -151,6 +158,7 @@ def test_the_password_is_in_no_command(tmp_path: Path, monkeypatch: pytest.Monke
                 store.back_up(tmp_path / "second.dump")
     finally:
         own.close()
+
     words = (tmp_path / "words").read_text()
     assert "--schema=" in words
     assert "pg_restore" in words
@@ -165,8 +173,10 @@ def test_a_backup_that_fails_leaves_no_file(
     with Store.open(address) as store:
         with pytest.raises(StoreAccessError, match="nothing is overwritten"):
             store.back_up(tmp_path / "there")
+
         with pytest.raises(StoreAccessError, match="cannot be written"):
             store.back_up(tmp_path / "no" / "such" / "folder")
+
         # A dump that lost its end is noticed.
         folder = tmp_path / "bin"
         folder.mkdir()
@@ -180,9 +190,11 @@ def test_a_backup_that_fails_leaves_no_file(
             patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
             with pytest.raises(StoreAccessError, match="pg_restore failed"):
                 store.back_up(tmp_path / "copy")
+
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(StoreExtraError, match="pg_dump is not installed"):
             store.back_up(tmp_path / "copy")
+
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bin", "there"]
     assert (tmp_path / "there").read_text() == "mine"
 
@@ -191,6 +203,7 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
     with Store.open(address) as store:
         fill(store, 10)
         before = told(store)
+
     # The body of version 1 was text, whose names pg_restore did not find.
     run_sql(
         address,
@@ -206,5 +219,6 @@ def test_a_store_of_version_1_is_migrated_and_can_be_restored(address: str, tmp_
     run_sql(address, "UPDATE counters SET value = 1 WHERE key = 'schema'")
     with Store.open(address) as store:
         store.back_up(tmp_path / "ideas.dump")
+
     with Store.open(restore(tmp_path / "ideas.dump", address)) as back:
         assert told(back) == before

@@ -54,10 +54,12 @@ def test_two_stores_of_one_file_store_equal_parts_once(
     with Store.open(path) as one, Store.open(path) as other:
         for number, idea in enumerate(ideas):
             (one, other)[number % 2].ideas.save(idea, IdeaMeta())
+
     with Store.open(path) as again:
         for number in range(40):
             again.ideas.save(idea_of(number, 39 - number, output=100 + number), IdeaMeta())
         assert [again.ideas.get(idea.id, caller=SEES_ALL).idea for idea in ideas] == ideas
+
     found = bodies(str(path))
     assert len(found) == len(set(found)) == 42 + 3
 
@@ -84,9 +86,11 @@ def test_what_was_remembered_of_a_save_taken_back_is_forgotten(
     for number in range(10):
         with pytest.raises(ZeroDivisionError):
             lose(store, *(idea_of(number, 20 + number) for number in range(10)))
+
         idea = idea_of(number + 1, 20 + number, 40 + number)
         store.ideas.save(idea, IdeaMeta())
         assert store.ideas.get(idea.id, caller=SEES_ALL).idea == idea
+
     found = bodies(store.path)
     assert len(found) == len(set(found))
 

@@ -68,6 +68,7 @@ def save_run(store: Store, number: int) -> None:
         saved = store.ideas.save(
             idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags)
         )
+
     store.runs.set_status(run, epoch, "done", {"idea": saved})
     store.runs.release(run, epoch)
     if number % 9 == 0:
@@ -140,16 +141,19 @@ def test_a_copy_that_was_interrupted_goes_on(
         fill(source)
         with pytest.raises(CutError):
             source.copy_to(target, stop)
+
         with pytest.raises(
             StoreCopyError,
             match="it is the unfinished copy of another store; `ideabridge store copy`",
         ):
             Store.open(places[1])
+
         # The source is used meanwhile.
         source.runs.create("later", kind="plan", caller="local", title="", fingerprint="")
         source.ideas.tag(source.ideas.page(1).items[0].id, ["later"])
         source.copy_to(target)
         assert told(target) == told(source)
+
     whole(places[1])
 
 
@@ -171,6 +175,7 @@ with Store.open(sys.argv[1]) as source, Store.open(sys.argv[2], is_unfinished=Tr
 def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> None:
     with Store.open(places[0]) as source:
         fill(source)
+
     command = [sys.executable, "-c", COPYING, *places, at]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -178,11 +183,14 @@ def test_a_copy_that_was_killed_goes_on(places: tuple[str, str], at: str) -> Non
         assert process.stdout is not None
         assert process.stdout.readline() == f"{at}\n"
         process.kill()
+
     with pytest.raises(StoreCopyError, match="unfinished copy"):
         Store.open(places[1])
+
     assert main(["store", "copy", *places]) == 0
     with Store.open(places[0]) as source, Store.open(places[1]) as target:
         assert told(target) == told(source)
+
     whole(places[1])
 
 
@@ -220,6 +228,7 @@ def test_the_command_copies_there_and_back(
 ) -> None:
     with Store.open(places[0]) as source:
         fill(source, 5)
+
     assert main(["store", "copy", places[0], places[1]]) == 0
     assert capsys.readouterr().err.startswith(
         "5 runs with 10 events, 10 ideas and 1 published names copied to "
@@ -227,5 +236,6 @@ def test_the_command_copies_there_and_back(
     assert main(["store", "copy", places[1], str(tmp_path / "back.sqlite")]) == 0
     with Store.open(places[0]) as source, Store.open(tmp_path / "back.sqlite") as back:
         assert told(back) == told(source)
+
     assert main(["store", "copy", str(tmp_path / "nothing"), str(tmp_path / "new")]) == 2
     assert "there is no store" in capsys.readouterr().err

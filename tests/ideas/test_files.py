@@ -30,6 +30,7 @@ def test_a_new_store_is_its_owners(tmp_path: Path) -> None:
         store.ideas.save(idea_of("x"), IdeaMeta())
         for file in path.parent.iterdir():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
     with Store.open(str(path), durability="full") as store:
         assert len(store.ideas.page().items) == 1
 
@@ -39,9 +40,11 @@ def test_names_mean_what_they_say(tmp_path: Path, name: str) -> None:
     with Store.open(tmp_path / name) as store:
         store.settings.set("k", b"v")
         assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
+
     (tmp_path / "link.db").symlink_to(tmp_path / name)
     with Store.open(tmp_path / "link.db") as store:
         assert store.settings.get("k") == b"v"
+
     assert {file.name for file in tmp_path.iterdir()} == {name, "link.db"}
 
 
@@ -68,6 +71,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreFormatError, match="not a store of ideas"):
         Store.open(path)
+
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     connection.close()
@@ -90,6 +94,7 @@ def test_a_damaged_store(tmp_path: Path) -> None:
     with Store.open(path) as store:
         for number in range(50):
             store.ideas.save(idea_of(str(number) * 100), IdeaMeta())
+
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
@@ -138,6 +143,7 @@ def test_a_full_store_loses_nothing(tmp_path: Path) -> None:
 
         with pytest.raises(StoreFullError, match="no room left"):
             fill()
+
         assert len(store.ideas.page(1000).items) == len(saved) > 0
         store.settings.set("still", b"works")
 
@@ -172,6 +178,7 @@ def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
     # Without the WAL-reset bug by SQLite itself, with it by `checkpoint_locked`.
     if fixed and not database.IS_FIXED:
         pytest.skip("this SQLite has the WAL-reset bug")
+
     monkeypatch.setattr(database, "IS_FIXED", fixed)
     path = tmp_path / "ideas.db"
     log = path.with_name("ideas.db-wal")
@@ -181,6 +188,7 @@ def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
         # Each of the commits writes 13 pages.
         assert log.stat().st_size < 2 * database.COMMITS * 13 * 4096
         assert path.stat().st_size > 50_000
+
     assert not log.exists()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -212,6 +220,7 @@ def test_a_save_interrupted_while_it_waits_gives_the_lock_back(tmp_path: Path) -
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):
                 store.ideas.save(idea_of("interrupted"), IdeaMeta())
+
             thread.join()
             other.execute("BEGIN IMMEDIATE")
             other.execute("COMMIT")
@@ -241,6 +250,7 @@ def test_views_for_readers(tmp_path: Path) -> None:
             output_schema=None,
             annotations={},
         )
+
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT id, run, step, title FROM idea_list").fetchall() == [
         (idea, "run", 1, "t")
@@ -261,6 +271,7 @@ def test_the_messages_view_unfolds_long_contexts(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
         store.ideas.save(Idea([{"n": number % 151} for number in range(900)], {}, None), IdeaMeta())
+
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT message FROM idea_messages ORDER BY place").fetchall()
     connection.close()

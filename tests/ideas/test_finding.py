@@ -59,6 +59,7 @@ def filled(store: Store) -> Store:
             time=f"2026-01-0{6 + step}T08:00:00",
         )
         saved(store, f"mail steps {step}", *calls, meta=meta)
+
     return store
 
 
@@ -138,6 +139,7 @@ def test_a_shape_is_a_plan_without_its_literals() -> None:
         plan("x", subject="s"),
     ):
         assert shape_of(other) != shape
+
     nothing: list[JSON] = [None, {}, {"calls": []}, {"calls": {}}, []]
     assert [shape_of(one) for one in nothing] == [None] * 5
 
@@ -149,8 +151,10 @@ def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
         # What may be an alternative is not looked into.
         assert same is ("||" not in given)
         assert is_literal(given) is given.startswith("††")
+
     for read in ("†input.x || †state.a", "†state.input", "†inputs.x", "†①.input.x", "†item"):
         assert shape_of(plan(read)) != shape
+
     several: JSONObject = {
         "calls": [{"_tool": "look", "name": "†item", "_each": "†input.names"}],
         "output": "†input.x",
@@ -178,12 +182,15 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
     for number in range(5):
         last = do("often", f"text {number}", f"o{number}")
         do("seldom", f"text {number}", f"s{number % 2}") if number < 2 else None
+
     # The same to the letter counts as often as it was done.
     for number in range(4):
         do("same", "text", f"e{number}")
+
     failed = Idea([said("x")], {}, {"calls": [call("fails")]})
     for number in range(4):
         store.ideas.save(failed, IdeaMeta(run=f"f{number}", step=1, outcome="failed"))
+
     told = [(one.latest.meta.title, one.times) for one in store.ideas.repeated()]
     assert told == [("often text 4", 5), ("same text", 4)]
     assert [one.times for one in store.ideas.repeated(2, limit=3)] == [5, 4, 2]
@@ -266,6 +273,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         # The steps of a run are taken up together, or some after others.
         if number % batch == batch - 1:
             store.ideas.index()
+
     by_run: dict[str | None, set[tuple[str, str]]] = {}
     for meta, calls in made:
         by_run.setdefault(meta.run, set()).update(calls)
@@ -309,6 +317,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
             after = page.next
             if after is None:
                 break
+
         assert seen == wanted, (chosen, run)
 
 
@@ -324,6 +333,7 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
             meta=IdeaMeta(title=str(number), time=time, outcome=f"o{number % 2}"),
         )
         times.append((time, number))
+
     for chosen, odd in ((None, {0, 1}), (IdeaFilter(outcome="o1"), {1})):
         seen: list[str] = []
         after: str | None = None
@@ -333,6 +343,7 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
             after = page.next
             if after is None:
                 break
+
         assert seen == [
             str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd
         ]
@@ -358,8 +369,10 @@ def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
+
     for number in range(20):
         saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
+
     listed = store.ideas.page(1000, chosen=IdeaFilter(outcome="done")).items
     assert sorted(int(one.meta.title) for one in listed) == list(range(20))
 
@@ -380,6 +393,7 @@ def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(
 
     with pytest.raises(ZeroDivisionError):
         fail()
+
     kept = file_store.ideas.save(idea_at("mail"), IdeaMeta())
     assert [one.id for one in file_store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [
         kept
@@ -394,6 +408,7 @@ def test_a_page_is_of_one_state_whatever_others_index_meanwhile(
         saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
         if number == 9:
             store.ideas.index()
+
     count = CallIndex.count
 
     def disturbed(*given: Any) -> int:
@@ -406,4 +421,5 @@ def test_a_page_is_of_one_state_whatever_others_index_meanwhile(
     with Store.open(store.path) as other:
         monkeypatch.setattr(CallIndex, "count", disturbed)
         page = store.ideas.page(15, chosen=IdeaFilter(tag="odd", outcome="done"))
+
     assert [one.meta.title for one in page.items] == [str(number) for number in range(19, 4, -1)]

@@ -47,6 +47,7 @@ def lookups(count: int) -> Toolbox:
             return {"title": f"about {query}", "limit": limit, "state": state or "open"}
 
         toolbox.add(tool(name=f"look_{number}", read_only=True)(look))
+
     return toolbox
 
 
@@ -85,6 +86,7 @@ def journal(store: Store, run: str, *events: JSONObject) -> None:
     assert epoch is not None
     for event in events:
         store.runs.append(run, epoch, [event])
+
     store.runs.set_status(run, epoch, "done", {})
     store.runs.release(run, epoch)
 
@@ -172,6 +174,7 @@ def test_events_are_read_as_they_were_journaled(tmp_path: Path) -> None:
         journals = {f"run {next(numbers)}": events for events in many}
         for run, events in journals.items():
             journal(store, run, *events)
+
         for run, events in journals.items():
             assert [event for _, event in store.runs.events(run)] == events
             told = rows(
@@ -280,11 +283,13 @@ async def test_a_result_of_a_megabyte_is_stored_once(
         run = await bridge.run_plan({"calls": [call]})
         expected = {place: text} if place else {"results": {"0": text}}
         assert await run.result() == expected
+
     assert len(text) < in_use(path) < 1.5 * len(text)
     # Read again by another process: of the run, and of its idea.
     async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
         again = await bridge.run(run.id)
         assert again.given() == expected
+
     assert main(["ideas", "show", run.id, "--json", "--store", path]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == expected
 
@@ -305,6 +310,7 @@ async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(
             return number % 7
 
         toolbox.add(tool(name=f"look_{number}", description="x" * 800, read_only=True)(look))
+
     async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
         for turn in range(count + 1):
             calls: list[JSON] = [
@@ -317,9 +323,11 @@ async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(
                     f"Is {turn} open?", tools=[f"look_{n}" for n in range(tools)], mind="turns"
                 )
                 run.submit(0, {"calls": calls, "output": "yes"})
+
             await run.result()
             if turn in (0, count):
                 while bridge.store.ideas.index():
                     pass
                 sizes.append(in_use(path))
+
     assert (sizes[1] - sizes[0]) / count < 3.3 * 1024

@@ -26,6 +26,7 @@ def test_ids_are_those_of_the_exported_parts(idea: Idea) -> None:
     asked: JSONObject = {"context": idea.context, "schema": idea.schema}
     if idea.shown is not None:
         asked["shown"] = idea.shown
+
     whole = encode({**asked, "solution": idea.solution})
     assert idea.request_id == hashlib.sha256(encode(asked)).hexdigest()
     assert idea.id == hashlib.sha256(whole).hexdigest()
@@ -47,6 +48,7 @@ def test_an_id_is_the_same_whatever_request_was_before_it(ideas: list[Idea]) -> 
         asked: JSONObject = {"context": context, "schema": idea.schema}
         if idea.shown is not None:
             asked["shown"] = idea.shown
+
         assert last.id == hashlib.sha256(encode(asked)).digest()
         assert last.size == len(encode(asked))
 
@@ -101,6 +103,7 @@ def test_what_a_mind_was_shown_is_part_of_a_document(store: Store) -> None:
     changed: JSONObject = {**document, "shown": {"value": 1, "request": 32768}}
     with pytest.raises(TamperedIdeaError, match="request: the document says"):
         store.import_idea(changed)
+
     odd: list[JSON] = [
         {"value": 4096.0, "request": 1},
         {"value": 1},

@@ -59,6 +59,7 @@ def test_a_token_of_a_known_shape_is_found_wherever_it_stands(store: Store, what
         saved = store.ideas.save(idea, meta)
         with pytest.raises(SecretInIdeaError) as caught:
             store.export_idea(saved, caller=SEES_ALL)
+
         assert f"{place}: {what}" in str(caught.value)
         assert token not in str(caught.value)
 
@@ -97,6 +98,7 @@ def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(stor
         assert document["needs"] == [{"tool": "git_log", "module": "git"}]
         assert validator.is_valid(document)
         read_document(document)
+
     published: JSON = store.export_idea("whole", caller=SEES_ALL)["publication"]
     bad: list[JSONObject] = [
         {"ideabridge": 1},

@@ -87,6 +87,7 @@ def test_a_server_belongs_into_the_users_own_configuration(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
+
     project = tmp_path / "project"
     project.mkdir()
     file = write_trusted(project, {"store": "postgresql://db/ideas"})
@@ -125,8 +126,10 @@ def test_processes_that_start_together_create_one_schema(address: str) -> None:
     ]
     for thread in threads:
         thread.start()
+
     for thread in threads:
         thread.join()
+
     assert len(opened) == 6
     opened[0].settings.set("k", b"v")
     assert [store.settings.get("k") for store in opened] == [b"v"] * 6
@@ -226,17 +229,20 @@ def test_where_connections_are_cut_nothing_acknowledged_is_lost_or_written_twice
     threads = [threading.Thread(target=work, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
+
     ready.wait()
     cutter = threading.Thread(target=cut)
     cutter.start()
     for thread in threads:
         thread.join()
+
     ended.set()
     cutter.join()
     assert cuts > 10
     with Store.open(address) as store:
         for name in names:
             assert [event["n"] for _, event in store.runs.events(name)] == list(range(400))
+
     check_server(address)
 
 
@@ -411,12 +417,15 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
     threads = [threading.Thread(target=work, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
+
     with Store.open(address) as pruner:
         while any(thread.is_alive() for thread in threads):
             with suppress(StoreBusyError):
                 pruner.prune(pruner.prunable(before="2000-01-01"))
+
     for thread in threads:
         thread.join()
+
     assert failed == []
     with Store.open(address) as store:
         for name in names:
@@ -427,5 +436,6 @@ def test_writers_at_the_same_time_share_contents_and_lose_nothing(address: str) 
             one.version for one in store.publications.versions("shared_name", caller=SEES_ALL)
         ]
         assert versions == list(range(len(versions), 0, -1))
+
     assert run_sql(address, "SELECT count(*) FROM contents GROUP BY hash HAVING count(*) > 1") == []
     check_server(address)

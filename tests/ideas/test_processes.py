@@ -48,6 +48,7 @@ with Store.open(sys.argv[1]) as store:
     for process in children:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+
     answers = {process.communicate("go\n")[0] for process in children}
     assert [process.returncode for process in children] == [0, 0, 0]
     # The three agree on the setting one of them made.
@@ -56,8 +57,10 @@ with Store.open(sys.argv[1]) as store:
         assert len(store.ideas.page(1000).items) == 160
         for run in ("a", "b", "c"):
             assert len(store.ideas.of_run(run)) == 80
+
         assert len({hit.id for hit in store.ideas.search("shared", 100, caller=SEES_ALL)}) == 3
         assert len(store.ideas.search("both 7", 100, caller=SEES_ALL)) > 0
+
     check(path)
 
 
@@ -144,10 +147,12 @@ while True:
     # Past the checkpoints, so that some of it is in the file and some in the log.
     while acknowledged < 1500:
         acknowledged = int(process.stdout.readline())
+
     process.kill()
     for line in process.stdout.read().splitlines(keepends=True):
         # The last line may be cut.
         acknowledged = int(line) if line.endswith("\n") else acknowledged
+
     process.wait()
     process.stdout.close()
     assert process.stdin is not None
@@ -160,6 +165,7 @@ while True:
         steps = [record.meta.step for record in store.ideas.of_run("run")]
         assert steps == list(range(3, len(events) + 1, 3))
         assert store.ideas.search("step 1497", caller=SEES_ALL)[0].meta.run == "run"
+
     check(path)
 
 
@@ -169,6 +175,7 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
         store.settings.set("before", b"1")
         with Store.open(path) as second:
             second.settings.set("second", b"1")
+
         # Had the second given up the first one's locks, this process would be the only one by the
         # locks, and take the log away at its end.
         other = child(
@@ -179,10 +186,12 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
         store.settings.set("after", b"1")
         look = child(path, "print(Store.open(sys.argv[1]).settings.get('after'))")
         assert look.communicate()[0] == "b'1'\n"
+
     with Store.open(path) as store:
         assert [store.settings.get(key) for key in ("before", "second", "other", "after")] == [
             b"1"
         ] * 4
+
     check(path)
 
 

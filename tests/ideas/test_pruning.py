@@ -108,6 +108,7 @@ def check_whole(path: str) -> None:
     if is_address(path):
         check_server(path)
         return
+
     check(Path(path))
     with closing(sqlite3.connect(path)) as connection:
         lost = "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)"
@@ -202,11 +203,13 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             made.fork = None
         else:
             made.fork = made.fork
+
     path = tmp_path_factory.mktemp("store") / "ideas.db"
     ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
     for n, idea in ideas.items():
         calls: list[JSON] = [{"_tool": f"tool{one}", "_module": "m"} for one in range(n % 4)]
         ideas[n] = Idea(idea.context, idea.schema, {"calls": calls, "output": f"output {n % 3}"})
+
     with Store.open(path) as store:
         begun: dict[str, JSONObject] = {}
         for n, made in enumerate(runs):
@@ -235,16 +238,21 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
                     "UPDATE runs SET forked_from = ? WHERE id = ?",
                     (f"r{made.fork}", f"r{n}"),
                 )
+
             age(store.path, f"r{n}", made.day)
+
         saved = {one for made in runs for one in made.ideas}
         for one in tagged & saved:
             store.ideas.tag(ideas[one].id, ["kept"])
+
         for one in published & saved:
             publish(store, f"name{one}", ideas[one].id)
+
         last = newest(store)
         if day % 2:
             while store.ideas.index():
                 pass
+
         before = {run: [one.id for one in store.ideas.of_run(run)] for run in kept(store)}
         found = store.prunable(before=f"2020-01-{day:02}")
         pruned = store.prune(found)
@@ -260,13 +268,16 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
                 assert f"r{n}" in left
             elif not held:
                 assert f"r{n}" not in left
+
             # Never a part of a family.
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
+
         for run in left:
             assert [one.id for one in store.ideas.of_run(run)] == before[run]
             assert [event for _, event in store.runs.events(run)][3:] == (
                 [begun[run]] if run in begun else []
             )
+
         everything = {one.id for one in store.ideas.page(100).items}
         expected = {last} | {one for run in left for one in before[run]}
         assert everything == expected
@@ -274,6 +285,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             if one in tagged | published:
                 assert ideas[one].id in everything
                 assert any(run in left for run, had in before.items() if ideas[one].id in had)
+
             hits = [
                 hit
                 for hit in store.ideas.search(f"word{one}", 100, caller=SEES_ALL)
@@ -283,7 +295,9 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             if ideas[one].id in everything:
                 assert store.ideas.get(ideas[one].id, caller=SEES_ALL).idea == ideas[one]
                 assert set(store.ideas.runs_of(ideas[one].id)) <= left
+
         assert store.prunable(before=f"2020-01-{day:02}").runs == 0
+
     check_whole(str(path))
 
 
@@ -302,6 +316,7 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
     assert (meta.run, meta.step, meta.title, meta.tags) == ("second", 7, "again", ("mine",))
     with pytest.raises(UnknownIdeaError):
         store.ideas.get(own.id, caller=SEES_ALL)
+
     assert [hit.id for hit in store.ideas.search("own", caller=SEES_ALL)] == []
     with pytest.raises(UnknownRunError):
         store.runs.acquire("first", "late", 10, time.time())
@@ -314,6 +329,7 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
     store.ideas.save(young, IdeaMeta())
     for idea in (tagged, published, old):
         store.ideas.save(idea, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+
     store.ideas.tag(tagged.id, ["mine"])
     publish(store, "published", published.id)
     for step, idea in enumerate((tagged, published, old), 1):
@@ -321,6 +337,7 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
         store.ideas.save(
             idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00")
         )
+
     old_run(store, "here", young, old)
     newest(store)
     pruned = store.prune(store.prunable(before="2021-01-01"))
@@ -331,6 +348,7 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
     assert [store.ideas.runs_of(one.id) for one in (young, tagged, published)] == [[], [], []]
     with pytest.raises(UnknownIdeaError):
         store.ideas.get(old.id, caller=SEES_ALL)
+
     assert store.prunable(before="2021-01-01").ideas == 0
     check_whole(store.path)
 
@@ -343,6 +361,7 @@ def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(stor
     long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
     for idea in (hostile, long, idea_of("newest")):
         store.ideas.save(idea, IdeaMeta())
+
     assert store.prune(store.prunable(before="2021-01-01")).contents == 0
     assert [store.ideas.get(one.id, caller=SEES_ALL).idea for one in (hostile, long)] == [
         hostile,
@@ -354,9 +373,11 @@ def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
     newest(store)
     for run in ("gone", "other"):
         old_run(store, run, idea_of(run))
+
     age(store.path, "other", 20)
     for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key"):
         store.settings.set(key, b"{}")
+
     store.prune(store.prunable(before="2020-01-10"))
     assert kept(store) == {"newest", "other"}
     left = [
@@ -388,6 +409,7 @@ def test_what_would_go_is_counted_and_the_file_gets_smaller(file_store: Store) -
         text = random.Random(number).randbytes(10_000).hex()
         old_run(file_store, f"run{number:02}", idea_of(text))
         age(file_store.path, f"run{number:02}", 1 + number // 3)
+
     newest(file_store)
     found = file_store.prunable(before="2020-01-11")
     pruned = file_store.prune(found)
@@ -401,6 +423,7 @@ def test_what_would_go_is_counted_and_the_file_gets_smaller(file_store: Store) -
 def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
     for number in range(8):
         old_run(store, f"r{number}", idea_of(f"idea {number}"))
+
     newest(store)
     found = store.prunable(before=SOON)
     assert found.runs == 8
@@ -417,6 +440,7 @@ def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
         # The same idea again, elsewhere.
         other.runs.create("again", kind="plan", caller="", title="", fingerprint="")
         other.ideas.save(idea_of("idea 6"), IdeaMeta(run="again", step=1))
+
     assert store.prune(found).runs == 2
     assert kept(store) == {"r0", "r1", "r2", "r3", "room", "r4", "fork", "r5", "again", "newest"}
     assert store.ideas.runs_of(idea_of("idea 6").id) == ["again"]
@@ -446,6 +470,7 @@ def test_others_save_and_search_between_all_its_transactions(
             f"r{number}",
             Idea([*long, said(f"old {number}")], {"type": "object"}, {"calls": []}),
         )
+
     saved: list[Idea] = []
     with Store.open(store.path) as other:
         # It remembers the rows of all messages, which are to go.
@@ -473,7 +498,9 @@ def test_others_save_and_search_between_all_its_transactions(
         for one in saved:
             assert other.ideas.get(one.id, caller=SEES_ALL).idea == one
             assert store.ideas.get(one.id, caller=SEES_ALL).idea == one
+
         assert [hit for hit in other.ideas.search("old", caller=SEES_ALL) if hit.meta.run] == []
+
     if is_address(store.path):
         check_server(store.path)
     else:
@@ -496,6 +523,7 @@ def test_two_prunings_at_once_leave_the_store_whole(
             for number in range(12):
                 old_run(one, f"r{number}", idea_of(f"old {number}", number))
                 one.ideas.save(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
+
             newest(one)
             assert len(one.ideas.search("old", 100, caller=SEES_ALL)) == 12
             count = itertools.count(0)
@@ -514,11 +542,13 @@ def test_two_prunings_at_once_leave_the_store_whole(
             between[:] = [meanwhile]
             with contextlib.suppress(KeyboardInterrupt):
                 one.prune(one.prunable(before="2021-01-01"))
+
             between.clear()
             one.prune(one.prunable(before="2021-01-01"))
             for store in (one, other):
                 assert store.ideas.search("old", 100, caller=SEES_ALL) == []
                 assert len(store.ideas.search("kept", 100, caller=SEES_ALL)) == 12
+
         check_whole(str(path))
         if next(count) <= place:
             # It paused less often.
@@ -553,6 +583,7 @@ print(len(store.ideas.get(store.ideas.page(1).items[0].id, caller=SEES_ALL).idea
         assert store.ideas.get(idea, caller=SEES_ALL).idea.context == [
             said(f"shared {n}") for n in range(100)
         ]
+
     check(path)
 
 
@@ -581,11 +612,13 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
                 for step in range(2)
             ]
             old_run(store, f"r{number}", *ideas)
+
         for number in range(20):
             store.runs.create(f"young{number}", kind="plan", caller="", title="", fingerprint="")
             store.ideas.save(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
             end(store, f"young{number}")
         assert len(store.ideas.search("young", 100, caller=SEES_ALL)) == 20
+
     words = [sys.executable, "-c", f"{HEAD}\n{KILLED}", str(path), str(place)]
     killed = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout) == (-9, "")
@@ -598,6 +631,7 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
                 store.ideas.get(one.id, caller=SEES_ALL).idea.context
                 for one in store.ideas.of_run(run)
             ]
+
         assert {hit.meta.run for hit in store.ideas.search("young", 100, caller=SEES_ALL)} == {
             f"young{n}" for n in range(20)
         }
@@ -609,6 +643,7 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
         assert connection.execute("SELECT count(*) FROM contents").fetchone() == (21,)
         connection.close()
         assert store.ideas.search("m7", caller=SEES_ALL) == []
+
     check_whole(str(path))
 
 
@@ -623,10 +658,13 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
             run = await bridge.run_plan(Plan(calls, input={"text": text}, output="†state.n"))
             assert await run.result() == len(text)
             runs.append(run.id)
+
         await bridge.publish(runs[1], "letters")
         newest(bridge.store)
+
     for run in runs:
         age(str(path), run, 1)
+
     async with Bridge(Configuration(), store=path) as bridge:
         found = bridge.store.prunable(before="2021-01-01")
         assert found.kept == {"published": 1}
@@ -650,6 +688,7 @@ def test_the_command_line_shows_asks_and_prunes(
         old_run(store, "tagged", idea_of("tagged"))
         store.ideas.tag("tagged", ["mine"])
         newest(store)
+
     words = ["--store", str(path), "--project", str(tmp_path)]
     assert main(["ideas", "prune", *words]) == 2
     assert "--older-than" in capsys.readouterr().err
@@ -672,6 +711,7 @@ def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store
     (idea,) = old_run(store, "old", idea_of("both"))
     while store.ideas.index():
         pass
+
     store.runs.create("later", kind="plan", caller="", title="", fingerprint="")
     store.ideas.save(idea_of("both"), IdeaMeta(run="later", step=1, outcome="failed", mind="model"))
     end(store, "later")
@@ -702,9 +742,11 @@ def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(
     newest(store)
     while indexed and store.ideas.index():
         pass
+
     store.prune(store.prunable(before="2021-01-01"))
     for chosen in (IdeaFilter(tool="look"), IdeaFilter(tool="send"), IdeaFilter(module="here")):
         assert {one.id for one in store.ideas.page(chosen=chosen).items} == {looks.id, sends.id}
+
     assert store.ideas.page(chosen=IdeaFilter(tool="gone")).items == []
     assert [one.id for one in store.ideas.page(chosen=IdeaFilter(tag="good")).items] == [sends.id]
     check_whole(store.path)

@@ -39,8 +39,10 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
         UnknownPublicationError, match="not published any more; its last version was 2"
     ):
         store.publications.get("name", caller=SEES_ALL)
+
     with pytest.raises(UnknownPublicationError):
         store.publications.unpublish("name")
+
     assert store.publications.get("name", 1, caller=SEES_ALL).description == "one"
     assert store.publications.count(caller=SEES_ALL) == 0
     assert publish(store, "name", ideas[2]).version == 3
@@ -48,8 +50,10 @@ def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
     assert store.publications.get("name", 1, caller=SEES_ALL).live is False
     with pytest.raises(UnknownPublicationError, match="versions 1 to 3, not 9"):
         store.publications.get("name", 9, caller=SEES_ALL)
+
     with pytest.raises(UnknownPublicationError, match="nearest: name"):
         store.publications.get("nam", caller=SEES_ALL)
+
     assert store.ideas.page().items[0].names == ("name",)
     assert store.ideas.page().items[1].names == ()
 
@@ -151,8 +155,10 @@ def test_publications_that_cannot_be(store: Store) -> None:
     for name in ("Weekly Report", "", "1a", "a" * 49, "a\n", "é"):
         with pytest.raises(PublicationNameError, match=r"for example '[a-z]"):
             publish(store, name, idea)
+
     with pytest.raises(UnknownIdeaError):
         publish(store, "name", "0" * 64)
+
     with pytest.raises(PublicationContentError, match="plan"):
         store.publications.publish(
             "a",
@@ -163,11 +169,14 @@ def test_publications_that_cannot_be(store: Store) -> None:
             output_schema=None,
             annotations={},
         )
+
     publish(store, "mine", idea, owner="me")
     with pytest.raises(NameTakenError):
         publish(store, "mine", idea, owner="you")
+
     with pytest.raises(NameTakenError):
         publish(store, "mine", idea)
+
     assert store.publications.count(caller=SEES_ALL) == 1
 
 
@@ -175,6 +184,7 @@ def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
     idea = store.ideas.save(idea_of("x"), IdeaMeta())
     for number in range(12):
         publish(store, f"n{number:02}", idea, owner=(None, "a", "b")[number % 3])
+
     expected: dict[Viewer, Iterable[int]] = {
         SEES_ALL: range(12),
         "a": [n for n in range(12) if n % 3 < 2],
@@ -189,6 +199,7 @@ def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
             after = page.next
             if after is None:
                 break
+
         assert names == [f"n{number:02}" for number in numbers]
         assert store.publications.count(caller=caller) == len(names)
 
@@ -200,6 +211,7 @@ def test_the_catalogue_version_grows_with_publications_only(store: Store) -> Non
     for change in (lambda: publish(store, "a", idea), lambda: store.publications.unpublish("a")):
         change()
         versions.append(store.publications.catalogue_version())
+
     assert versions == sorted(set(versions))
 
 
@@ -228,6 +240,7 @@ def test_a_published_idea_travels(store: Store) -> None:
         store.ideas.save(joiner, IdeaMeta(run="s", step=9))
         other.import_idea(store.export_idea(joiner.id, caller=SEES_ALL))
         assert other.ideas.of_run("s") == []
+
     assert "publication" not in store.export_idea(idea, caller=SEES_ALL)
     with pytest.raises(IdeaDocumentError, match="publication"):
         store.import_idea(store.export_idea(idea, caller=SEES_ALL), with_publication=True)
@@ -277,11 +290,14 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
     for document, message in wrong:
         with pytest.raises(IdeaDocumentError, match=re.escape(message)):
             store.import_idea(document)
+
     deep: JSON = []
     for _ in range(200):
         deep = [deep]
+
     with pytest.raises(LimitExceededError):
         store.import_idea({**good, "solution": deep})
+
     forged = sealed({**good, "publication": {"name": "No!", "answer": "solve"}})
     with pytest.raises(PublicationNameError):
         store.import_idea(forged, with_publication=True)
@@ -322,11 +338,13 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
     """One rule for runs, ideas, versions and evidence."""
     for run, caller in (("run_a", "a"), ("run_b", "b")):
         store.runs.create(run, kind="plan", caller=caller, title=run, fingerprint="")
+
     idea = store.ideas.save(
         idea_of("of a"), IdeaMeta(run="run_a", step=1, title="of a", tags=("secret",))
     )
     for _ in range(2):
         publish(store, "noted", idea, owner="a")
+
     record: JSONObject = {
         "run": "run_a",
         "by": "a",
@@ -342,10 +360,13 @@ def test_a_caller_finds_its_own_and_what_is_shared_with_it(store: Store) -> None
             store.ideas.get(ref, caller="b")
         assert store.ideas.get(ref, caller="a").meta.tags == ("secret",)
         assert store.ideas.get(ref, caller=SEES_ALL).id == idea
+
     with pytest.raises(UnknownRunError, match="unknown run"):
         store.runs.find("run_a", caller="b")
+
     with pytest.raises(UnknownRunError, match="no run"):
         store.runs.newest("b", after="run_a")
+
     assert [one.id for one in store.runs.newest("b")] == ["run_b"]
     assert store.runs.find("run_a", caller="a") == store.runs.find("run_a", caller=SEES_ALL)
 

@@ -91,9 +91,11 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
     ]
     for number, idea in enumerate(ideas):
         old_run(file_store, f"run{number}", idea)
+
     newest(file_store)
     for idea in ideas:
         assert file_store.ideas.get(idea.id, caller=SEES_ALL).idea == idea
+
     found = utils("search", file_store.path, "contents", "before", "-c", "body")
     assert [json.loads(str(row["body"])) for row in found] == [said("before")]
     assert len(utils("search", file_store.path, "runs", "run7")) == 1
@@ -108,6 +110,7 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(file_store: S
     with Store.open(file_store.path) as again:
         again.ideas.save(ideas[3], IdeaMeta())
         assert again.ideas.get(ideas[3].id, caller=SEES_ALL).idea == ideas[3]
+
     check(Path(file_store.path))
 
 
@@ -130,6 +133,7 @@ def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: 
         began = time.monotonic()
         store.close()
         assert time.monotonic() - began < 2
+
     # The other one indexed what was left.
     assert utils(
         "query", store.path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'first'"

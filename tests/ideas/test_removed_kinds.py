@@ -131,6 +131,7 @@ async def test_a_stored_plan_goes_on_with_the_same_values(kind: Any, tmp_path: P
         publish(store, PLAN)
         one = Evidence(RECORD, {"explained": PLAN["explained"], "seen": {}})
         store.publications.add_evidence("letter", 1, lambda _, __: one)
+
     set_back()
     async with Bridge(toolbox=TOOLS, store=address) as bridge:
         publication = bridge.store.publications.get("letter", 1, caller=SEES_ALL)
@@ -145,6 +146,7 @@ async def test_a_stored_plan_goes_on_with_the_same_values(kind: Any, tmp_path: P
                 "names": [f"{name} of {city}" for name in ("Al", "Barbara", "Carl")],
             }
             assert replay.run.errors() == []
+
         # What its evidence shows can be learned again.
         [kept] = bridge.store.publications.evidence("letter", 1, caller=SEES_ALL)
         listed = (publication.plan or {})["explained"]

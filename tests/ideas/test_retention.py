@@ -125,6 +125,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing(store: Store) -> None:
     ahead = NOW + 5 * 365 * DAY
     for hours in range(0, 24 * 6, 5):
         assert retention.round(ahead + hours * 3600, "server") == ("none", 0)
+
     # And set right again.
     assert retention.round(NOW + DAY, "server") == ("none", 0)
     assert kept(store) == {"a month old", "newest"}
@@ -197,6 +198,7 @@ def test_a_project_file_does_not_say_what_is_deleted(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
+
     folder = tmp_path / "project"
     folder.mkdir()
     file = write_trusted(folder, {"retention": {"days": 7}})
@@ -246,15 +248,18 @@ def test_a_server_says_what_goes_and_deletes_it_a_week_later(
         )
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert len(kept(store)) == 4
+
     with closing(sqlite3.connect(tmp_path / "ideas.sqlite", isolation_level=None)) as connection:
         connection.execute(
             "UPDATE settings SET value = CAST(json_set(value, '$.at', 1) AS BLOB) "
             "WHERE key = 'retention'"
         )
+
     with said_by_a_server(configuration) as line:
         assert line == "ideabridge: 3 old runs deleted, as `retention` says\n"
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert kept(store) == {"newest"}
+
     assert retention() == f"{told}; none is due"
     configured(tmp_path, tools=[], retention=False)
     assert retention() == "off: no run is deleted automatically"

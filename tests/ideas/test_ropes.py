@@ -47,6 +47,7 @@ def test_pieces_are_the_text_and_within_their_bounds(text: str) -> None:
     for piece in pieces:
         assert piece.decode()
         assert len(piece) <= ropes.LONGEST
+
     assert all(len(piece) >= ropes.SHORTEST - 3 for piece in pieces[:-1])
 
 
@@ -118,6 +119,7 @@ def test_a_text_that_was_stored_whole_before_is_found_and_read(store: Store) -> 
         patch.setattr("ideabridge.bridge.store.contents.LONG", 2**30)
         patch.setattr("ideabridge.bridge.store.ropes.LONG", 2**30)
         store.ideas.save(first, IdeaMeta())
+
     rows = run_sql(store.path, "SELECT count(*) FROM contents")
     again = Idea(first.context, first.schema, {"step": "again"})
     store.ideas.save(again, IdeaMeta())
@@ -192,5 +194,6 @@ def test_a_state_that_grows_adds_what_is_new(shape: Callable[[int], JSON], tmp_p
             store.ideas.save(idea, IdeaMeta(run="run", step=step + 1))
             if step in (0, steps):
                 sizes.append(in_use(path))
+
     new = len(encode_text(shape(300 + steps))) - len(encode_text(shape(300)))
     assert (sizes[1] - sizes[0]) / new < 3

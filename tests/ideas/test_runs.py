@@ -51,6 +51,7 @@ def test_long_journals_are_read_while_they_grow(store: Store) -> None:
         seen.append(number)
         if number == 10:
             store.runs.append("run", epoch, [{"n": "late"}])
+
     assert seen == list(range(1, 1002))
 
 
@@ -92,8 +93,10 @@ def test_one_driver_at_a_time(store: Store) -> None:
     for batch in batches:
         with pytest.raises(StaleDriverError, match="is at epoch 2: nothing of epoch 1"):
             store.runs.append("run", first, batch)
+
     with pytest.raises(StaleDriverError):
         store.runs.set_status("run", first, "done", None)
+
     assert list(store.runs.events("run")) == []
     assert store.runs.append("run", second, [{"n": 1}]) == 1
 
@@ -112,6 +115,7 @@ def test_a_released_run_takes_nothing(store: Store) -> None:
     for batch in batches:
         with pytest.raises(StaleDriverError, match="released"):
             store.runs.append("run", epoch, batch)
+
     assert store.runs.acquire("run", "second", 30, 1000.0) == epoch + 1
 
 
@@ -132,6 +136,7 @@ def test_unknown_and_double_runs(store: Store) -> None:
     begin(store)
     with pytest.raises(RunExistsError):
         begin(store)
+
     assert store.runs.get("nothing") is None
     for call in (
         lambda: store.runs.append("nothing", 1, [{}]),
@@ -165,6 +170,7 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
         epoch = begin(store, f"r{number}", caller=f"c{number % 2}")
         if number % 3 == 0:
             store.runs.set_status(f"r{number}", epoch, "done", None)
+
     ids = [run.id for run in store.runs.newest(caller=SEES_ALL)]
     assert ids == [f"r{number}" for number in reversed(range(10))]
     assert [run.id for run in store.runs.newest("c1")] == ["r9", "r7", "r5", "r3", "r1"]
@@ -195,15 +201,19 @@ def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         step(first, 1)
+
     assert list(store.runs.events("run")) == []
     with pytest.raises(UnknownIdeaError):
         store.ideas.get(first.id, caller=SEES_ALL)
+
     with store.transaction():
         store.ideas.save(first, IdeaMeta(run="run", step=1))
         store.runs.append("run", epoch, [{"n": 1}])
         with pytest.raises(ZeroDivisionError):
             step(second, 2)
+
         store.runs.append("run", epoch, [{"n": 3}])
+
     assert [event for _, event in store.runs.events("run")] == [{"n": 1}, {"n": 3}]
     assert [record.id for record in store.ideas.of_run("run")] == [first.id]
 
@@ -216,8 +226,10 @@ def test_a_rolled_back_run_is_forgotten(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         lose()
+
     with pytest.raises(UnknownRunError):
         store.runs.append("run", 1, [{}])
+
     # Another run now has the row the first one had.
     begin(store, "other")
     assert list(store.runs.events("other")) == []
@@ -245,5 +257,6 @@ def test_another_thread_waits_for_the_transaction(store: Store) -> None:
         thread.start()
         started.wait()
         store.runs.append("run", epoch, [{"by": "second"}])
+
     thread.join()
     assert [event["by"] for _, event in store.runs.events("run")] == ["first", "second", "thread"]

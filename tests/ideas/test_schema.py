@@ -61,6 +61,7 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(new)) as fresh:
         for view in ("idea_list", "idea_messages", "journal", "whole_contents"):
             connection.execute(f"DROP VIEW {view}")
+
         connection.execute("DROP INDEX contents_ropes")
         connection.execute("ALTER TABLE ideas DROP COLUMN shown")
         connection.execute("CREATE VIEW idea_list AS SELECT number FROM ideas")
@@ -71,6 +72,7 @@ def test_a_store_of_version_25_is_migrated(tmp_path: Path) -> None:
             assert (
                 store.ideas.get(store.ideas.save(shown, IdeaMeta()), caller=SEES_ALL).idea == shown
             )
+
         columns = (
             "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c "
             "ORDER BY 1, c.cid"
@@ -112,6 +114,7 @@ def test_a_new_store_and_an_old_one_that_is_migrated_have_one_schema(tmp_path: P
         with Store.open(path) as store:
             store.ideas.save(idea_of("kept"), IdeaMeta(title="Kept"))
             assert len(store.ideas.search("kept", caller=SEES_ALL)) == 1
+
     assert parts_of(new) == parts_of(old)
 
 
@@ -151,9 +154,11 @@ def test_a_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(2):
         with Store.open(path) as store:
             assert len(store.ideas.page().items) == 1
+
     assert steps == ["colour", "shelf"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (now + 2,)
+
     new = tmp_path / "new.db"
     Store.open(new).close()
     assert parts_of(new) == parts_of(path)
@@ -177,6 +182,7 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(
             Store.open(path)
         with pytest.raises(RuntimeError, match=re.escape("half way")):
             Store.open(tmp_path / "new.db")
+
     assert parts_of(path) == before
     assert parts_of(tmp_path / "new.db") == {}
     for name in ("new.db", path.name):

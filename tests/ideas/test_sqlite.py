@@ -74,6 +74,7 @@ def test_processes_that_commit_and_do_checkpoints_lose_nothing(
     check(path)
     with closing(sqlite3.connect(path)) as connection:
         keys = {row[0] for row in connection.execute("SELECT key FROM settings")}
+
     assert {
         f"{name}.{row}" for name, count in zip("ab", rows, strict=True) for row in range(count)
     } <= keys

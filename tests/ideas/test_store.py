@@ -23,6 +23,7 @@ def test_an_idea_is_found_by_every_kind_of_reference(store: Store) -> None:
     publish(store, "report", last.id)
     for ref in (last.id, last.id[:6], last.id[:17], "report", "report@2", "run-1"):
         assert store.ideas.get(ref, caller=SEES_ALL).id == last.id, ref
+
     assert store.ideas.get("report@1", caller=SEES_ALL).id == first.id
     assert store.ideas.get("run-1", caller=SEES_ALL).meta.outcome == "done"
 
@@ -31,6 +32,7 @@ def test_unknown_and_ambiguous_references_say_what_was_expected(store: Store) ->
     publish(store, "weekly_report", store.ideas.save(idea_of("x"), IdeaMeta()))
     with pytest.raises(UnknownIdeaError, match="nearest names: weekly_report"):
         store.ideas.get("weekly_reprot", caller=SEES_ALL)
+
     for ref in (
         "",
         "abc",
@@ -43,6 +45,7 @@ def test_unknown_and_ambiguous_references_say_what_was_expected(store: Store) ->
     ):
         with pytest.raises(UnknownIdeaError):
             store.ideas.get(ref, caller=SEES_ALL)
+
     with pytest.raises(AmbiguousIdeaError, match="write more digits"):
         store.ideas.get(shared_prefix(store), caller=SEES_ALL)
 
@@ -56,6 +59,7 @@ def shared_prefix(store: Store) -> str:
             if prefix in seen:
                 return prefix
             seen.add(prefix)
+
     raise AssertionError
 
 
@@ -64,6 +68,7 @@ def test_a_second_save_is_another_occurrence(store: Store) -> None:
     store.ideas.save(idea, IdeaMeta(run="a", step=1, title="first"))
     for run in ("a", "b", "b"):
         assert store.ideas.save(idea, IdeaMeta(run=run, step=1, title="again")) == idea.id
+
     assert store.ideas.get(idea.id, caller=SEES_ALL).meta.title == "first"
     assert [record.meta.title for record in store.ideas.of_run("a")] == ["first"]
     assert [record.meta.title for record in store.ideas.of_run("b")] == ["again"]
@@ -94,8 +99,10 @@ def test_pages_hold_every_idea_once(store: Store) -> None:
         if len(seen) == 8:
             # What is added meanwhile does not move the pages after.
             store.ideas.save(idea_of("later"), IdeaMeta())
+
         if after is None:
             break
+
     assert seen == saved[::-1]
     assert [record.id for record in store.ideas.page(run="r1").items] == saved[1::2][::-1]
     assert store.ideas.page(26).next is None
@@ -135,6 +142,7 @@ def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None
     ):  # fmt: skip
         hits = store.ideas.search(words, caller=SEES_ALL)
         assert [hit.id for hit in hits] == [wanted], words
+
     publish(store, "till_closing", wanted, description="Ledger run")
     assert store.ideas.search("ledger", caller=SEES_ALL)[0].names == ("till_closing",)
     assert store.ideas.search("till_closing", caller=SEES_ALL)[0].id == wanted
@@ -173,6 +181,7 @@ def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         lose()
+
     assert store.ideas.search("gone", caller=SEES_ALL) == []
     kept = store.ideas.save(idea_of("gone 1"), IdeaMeta(run="run", step=1))
     assert [hit.id for hit in store.ideas.search("gone", caller=SEES_ALL)] == [kept]

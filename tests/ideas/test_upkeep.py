@@ -25,6 +25,7 @@ from tests.ideas.values import idea_of, publish
 def test_a_backup_is_whole_while_others_write(file_store: Store, tmp_path: Path) -> None:
     for number in range(200):
         file_store.ideas.save(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
+
     saved: list[str] = []
     begun, enough = threading.Event(), threading.Event()
 
@@ -42,11 +43,13 @@ def test_a_backup_is_whole_while_others_write(file_store: Store, tmp_path: Path)
     finally:
         enough.set()
         writer.join()
+
     assert size == (tmp_path / "copy.sqlite").stat().st_size
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
     with Store.open(tmp_path / "copy.sqlite") as copy:
         assert len(copy.ideas.search("before", 500, caller=SEES_ALL)) == 200
         copied = {one.id for one in copy.ideas.page(1000).items}
+
     # What was saved before it began is in it, and nothing in it was never saved.
     assert saved[0] in copied
     everything: set[str] = set()
@@ -57,6 +60,7 @@ def test_a_backup_is_whole_while_others_write(file_store: Store, tmp_path: Path)
         after = page.next
         if after is None:
             break
+
     assert copied <= everything
 
 
@@ -106,6 +110,7 @@ def test_another_process_writes_all_the_while(
     else:
         assert large_store.prune(large_store.prunable(before="2021-01-01")).ideas >= 39
         large_store.vacuum()
+
     saved = int(other.communicate("enough\n")[0])
     assert other.returncode == 0
     assert large_store.ideas.search(f"while {saved - 1}", 1, caller=SEES_ALL)
@@ -121,6 +126,7 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     with Store.open(path) as store:
         for number in range(100):
             store.ideas.save(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
+
     disk = Disk(tmp_path / "disk")
     words = disk.command(
         "store", "backup", str(target), "--store", str(path), "--project", str(tmp_path)
@@ -138,12 +144,14 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in left)
         assert left
         assert all(file.name.startswith("copy.partial-") for file in left)
+
     # One that is being written is not a left-over, and those of killed ones are.
     disk.slow(0.002)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     disk.wait_for_hits(disk.hits() + 5)
     with Store.open(path) as store:
         store.back_up(target)
+
     disk.heal()
     assert b"nothing is overwritten" in process.communicate()[1]
     assert process.returncode == 3
@@ -161,6 +169,7 @@ def test_a_backup_where_files_have_one_name(
     file_store.back_up(tmp_path / "copy")
     with pytest.raises(StoreAccessError, match="nothing is overwritten"):
         file_store.back_up(tmp_path / "copy")
+
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
     check(tmp_path / "copy")
 
@@ -181,6 +190,7 @@ def test_the_command_line_copies_and_vacuums(
     copy = tmp_path / "b.sqlite"
     with Store.open(path) as store:
         store.ideas.save(idea_of("kept"), IdeaMeta(title="kept"))
+
     words = ["--store", str(path), "--project", str(tmp_path)]
     assert main(["store", "backup", str(copy), *words]) == 0
     assert main(["store", "backup", str(copy), *words]) == 3
@@ -205,9 +215,11 @@ def test_the_documented_views_are_read_without_our_code(file_store: Store) -> No
                 or f"`{name}`" in text
             ), name
             continue
+
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
         for column in connection.execute(f"PRAGMA table_info({name})").fetchall():
             assert column[1] in row, f"{name}.{column[1]}"
+
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
     told = [

@@ -215,6 +215,7 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
 def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     for number in range(3):
         put(store, f"idea {number}", description=f"number{number}")
+
     assert [one.version for one in store.publications.versions("tool", caller=SEES_ALL)] == [
         3,
         2,
@@ -245,6 +246,7 @@ def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     for name, number in (("tool", 1), ("other", None)):
         with pytest.raises(UnknownPublicationError):
             store.publications.stand_for(name, number)
+
     put(store, "idea 6")
     with pytest.raises(UnknownPublicationError, match="versions 1 to 7, not 9"):
         store.publications.stand_for("tool", 9)

@@ -221,6 +221,7 @@ class Source:
         """The value. NoValueError: the program has no value here."""
         if self.how == "constant":
             return self.key
+
         at = (self.place, self.key)
         if (
             self.flag is not None
@@ -228,6 +229,7 @@ class Source:
             and not member(self.flag, given, results)
         ):
             at = self.other
+
         found = member(at, given, results)
         if self.how == "read":
             return found
@@ -332,6 +334,7 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
     scalar += [(place, key) for place, name in calls for key in FIELDS.get(name, [])] * 2
     if last:
         scalar += [(last - 1, key) for key in FIELDS.get(tools[last - 1], [])] * 6
+
     at = draw(st.sampled_from(scalar))
     by_hand = copies and draw(st.booleans())
     flags: list[tuple[int | None, str]] = [(None, "flag")]
@@ -345,11 +348,14 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
         place, name = draw(st.sampled_from(whole))
         if name == "votes":
             return Source("any", place, "", True)
+
         ways = [one for one, way in WAYS.items() if way.of == name]
         how = draw(st.sampled_from([*ways, *LOOKUPS]))
         return Source(how, place, "", True, (None, "kind") if how in LOOKUPS else None)
+
     if draw(st.integers(0, 6)) > 0:
         return Source("read", *at, by_hand)
+
     kind = draw(
         st.sampled_from(["either", "constant", *(one for one, way in WAYS.items() if not way.of)])
     )
@@ -357,6 +363,7 @@ def sources(draw: st.DrawFn, tools: list[str], last: int, *, copies: bool) -> So
         return Source(
             "read", *at, True, draw(st.sampled_from(scalar)), draw(st.sampled_from(flags))
         )
+
     if kind == "constant":
         return Source("constant", None, draw(st.sampled_from(WORDS)), True)
     return Source(kind, *at, True)
@@ -387,12 +394,14 @@ def programs(draw: st.DrawFn) -> Program:
             start = place - 1
             while start > 0 and steps[start].joined:
                 start -= 1
+
             seen = [
                 one for source in parameters.values() if not source.refers for one in source.reads()
             ]
             joined = not any(
                 at is not None and at >= start for at, _ in [*seen, *([flag] if flag else [])]
             )
+
         if flag is not None:
             # Both give other members, so nothing later reads them.
             tools.append("either")
@@ -400,6 +409,7 @@ def programs(draw: st.DrawFn) -> Program:
         else:
             tools.append(name)
             steps.append(Step(name, parameters, joined))
+
     output = {key: draw(sources(tools, len(tools), copies=copies)) for key in ("a", "b")}
     return Program(steps, output, draw(st.booleans()))
 

@@ -35,6 +35,7 @@ class Seen:
             else:
                 assert isinstance(inner, dict)
                 value = inner[str(key)]
+
         return value
 
 
@@ -110,6 +111,7 @@ async def solved(
         assert run.status == "needs_solution", run.answer()
         run.submit(number, answer(Seen(given, run)))
         await decided(run, person)
+
     assert run.status == "done", run.answer()
     return run
 
@@ -176,6 +178,7 @@ async def answered(bridge: Bridge, name: str, given: JSONObject) -> Answer:
             if doubts is not None:
                 asked.append(question.why)
             run.decide(question.approval, "approve", by="a person")
+
     await decided(run, person)
     value = await run.result()
     return Answer(

@@ -62,6 +62,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     for world in worlds[:2]:
         runs.append((await work(bridge, task, world)).id)
         restored(worlds)
+
     right, *wrong = PROGRAMS[task.name]
     name = f"made_{number}"
     await bridge.publish(runs[0], f"{name}_alone", program=right)
@@ -78,6 +79,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
         }
         row.right += same((await answered(bridge, name, given)).value, task.answer(world))
         restored(worlds)
+
     for place, program in enumerate(wrong, 1):
         for known, refused in ((runs[:1], row.one), (runs, row.two)):
             try:
@@ -92,6 +94,7 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
                 break
         else:
             row.undecided.append(str(place))
+
     return row
 
 

@@ -185,6 +185,7 @@ async def test_a_person_who_confirms_a_replay_teaches_the_idea(tmp_path: Path) -
                 "assistant",
                 True,
             )
+
         record, found = add(await _replay(bridge, tmp_path, "bye", person))
         assert record is not None
         assert (record.kind, record.values, record.view) == (

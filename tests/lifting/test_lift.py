@@ -641,6 +641,7 @@ async def test_a_run_that_made_other_calls_is_refused_as_evidence(bridge: Bridge
         other = await solved(bridge, "x", {"name": "bertram"}, turns(True), NUMBER)
         with pytest.raises(PublicationError, match="becomes another tool: it called pages 2 times"):
             await bridge.publish(run.id, "no", choices={"runs": [other.id]})
+
         same = await solved(bridge, "x", {"name": "ann"}, turns(False), NUMBER)
         with pytest.raises(PublicationError, match="so it shows nothing new"):
             await bridge.publish(run.id, "no", choices={"runs": [same.id]})

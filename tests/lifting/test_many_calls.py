@@ -108,6 +108,7 @@ def _steps_of_a_session(calls: int) -> int:
                     {"next": f"key-{number // 2 + 1}", "name": key},
                 )
             )
+
     with Store.open(":memory:") as store:
         _keep_session(store, made)
         return instructions_of(lambda: draft_of(store, "run_many", "local", None, None, False))

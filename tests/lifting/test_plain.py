@@ -221,6 +221,7 @@ async def test_words_that_a_mind_wrote_after_results_are_open_wherever_they_stan
     for value in values:
         run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": value})
         assert [kind for kind, _ in kinds(bridge, run)] == ["own_words"], value
+
     # Around an earlier value, too.
     words = "Seen at dora.example today"
     run = await by_hand(bridge, PAGE, {"_tool": "store", "key": "k-1", "value": words})
@@ -246,6 +247,7 @@ async def test_a_constant_part_out_of_a_result_is_assumed_until_three_runs_agree
     for folder in ("/ann", "/bob", "/cid"):
         reading: JSONObject = {"_tool": "lines", "path": f"{folder}/letter2.txt"}
         runs.append(await by_hand(bridge, {"_tool": "files", "path": folder}, reading))
+
     assert kinds(bridge, runs[0]) == [("computed", "calls.1.path")]
     first = await bridge.publish(runs[0], "second_letter")
     listed = (first.plan or {})["explained"]
@@ -289,9 +291,11 @@ def test_exactly_the_texts_with_a_part_are_found(texts: list[str], part: str) ->
     half = len(texts) // 2
     for number, text in enumerate(texts[:half]):
         looked.add(str(number), text)
+
     list(looked.roots_with(part))
     for number, text in enumerate(texts[half:], half):
         looked.add(str(number), text)
+
     expected = [
         str(number) for number, text in enumerate(texts) if len(text) > 2 and stands_in(part, text)
     ]

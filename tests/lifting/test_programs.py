@@ -52,6 +52,7 @@ async def carried_out(bridge: Bridge, program: Program, taken: JSONObject) -> Ru
         else:
             run.submit(number, turn(*calls_of(program, places, taken, results)))
         await approved(run)
+
     assert run.status == "done", run.answer()
     return run
 
@@ -122,6 +123,7 @@ async def answers(
             # Text that holds JSON, written as an output that may be an object, is read
             # as that object.
             return found
+
         try:
             published = await bridge.publish(
                 first.id, "program", choices={"runs": [one.id for one in others]}
@@ -129,9 +131,11 @@ async def answers(
         except PublicationError:
             # The named runs had the same data, or made other calls.
             published = await bridge.publish(first.id, "program")
+
         if published.plan is None:
             found.counts["unpublished"] += 1
             return found
+
         for one, expected in known(program, fresh):
             replay = await bridge.start_idea("program", one)
             assert replay.run is not None
@@ -140,10 +144,12 @@ async def answers(
                 for question in replay.run.questions():
                     asked = asked or replay.run.calls()[question.call or 0].doubts.ask is not None
                     replay.run.decide(question.approval, "approve", by="a person")
+
             # A plan that fails says so: that is no wrong answer.
             if replay.run.status != "done" or replay.run.errors():
                 found.counts["failed"] += 1
                 continue
+
             given = replay.run.given()
             kind = "right" if same(given, expected) else "wrong"
             if asked:
@@ -152,9 +158,11 @@ async def answers(
                 says = "assumed"
             else:
                 says = "sure"
+
             found.counts[f"{kind}, {says}"] += 1
             if (kind, says) == ("wrong", "sure"):
                 found.silent.append(f"{one}: {given!r} instead of {expected!r}; {published.plan}")
+
         return found
 
 

@@ -61,10 +61,13 @@ async def look_at(
             # A run that is named must be of the same shape.
             outcome.cells.append("another shape")
             continue
+
         if published.plan is None:
             outcome.cells.append("solved anew" if published.guide is not None else "recorded")
             continue
+
         outcome.cells.append(await replayed(bridge, name, task, worlds[-3:], outcome))
+
     return outcome
 
 
@@ -85,13 +88,16 @@ async def replayed(
             continue
         finally:
             restored([world])
+
         asked = asked or bool(answer.asked)
         correct = same(answer.value, right)
         if not correct and answer.is_sure:
             outcome.silent.append(
                 f"{name} {task.name} in {world.word}: {answer.value!r} instead of {right!r}"
             )
+
         tally[f"{'right' if correct else 'wrong'}{'' if answer.is_sure else ', assumed'}"] += 1
+
     cell = "; ".join(f"{count} {what}" for what, count in sorted(tally.items()))
     return f"{cell}; asked" if asked else cell
 

@@ -48,6 +48,7 @@ async def replayed(bridge: Bridge, name: str, by: Decider) -> list[str]:
         for question in replay.run.questions():
             reasons.append(question.why)
             replay.run.decide(question.approval, "approve", by=by)
+
     assert await replay.run.result() == f"sent to {name}@example.org"
     return reasons
 
@@ -100,6 +101,7 @@ async def test_a_document_cannot_claim_that_its_values_are_determined(claim: JSO
         run = await solved(bridge, "x", {"name": "ann"}, TURNS, {"type": "string"})
         await bridge.publish(run.id, "letter")
         document = bridge.export_idea("letter", caller=SEES_ALL)
+
     published = document["publication"]
     assert isinstance(published, dict)
     plan = published["plan"]

@@ -92,11 +92,13 @@ def _make(
         who = ("-c", f"user.name={author}", "-c", f"user.email={author.lower()}@example.org")
         git(repo, *who, "commit", "-q", "-m", subject, env=env)
         commits.append((author, subject))
+
     git(repo, "config", "user.name", "Table")
     git(repo, "config", "user.email", "table@example.org")
     git(repo, "branch", f"topic-{word}")
     if dirty:
         (repo / "notes.txt").write_text(f"{word} unsaved", encoding="utf-8")
+
     return World(word, str(repo), n, zone, clock, tuple(commits), dirty)
 
 

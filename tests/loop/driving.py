@@ -147,6 +147,7 @@ class Driven:
         if ok and effect.tool.name == "tell":
             kind = f"k{call}"
             self.post(MessageAdded(call, {"type": kind, kind: value}))
+
         if ok:
             self.post(CallFinished(call, item, value=value))
         else:
@@ -170,12 +171,15 @@ class Driven:
             self.post(CallProposed(call))
             while self.running and self.random.random() < 0.5:
                 self.finish_one()
+
         if output is not None:
             self.post(OutputProposed(output))
+
         if self.machine.phase == "asking":
             self.post(SolutionProposed([], output))
         else:
             self.post(SolutionClosed())
+
         return self.finish_all()
 
     @classmethod
@@ -185,6 +189,7 @@ class Driven:
         for event in journal:
             driven.journal.append(event)
             driven.machine.receive(event)
+
         for progress, number in in_flight(driven.machine.history):
             call = progress.call
             assert call.tool is not None
@@ -192,6 +197,7 @@ class Driven:
             driven.running.append(
                 Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent)
             )
+
         driven.perform()
         return driven
 

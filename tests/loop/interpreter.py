@@ -78,6 +78,7 @@ class Interpreter:
             for start in count:
                 if through in reach[start]:
                     reach[start] |= reach[through]
+
         return [
             {other for other in count if other in reach[index] and index in reach[other]}
             for index in count
@@ -98,6 +99,7 @@ class Interpreter:
             for start in count:
                 if through in reach[start]:
                     reach[start] |= reach[through]
+
         # Within a circle the data decide; what they leave open goes by who is needed first.
         place: dict[int, int] = {}
         circle = [{j for j in count if j in reach[i] and i in reach[j]} for i in count]
@@ -121,6 +123,7 @@ class Interpreter:
             for start in count:
                 if through in flow[start]:
                     flow[start] |= flow[through]
+
         rank = [
             (max(place.get(j, 0) for j in count if j == i or (j in flow[i] and i in flow[j])), i)
             for i in count
@@ -143,6 +146,7 @@ class Interpreter:
         after = call.get("_after", [])
         for name in after if isinstance(after, list) else []:
             found.update(i for i, other in enumerate(self.calls) if other.get("_id") == name)
+
         parameters = {key: value for key, value in call.items() if not key.startswith("_")}
         for text in references([call.get("_each"), parameters]):
             for alternative in text.split("||"):
@@ -153,6 +157,7 @@ class Interpreter:
                     path[0] != "item" and get(self.base, path)[0] == "value" for path in paths
                 ):
                     break
+
         return found
 
     # -- one call ----------------------------------------------------------------------------------
@@ -170,8 +175,10 @@ class Interpreter:
             if get(self.base, path)[0] == "value":
                 return [i for i in adding if i not in self.circles[reader]]
             return adding
+
         if path[0] not in ("state", "results"):
             return []
+
         writers = [
             i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))
         ]
@@ -184,6 +191,7 @@ class Interpreter:
         path = split(text)
         if path[0] == "item":
             return get({"item": item}, path)
+
         root = copy.deepcopy(self.base)
         untaken = failed = False
         for writer in self.bound(path, reader):
@@ -194,12 +202,15 @@ class Interpreter:
                 if writer in self.told:
                     put(root, ("data", f"k{writer}"), copy.deepcopy(self.told[writer]))
                 continue
+
             if self.done[writer] == "failed":
                 return ("failed", None)
+
             hits = [entry for entry in self.wrote.get(writer, []) if overlap(entry[0], path)]
             untaken = untaken or not hits
             for target, value in self.wrote.get(writer, []):
                 put(root, target, copy.deepcopy(value))
+
         found = get(root, path)
         if path[0] == "data" and get(root, path[:2])[0] == "missing":
             return ("failed" if failed else "skipped", None)
@@ -215,9 +226,11 @@ class Interpreter:
                 outcome = self.operand(operand.strip(), reader, item)
                 if outcome[0] != "value":
                     break
+
             if outcome[0] == "value":
                 return outcome
             reasons.append(outcome[0])
+
         for reason in ("skipped", "failed", "missing"):
             if reason in reasons:
                 return (reason, None)
@@ -231,6 +244,7 @@ class Interpreter:
             if kind != "value":
                 reasons.append(kind)
             return copy.deepcopy(found)
+
         if isinstance(value, list):
             return [self.fill(one, reader, reasons, item) for one in value]
         if isinstance(value, dict):
@@ -240,11 +254,13 @@ class Interpreter:
     def work(self, index: int) -> None:
         if index in self.done:
             return
+
         self.done[index] = "working"
         call = self.calls[index]
         for earlier in sorted(self.earlier[index]):
             # One that is being worked out needs the result of this one.
             self.work(earlier)
+
         after = call.get("_after", [])
         for name in after if isinstance(after, list) else []:
             before = next(i for i, other in enumerate(self.calls) if other.get("_id") == name)
@@ -253,6 +269,7 @@ class Interpreter:
             if self.done[before] == "failed":
                 self.fail(index)
                 return
+
         parameters = {key: value for key, value in call.items() if not key.startswith("_")}
         texts = references([call.get("_each"), parameters])
         for text in texts:
@@ -262,6 +279,7 @@ class Interpreter:
                     for writer in self.bound(split(operand.strip()), index):
                         self.work(writer)
                         self.circular = self.circular or self.done[writer] == "working"
+
         level = [text for text in texts if not ("_each" in call and "†item" in text)]
         reasons = [
             kind for kind in (self.expression(text, index)[0] for text in level) if kind != "value"
@@ -271,6 +289,7 @@ class Interpreter:
         if "_each" in call:
             self.each(index, parameters, self.fill(call["_each"], index, []))
             return
+
         ok, value = self.run(index, None, self.fill(parameters, index, []))
         self.end(index, ok, value)
 
@@ -287,6 +306,7 @@ class Interpreter:
         if not isinstance(items, list):
             self.fail(index)
             return
+
         values: list[JSON] = []
         failed = False
         for number, item in enumerate(items):
@@ -295,16 +315,19 @@ class Interpreter:
             ok, value = (False, None) if lacking else self.run(index, number, filled)
             failed = failed or not ok
             values.append(value)
+
         self.end(index, not failed, values)
 
     def end(self, index: int, ok: bool, value: JSON) -> None:
         if not ok:
             self.fail(index)
             return
+
         call = self.calls[index]
         if call["_tool"] == "tell":
             # Each item adds data of one kind, which merges: they are told in no certain order.
             self.told[index] = value
+
         targets = self.targets(index)
         either = "||" in str(call.get("_outputPath"))
         self.wrote[index] = [(target, value) for target in (targets[:1] if either else targets)]
@@ -322,12 +345,15 @@ class Interpreter:
     def interpret(self) -> tuple[list[str], JSONObject]:
         for index in range(len(self.calls)):
             self.work(index)
+
         root = copy.deepcopy(self.base)
         for index in range(len(self.calls)):
             for target, value in self.wrote.get(index, []):
                 put(root, target, value)
+
         for index, value in self.told.items():
             put(root, ("data", f"k{index}"), value)
+
         return [self.done[index] for index in range(len(self.calls))], root
 
 
@@ -336,6 +362,7 @@ def references(value: JSON) -> list[str]:
         if value.startswith("†") and not value.startswith("††"):
             return [value]
         return []
+
     if isinstance(value, list):
         return [text for item in value for text in references(item)]
     if isinstance(value, dict):

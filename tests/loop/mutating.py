@@ -161,6 +161,7 @@ def odd(random: random.Random) -> JSON:
             None,
         )
         return random.choice(numbers)
+
     if kind == 9:
         return [odd(random) for _ in range(random.randrange(4))]
     if kind == 10:
@@ -189,6 +190,7 @@ class Mutator:
         if isinstance(calls, list) and calls and chosen.random() < 0.25:
             self._damage_list(calls)
             return
+
         if isinstance(calls, list) and chosen.random() < 0.35:
             objects = [call for call in calls if isinstance(call, dict)]
             if objects:
@@ -196,6 +198,7 @@ class Mutator:
                 value = odd(chosen) if chosen.random() < 0.6 else chosen.choice(WORDS)
                 chosen.choice(objects)[chosen.choice(KEYS)] = value
                 return
+
         parts = self._parts(solution)
         holder, key = chosen.choice(parts)
         kind = chosen.randrange(6)
@@ -243,6 +246,7 @@ class Mutator:
                     value[:place],
                 )
             )
+
         if chosen.random() < 0.2:
             return [value] if chosen.random() < 0.5 else {"value": value}
         return odd(chosen)
@@ -258,6 +262,7 @@ class Mutator:
             elif isinstance(here, list):
                 found.extend((here, index) for index in range(len(here)))
                 todo.extend(here)
+
         return found or [({"calls": []}, "calls")]
 
     def text(self, solution: JSONObject) -> bytes:
@@ -274,6 +279,7 @@ class Mutator:
         chosen = self.random
         if not data:
             return b"{"
+
         place = chosen.randrange(len(data))
         end = min(len(data), place + chosen.randrange(1, 30))
         match chosen.randrange(10):

@@ -23,6 +23,7 @@ def read(text: str | bytes, cuts: int = 0) -> list[Piece]:
     for place in [*places, len(text)]:
         pieces += answer.feed(text[before:place])
         before = place
+
     return pieces + answer.close()
 
 
@@ -83,6 +84,7 @@ def test_each_call_is_given_the_moment_it_closes() -> None:
     for number in range(len(text)):
         for piece in answer.feed(text[number]):
             seen.append((text[: number + 1], piece))
+
     assert seen[0][0].endswith('\\""}')
     assert seen[1][0].endswith('"b"}')
     assert seen[2] == (text, OutputPiece(12)), "a number closes with what follows it"
@@ -177,6 +179,7 @@ def test_a_program_is_given_once_its_answer_is_complete(
     if has_empty_calls:
         # Endpoints that enforce the schema require these members.
         answer = {"calls": [], **answer, "output": None}
+
     text = json.dumps(answer)
     assert read(text, cuts) == [EndPiece(None, {"thought_process": "hm"}, f"1{program}")]
     cut = end(read(text[:-1]))

@@ -71,6 +71,7 @@ def driven(
     context: list[JSON] = [{"type": "input", "input": given_input or {}}]
     for one in instances:
         context.append({"type": "state", "state": {"n": one}, "_instance": one})
+
     settings = Settings(approval=approval, output_by_instance=bool(instances))
     run = Driven()
     run.post(
@@ -296,6 +297,7 @@ def test_only_an_explanation_of_the_same_kind_stands_in_for_one_without_a_value(
         run.finish_all()
         assert run.statuses() == ["failed", "done" if stands_in else "failed"]
         assert told(run) == ([("calls.1.x", 6)] if stands_in else [])
+
     [assumed] = run.machine.doubts.assumed
     assert assumed["instead"] == [
         {"value": 5, "from": "always 5"},
@@ -718,6 +720,7 @@ def test_a_run_cut_anywhere_goes_on_with_the_same_values_and_asks_nothing_twice(
         assert len(decided) == len(set(decided))
         asked = {event.call for event in run.journal if isinstance(event, ApprovalAsked)}
         assert asked == set(decided)
+
     # What runs without a question is read, or all of its explanations agree.
     for one in whole.machine.history:
         if (
@@ -778,6 +781,7 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
     async with Bridge(allowing, toolbox=tools, store=store) as bridge:
         run = await bridge.run_plan(mailing("Bob"))
         before = await question(run)
+
     async with Bridge(allowing, toolbox=tools, store=store) as bridge:
         run = await bridge.run(run.id)
         asked = await question(run)
@@ -797,6 +801,7 @@ async def test_a_run_that_was_cut_while_it_asked_asks_the_same_and_keeps_the_dec
         if sent:
             assert await run.result() == {"said": f"sent to {sent}"}
             assert "assumed" not in run.answer()
+
     async with Bridge(allowing, toolbox=tools, store=store) as bridge:
         run = await bridge.run(run.id)
         assert run.approvals() == []

@@ -56,9 +56,11 @@ def test_a_reader_passes_over_each_settled_writer_once() -> None:
         assert judge.evaluate(item, "") == Wait(index)
         assert judge.waits(item) == Wait(index)
         settle(memory, progress, index)
+
     for _ in range(1_000):
         assert judge.evaluate(item, "") == list(range(1_000))
         assert judge.waits(item) is None
+
     assert progress.looked < 20_000, "a rescan for every writer would look a million times"
 
 
@@ -69,6 +71,7 @@ def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
     for index in range(1_000):
         assert judge.evaluate(item, "") == Wait(999)
         settle(memory, progress, index)
+
     found = judge.evaluate(item, "")
     assert isinstance(found, Absent)
     assert found.why == "skipped"
@@ -78,6 +81,7 @@ def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
     progress.looked = 0
     for _ in range(1_000):
         assert judge.evaluate(item, "") == Wait(500)
+
     assert progress.looked < 5_000, "a rescan for every look would look half a million times"
 
 
@@ -95,6 +99,7 @@ def test_a_branch_not_taken_by_many_is_told_briefly() -> None:
     memory, progress, item = bound(1_000)
     for index in range(1_000):
         settle(memory, progress, index, CallStatus.SKIPPED)
+
     found = Judge(memory, progress).evaluate(item, "")
     assert isinstance(found, Absent)
     assert found.why == "skipped"
@@ -210,11 +215,14 @@ def test_a_long_cycle_and_thousands_of_missing_values_are_told_briefly() -> None
 def test_a_plan_is_bounded_and_its_instances_can_be_named() -> None:
     with pytest.raises(LimitExceededError, match="bytes of JSON"):
         read_plan({"calls": [{"_tool": "echo", "x": "y" * 1_000_000} for _ in range(9)]})
+
     for name in ("", "a\u00a0b", "a\r", "state"):
         with pytest.raises(PlanError, match="_instance"):
             read_plan({"calls": [], "instances": {name: {}}})
+
     with pytest.raises(PlanError) as caught:
         read_plan({"calls": [], "k" * 1_000_000: 1})
+
     assert len(str(caught.value)) < 500
 
 

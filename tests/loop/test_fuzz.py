@@ -117,6 +117,7 @@ def began(chosen: random.Random, instances: bool) -> RunStarted:
         context = CLOSED
     else:
         context = CONTEXT
+
     mode = "plan" if chosen.random() < 0.25 else "solve"
     schema = OUTPUT if chosen.random() < 0.5 else None
     tools, latent = TOLD
@@ -215,6 +216,7 @@ class Fuzzed:
             if now in SETTLED:
                 self.settled[index] = now
                 assert (one.error is not None) == (now != "done")
+
         faults(machine.errors)
 
     def perform(self) -> None:
@@ -271,6 +273,7 @@ class Fuzzed:
             self.end(self.running.pop(self.random.randrange(len(self.running))))
         else:
             return False
+
         self.perform()
         return True
 
@@ -282,6 +285,7 @@ class Fuzzed:
         if kind < 0.15:
             self.post(PlanDecided(digest, "deny", decider_of("somebody"), "why"))
             return
+
         shown = question.shown
         calls = shown["calls"]
         output = shown["output"]
@@ -290,6 +294,7 @@ class Fuzzed:
         if kind < 0.4 and left and not self.machine.check(left, output):
             self.post(PlanDecided(digest, "edit", decider_of("somebody"), None, left, output))
             return
+
         self.post(PlanDecided(digest, "approve", decider_of("somebody")))
 
     def decide(self, effect: AskApproval) -> None:
@@ -306,13 +311,16 @@ class Fuzzed:
                     )
                 )
                 return
+
         if kind and self.random.random() < 0.5:
             self.most[index] = self.random.randrange(1, 5)
             grant: JSONObject = {"for": "run", "max": self.most[index]}
             if self.random.random() < 0.3:
                 grant["parameters"] = {"type": "object", "required": ["x"]}
+
             self.post(CallDecided(index, effect.digest, "approve", AT_TERMINAL, grant=grant))
             return
+
         self.post(
             CallDecided(
                 index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"
@@ -341,10 +349,13 @@ class Fuzzed:
                 self.post(event)
                 if isinstance(event, OutcomeAsked):
                     self.doubts.append(event)
+
             return
+
         if self.random.random() < 0.15:
             self.post(CallFinished(index, item, error={"kind": "runtime", "message": "it failed"}))
             return
+
         # What the executor lets through: any JSON of at most 100 levels.
         value: JSON = effect.latent if effect.is_latent else effect.parameters.get("x")
         if self.random.random() < 0.2:
@@ -352,12 +363,14 @@ class Fuzzed:
                 value = deep(self.random, 99)
             else:
                 value = odd(self.random)
+
         try:
             value = normalise(value)
         except IdeabridgeError as error:
             # What the executor makes of a result that nests too deep.
             self.post(CallFinished(index, item, error={"kind": "runtime", "message": str(error)}))
             return
+
         self.post(CallFinished(index, item, value=value))
 
     # -- the ways a Solution comes -----------------------------------------------------------------
@@ -371,20 +384,24 @@ class Fuzzed:
         except IdeabridgeError:
             # Told where it came in: the caller, or the turn, is asked again.
             solution = NOTHING
+
         calls = solution["calls"]
         output = solution["output"]
         assert isinstance(calls, list)
         pattern = self.random.choice(PATTERNS)
         if pattern is not None and self.random.random() < 0.7:
             output = None
+
         errors = self.machine.check(calls, output, pattern=pattern)
         if errors:
             faults(errors)
             if self.machine.mode == "solve":
                 self.post(SolutionRejected(solution, [*errors]))
+
             calls = []
             output = None
             pattern = None
+
         self.pattern = pattern
         extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
         self.post(SolutionProposed(calls, output, extra or None, pattern=pattern))
@@ -401,6 +418,7 @@ class Fuzzed:
                 break
         else:
             self.take(answer, None)
+
         while self.move():
             pass
 
@@ -446,6 +464,7 @@ def faults(errors: list[JSONObject]) -> None:
         place = entry.get("place")
         if isinstance(place, int):
             places.append(place)
+
     assert places == sorted(places), "errors out of listing order"
     encode([*errors])
 
@@ -464,6 +483,7 @@ def run_case(number: int) -> int:
             texts.append((damaged, encode(normalise(damaged, max_depth=1_000))))
         else:
             texts.append((None, mutator.text(solution)))
+
     given: list[int] = []
     for streamed in (False, True):
         fuzzed = Fuzzed(chosen)
@@ -478,10 +498,12 @@ def run_case(number: int) -> int:
                 fuzzed.streamed(data)
             else:
                 fuzzed.whole(value if value is not None and chosen.random() < 0.5 else data)
+
         machine = fuzzed.machine
         assert machine.ended, machine.phase
         assert machine.due() == []
         assert all(one.settled for one in machine.history)
+
     return min(given)
 
 

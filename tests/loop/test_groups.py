@@ -59,9 +59,12 @@ def random_group(rng: random.Random, pattern: Pattern) -> tuple[list[JSON], set[
         }
         if rng.random() < 0.2:
             call |= {"_each": list(range(rng.randint(1, 3)))}
+
         if pattern == "all" and number and rng.random() < 0.5:
             call["y"] = f"†state.v{rng.randrange(number)}"
+
         calls.append(call)
+
     return calls, {number for number in range(count) if rng.random() < 0.25}
 
 
@@ -81,6 +84,7 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
             assert driven.machine.state == before == {"kept": 1}, (
                 "a group is seen outside before all of it is there"
             )
+
     assert driven.machine.phase == "asking"
     written = {key for key in driven.machine.state if key != "kept"}
     done = {f"v{one.call.place}" for one in driven.machine.history if one.status.value == "done"}
@@ -95,6 +99,7 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
     else:
         assert len(written) <= 1
         assert bool(driven.machine.errors) == (not written)
+
     # The journal alone gives the same, at every cut.
     assert folded(driven.journal).documents == driven.documents
     for cut in range(1, len(driven.journal)):
@@ -165,6 +170,7 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
     ]
     with pytest.raises(JournalError, match="not solving"):
         driven.machine.receive(SolutionCancelled("again"))
+
     streaming = Driven()
     streaming.post(started(mode="solve"))
     streaming.post(CallProposed({"_tool": "echo", "x": 1}))

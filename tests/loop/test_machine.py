@@ -59,6 +59,7 @@ def check(
         error = entry["error"]
         assert isinstance(error, dict)
         found.append(str(error["message"]))
+
     return found
 
 
@@ -462,6 +463,7 @@ def test_answers_that_crashes_cut_off_do_not_stall_a_run() -> None:
         driven.post(SolutionClosed(CUT_OFF))
         assert driven.machine.awaits_solution
         assert CUT_OFF in str(driven.machine.errors)
+
     driven.post(SolutionProposed([], "whole"))
     assert (driven.machine.status, driven.machine.output) == ("done", "whole")
 
@@ -502,6 +504,7 @@ def test_the_limit_of_requests_ends_a_run_with_the_reason() -> None:
     for _ in range(2):
         driven.post(SolutionProposed([{"_tool": "echo", "x": 1}]))
         driven.finish_all()
+
     assert driven.machine.status == "limit"
     assert driven.machine.reason is not None
     assert "2 requests" in driven.machine.reason
@@ -553,6 +556,7 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven = asking()
     with pytest.raises(JournalError, match="bound to another call"):
         driven.post(CallDecided(1, "another", "deny", decider_of("Ann")))
+
     driven.post(CallDecided(1, digest(driven), "deny", decider_of("Ann"), "not today"))
     driven.finish_all()
     assert driven.statuses() == ["done", "failed", "failed"]
@@ -591,6 +595,7 @@ def test_events_that_do_not_fit_are_refused() -> None:
     driven.post(started())
     with pytest.raises(JournalError, match=r"finished without running|not solving"):
         driven.machine.receive(CallFinished(0, value=1))
+
     driven.post(SolutionProposed([{"_tool": "echo", "x": 1}]))
     driven.finish_all()
     with pytest.raises(JournalError, match="has ended"):
@@ -601,6 +606,7 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     chain: list[JSON] = [{"_tool": "echo", "x": 0, "_outputPath": "s0"}]
     for n in range(1500):
         chain.append({"_tool": "echo", "x": f"†state.s{n}", "_outputPath": f"s{n + 1}"})
+
     driven = Driven().whole(started(), chain, "†state.s1500")
     assert driven.machine.output == 0
     broken = Driven(failing(0)).whole(started(), chain)
@@ -608,6 +614,7 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     fan: list[JSON] = []
     for n in range(1000):
         fan.append({"_tool": "echo", "x": n, "_outputPath": f"part.p{n}"})
+
     fan.append({"_tool": "echo", "x": "†state.part", "_outputPath": "all"})
     wide = Driven().whole(started(), fan)
     assert isinstance(wide.machine.state_of()["all"], dict)

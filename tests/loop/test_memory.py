@@ -40,7 +40,9 @@ def test_a_read_sees_the_writes_it_is_bound_to_one_after_another(
         except StateWriteError:
             # Such a call fails, and writes nothing.
             continue
+
         memory.commit([entry], changed)
+
     bound = sorted(number for number in wanted if number < len(writes))
     assert memory.read("", path, tuple(bound)) == document.read(expected, path)
 
@@ -75,6 +77,7 @@ def test_results_that_somebody_has_stay_as_they_are_when_others_follow(
             memory.begin()
             first = number + 1
             seen = memory.base
+
         had.append((seen, copy.deepcopy(seen)))
 
     assert all(now == then for now, then in had)

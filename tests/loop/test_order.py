@@ -58,9 +58,12 @@ def calls_of(text: str) -> list[JSON]:
         call: JSONObject = {"_tool": name, "x": place}
         if tool.module is not None:
             call["_module"] = tool.module
+
         if instance:
             call["_instance"] = instance
+
         found.append(call)
+
     return found
 
 
@@ -92,6 +95,7 @@ def waves(driven: Driven) -> str:
         )
         for _ in range(len(driven.running)):
             driven.finish_one(0)
+
     assert driven.machine.ended
     return ", ".join(told)
 
@@ -304,6 +308,7 @@ def test_items_of_a_change_run_one_after_another_and_those_of_a_read_at_once() -
         assert len(driven.running) == 1
         order.append(driven.running[0].item)
         driven.finish_one()
+
     assert order == [0, 1, 2, None]
 
 
@@ -316,7 +321,9 @@ def test_a_failed_item_does_not_hold_the_next() -> None:
             error: JSONObject | None = {"kind": "runtime", "message": "no"}
         else:
             error = None
+
         driven.post(CallFinished(0, item, value=item, error=error))
+
     assert driven.statuses() == ["failed", "running"]
 
 

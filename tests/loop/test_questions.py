@@ -63,6 +63,7 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
     again = Machine()
     for event in run.journal:
         again.receive(event)
+
     assert (again.status, again.state) == (run.machine.status, run.machine.state)
 
 
@@ -70,12 +71,15 @@ def test_an_answer_is_bound_to_the_question_that_waits() -> None:
     run = driven()
     with pytest.raises(JournalError, match="has asked nothing"):
         run.post(QuestionAnswered(0, "x", "cancel", decider_of("Ann")))
+
     one = question(run)
     run.post(one)
     with pytest.raises(JournalError, match="cannot ask now"):
         run.post(one)
+
     with pytest.raises(JournalError, match="bound to another question"):
         run.post(QuestionAnswered(0, question(run, 1).digest, "cancel", decider_of("Ann")))
+
     run.post(QuestionAnswered(0, one.digest, "decline", decider_of("Ann")))
     run.post(CallFinished(0, value=1))
     with pytest.raises(JournalError, match="is not running"):
@@ -101,10 +105,12 @@ def cut_off(run: Driven, call: int = 0) -> OutcomeAsked:
     error: JSONObject = {"kind": "unknown", "message": "its module ended"}
     for event in finish_events(run.machine, CallFinished(call, error=error), 1.0):
         run.post(event)
+
     if isinstance(run.journal[-1], OutcomeAsked):
         last = run.journal[-1]
     else:
         last = run.journal[-2]
+
     assert isinstance(last, OutcomeAsked)
     return last
 
@@ -121,13 +127,16 @@ def test_a_call_in_doubt_leaves_its_place_and_its_parked_question_ends_with_it()
     assert run.machine.waits_for_people
     with pytest.raises(JournalError, match="not in flight"):
         run.machine.receive(doubt)
+
     with pytest.raises(JournalError, match="cannot ask now"):
         run.machine.receive(question(run))
+
     run.post(OutcomeDecided(0, doubt.digest, "value", decider_of("Ann"), value=1))
     assert run.machine.status == "done"
     again = Machine()
     for event in run.journal:
         again.receive(event)
+
     assert (again.status, again.state) == (run.machine.status, run.machine.state)
 
 

@@ -39,6 +39,7 @@ def begun(calls: list[JSON], *, streamed: bool = False, mode: str = "plan", **mo
             driven.post(CallProposed(call))
     else:
         driven.post(SolutionProposed(calls))
+
     return driven
 
 
@@ -175,6 +176,7 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
             x = number
         tool = chosen.choice(("peek", "peek", "write", "echo"))
         calls.append({"_tool": tool, "x": x, "_outputPath": f"s{number}"})
+
     driven = begun(calls, streamed=True, mode="solve")
     closed = False
     while driven.machine.phase == "solving":
@@ -190,9 +192,11 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
             assert not closed, "nothing moves, and nobody is asked"
             driven.post(SolutionClosed())
             closed = True
+
     folded = Machine()
     for event in driven.journal:
         folded.receive(event)
+
     assert [one.status for one in folded.history] == [one.status for one in driven.machine.history]
     assert folded.documents == driven.machine.documents
 
@@ -206,6 +210,7 @@ def test_after_a_crash_the_tool_that_ran_says_whether_it_may_run_again(
     folded = Machine(Catalogue([PEEK]))
     for event in driven.journal:
         folded.receive(event)
+
     executions, events = resume_events(folded, 0.0)
     assert [(one.tool.name, one.activity) for one in executions] == (
         [(tool.name, None)] if again else []

@@ -65,6 +65,7 @@ def plans(draw: st.DrawFn) -> list[JSON]:
         if draw(st.integers(0, 4)) == 0:
             call |= {"_each": "†input.items", "x": "†item"}
         calls.append(call)
+
     return calls
 
 
@@ -103,8 +104,10 @@ def expect_allowed(driven: Driven) -> None:
         if isinstance(event, ConfigurationChanged):
             assert isinstance(event.approval, str | dict)
             approval = event.approval
+
         if not isinstance(event, CallStarted):
             continue
+
         before = driven.journal[:place]
         tool = machine.history[event.call].tool
         assert tool is not None
@@ -167,6 +170,7 @@ def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
                 change(driven, new)
             case _:
                 raise AssertionError(action)
+
     expect_allowed(driven)
     # The journal folds to the same machine, also where it was cut off.
     ends = isinstance(driven.journal[-1], RunEnded)
@@ -177,10 +181,13 @@ def test_no_call_begins_that_the_rules_of_the_moment_do_not_let_run(
         for event in journal:
             one.receive(event)
             other.receive(event)
+
         assert seen(one) == seen(other)
+
     folded = Machine()
     for event in driven.journal:
         folded.receive(event)
+
     assert seen(folded) == seen(driven.machine)
     bring_to_end(driven)
     # The rules change while the process is down, so effects are due that nobody has acknowledged.

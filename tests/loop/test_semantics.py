@@ -38,6 +38,7 @@ def plain(value: JSON) -> JSON:
             return CAUGHT
         # Members stand in the order their calls finished, which is no part of the meaning either.
         return {key: plain(value[key]) for key in sorted(value)}
+
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value
@@ -114,8 +115,10 @@ class World:
         seen = self.changes.setdefault(module, [])
         if index in self.scenario.failing and item in (None, 1):
             return None
+
         if changes:
             seen.append([index, item])
+
         return seen
 
     def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
@@ -170,6 +173,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         place = one(names[:4]) if overlapping else names[index]
         other = one(names) if overlapping else f"err{index}"
         paths.append(f"{place} || {other}" if kind >= 7 else place if kind >= 3 else None)
+
     # What each call may be read at: most references go to something that is really written.
     written: list[list[str]] = []
     for index, path in enumerate(paths):
@@ -185,11 +189,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             return one(ODD)
         if where < 5 or (index == 0 and where < 17):
             return one(BASE)
+
         # Mostly backwards; forwards now and then, which may close a cycle.
         if where < 17 and index:
             known = written[:index]
         else:
             known = written[index + 1 :] or written[:index]
+
         return one(one(known)) if known else one(BASE)
 
     def value(index: int) -> JSON:
@@ -207,6 +213,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
                     "†data.old.v",
                 ]
             )
+
         shapes: list[JSON] = [7, "††state.a", {"deep": [operand(index), "plain"]}]
         return shapes[shape - 7]
 
@@ -216,11 +223,14 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             tool = "ecko"
         else:
             tool = one(["echo", "echo", "write", "tell", "look", "poke"])
+
         call: JSONObject = {"_tool": tool, "x": value(index)}
         if draw(TO[1]):
             call["y"] = value(index)
+
         if paths[index] is not None:
             call["_outputPath"] = paths[index]
+
         if draw(TO[4]) == 0:
             earlier = [
                 f"{root[:-2]}.list"
@@ -234,15 +244,19 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             if tool == "tell":
                 # What its items add would merge in the order they end.
                 call["_tool"] = "echo"
+
         if draw(TO[5]) == 0:
             call["_id"] = f"id{index}"
+
         calls.append(call)
+
     for index, call in enumerate(calls):
         ids = [other["_id"] for other in calls[: index if draw(TO[3]) else count] if "_id" in other]
         if ids and draw(TO[5]) == 0:
             after = one(ids)
             if after != call.get("_id"):
                 call["_after"] = [after]
+
     failing = draw(FAILING[count - 1])
     outputs: list[JSON] = [None, "†state.b || †state.a", {"all": "†state"}]
     output = one(outputs)
@@ -296,12 +310,15 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
             oracle = None
         else:
             oracle = Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
+
         statuses, documents = ([], {}) if oracle is None else oracle.interpret()
         if oracle is not None and not oracle.circular:
             event("oracle")
             assert whole.statuses() == statuses
             assert plain(whole.documents[""]) == plain(documents)
+
         same_meaning(whole, streamed)
+
     cut = random.Random(scenario.seed).randrange(3, len(whole.journal) + 1)
     resumed = resumed_after(whole, cut, scenario, scenario.seed + 2)
     assert resumed.machine.ended
@@ -354,6 +371,7 @@ def test_an_error_says_the_same_however_its_plan_runs() -> None:
         streamed = Driven(World(scenario).execute, seed + 1).streamed(scenario.start, [*calls])
         same_meaning(whole, streamed)
         same_meaning(whole, run_whole(scenario))
+
     text = whole.error_of(3)
     assert "†state has no 'never'; it has a, old" in text
     assert "it has a, old, b" not in text

@@ -117,11 +117,13 @@ class FakeEndpoint:
             behaviour = self.behaviours.pop(0)
         else:
             behaviour = self.behaviours[0]
+
         if isinstance(behaviour, Refuse):
             if self.format_of(body) in behaviour.kinds:
                 behaviour = behaviour.error
             else:
                 behaviour = behaviour.otherwise
+
         if isinstance(behaviour, Fail):
             error = {
                 "error": {
@@ -131,11 +133,13 @@ class FakeEndpoint:
                 }
             }
             return JSONResponse(error, behaviour.status, behaviour.headers)
+
         if isinstance(behaviour, Raw):
             sent = _raw(behaviour)
             return StreamingResponse(
                 sent, behaviour.status, behaviour.headers, media_type=behaviour.kind
             )
+
         if isinstance(behaviour, Hang):
             await anyio.sleep_forever()
             raise AssertionError
@@ -165,6 +169,7 @@ def _chunk(
         choices = []
     else:
         choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+
     chunk: dict[str, Any] = {
         "id": "c1",
         "object": "chat.completion.chunk",
@@ -179,6 +184,7 @@ def _chunk(
             "completion_tokens": written,
             "total_tokens": 1200 + written,
         }
+
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()
 
 
@@ -209,14 +215,18 @@ async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]
     chunks: list[bytes | Callable[[], Awaitable[None]]] = []
     if behaviour.thought is not None:
         chunks.append(_chunk(model, {"role": "assistant", "reasoning_content": behaviour.thought}))
+
     for number, piece in enumerate(behaviour.pieces, 1):
         written = number if counts else 0
         chunks.append(said(piece, model, written) if isinstance(piece, str) else piece)
+
     if behaviour.refusal is not None:
         chunks.append(_chunk(model, {"refusal": behaviour.refusal}))
+
     if behaviour.error is not None:
         error = {"error": {"message": behaviour.error, "type": "server_error", "code": None}}
         chunks.append(f"data: {json.dumps(error)}\n\n".encode())
+
     told = [_chunk(model, None)] if behaviour.usage else []
     end = [_chunk(model, {}, behaviour.finish), *told, b"data: [DONE]\n\n"]
     for chunk in chain(chunks, end if behaviour.forever is None else repeat(behaviour.forever)):

@@ -61,8 +61,10 @@ async def left_at_work(client: Client, slow: Slow) -> None:
     # The server would wait for 45 s; the host does not.
     with pytest.raises(MCPError, match="timed out"):
         await client.call_tool("solve", SOLVE, read_timeout_seconds=3)
+
     with anyio.fail_after(20):
         await slow.begun.wait()
+
     latest = (await call(client, "check_run"))["runs"][0]
     assert latest["status"] == "running"
     slow.go.set()
@@ -120,12 +122,14 @@ async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Pa
                         await one.begun.wait()
                     host.kill()
                     await host.wait()
+
                 async with over_http(url, mode) as client:
                     runs = (await call(client, "check_run"))["runs"]
                     assert len(runs) == number
                     one.go.set()
                     done = await call(client, "check_run", run=runs[0]["run"])
                     assert (done["status"], done["output"]) == ("done", 3)
+
                 assert len(fake.bodies) == number
 
 

@@ -42,6 +42,7 @@ def test_whatever_a_solution_may_be_the_adapted_schema_admits(
     for value in (output[1], None, "†state.x"):
         solution: JSONObject = {"calls": [{"_tool": "do", **pair[1]}], "output": value}
         assert Validator(adapted, what="adapted").problems(solution) == []
+
     for part in parts(adapted):
         assert set(part) <= TAKEN
         if "$ref" in part:
@@ -86,11 +87,13 @@ def test_what_is_too_deep_admits_anything() -> None:
     schema: JSONObject = {"type": "string"}
     for _ in range(MAX_DEPTH + 5):
         schema = {"type": "array", "items": schema}
+
     found: JSON = adapt(schema)
     depth = 0
     while isinstance(found, dict) and "items" in found:
         found = found["items"]
         depth = depth + 1
+
     assert found == {}
     assert depth == MAX_DEPTH + 1
 

@@ -155,13 +155,16 @@ def test_a_missing_key_is_told_with_why_there_is_no_keyring(
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+
     keyrings.without_backend(monkeypatch)
     with pytest.raises(ModelSetupError) as caught:
         module.ModelMind(model).check()
+
     assert str(caught.value).endswith(f"{told} (the package keyring has no backend on this system)")
     keyrings.installed(monkeypatch)
     with pytest.raises(ModelSetupError) as caught:
         module.ModelMind(model).check()
+
     assert str(caught.value).endswith(told)
 
 

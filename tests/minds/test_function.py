@@ -95,6 +95,7 @@ async def test_the_context_of_a_request_is_typed_and_can_be_had_as_json() -> Non
         await run.result()
         [step] = bridge.store.ideas.of_run(run.id)
         stored = bridge.store.ideas.get(step.id, caller="local").idea
+
     [request] = seen
     assert all(isinstance(message, Message) for message in request.context)
     assert [(one.type, one.kind, one.value) for one in request.context] == [

@@ -197,6 +197,7 @@ async def test_a_stream_told_as_json_is_read_as_the_stream_it_is() -> None:
 async def test_an_endpoint_that_is_down_is_named() -> None:
     async with endpoint(DONE) as fake:
         place = fake.base_url.removeprefix("http://").removesuffix("/v1")
+
     model = ModelConfiguration(
         name="openai:tiny-1", base_url=f"http://{place}/v1?token=hidden", retries=0
     )

@@ -184,6 +184,7 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
                 "x", output_schema=TEXT, context=[{"type": "cool", "cool": {}}]
             )
             assert await run.wait(20) == "done"
+
         assert (fake.bodies[0]["model"], fake.bodies[0]["temperature"]) == ("tiny-1", 0.25)
         # Under the name that every server knows: one that does not know it writes without end.
         assert fake.bodies[0]["max_tokens"] == 500
@@ -204,6 +205,7 @@ async def test_a_handler_gets_the_model_that_it_sets(wanted: str) -> None:
             for context in ([{"type": "hard", "hard": wanted}], []):
                 run = await bridge.solve("x", output_schema=TEXT, context=context)
                 assert await run.wait(20) == "done"
+
         assert [body["model"] for body in fake.bodies] == [wanted.removeprefix("openai:"), "tiny-1"]
 
 
@@ -222,6 +224,7 @@ async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error(
                 run = await bridge.solve("x", context=[{"type": "hard", "hard": wanted}])
                 assert await run.wait(20) == "failed"
                 assert told in str(run.answer()["reason"])
+
             turns = await bridge.solve(
                 "x", context=[{"type": "hard", "hard": "large-2"}], mind="turns"
             )
@@ -229,6 +232,7 @@ async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error(
             assert "asks for the model 'large-2', and the run is answered by turns" in str(
                 turns.answer()["reason"]
             )
+
         assert fake.bodies == []
 
 
@@ -529,6 +533,7 @@ async def test_a_refused_key_is_told_and_not_shown(
         assert fake.headers[0]["authorization"] == "Bearer sk-tiny-0123456789"
         # What cannot be answered at all is asked once.
         assert len(fake.bodies) == 1
+
     stored = b"".join([await path.read_bytes() async for path in anyio.Path(tmp_path).iterdir()])
     assert b"[secret:TINY_KEY]" in stored
     assert b"sk-tiny-0123456789" not in stored
@@ -634,9 +639,11 @@ async def test_what_the_answer_of_a_cancelled_run_has_taken_counts(tmp_path: Pat
             while not run.calls():
                 await run.runner.wait_changed()
             run.cancel("enough")
+
         told = {"requests": 1, "tokens": 1201, "partial": 1}
         assert run.answer()["usage"] == told
         run_id = run.id
+
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         # The journal has it.
         assert (await bridge.run(run_id)).answer()["usage"] == told

@@ -57,6 +57,7 @@ async def test_a_server_says_which_models_it_has(monkeypatch: pytest.MonkeyPatch
     with server(200, listed) as (url, asked):
         assert await mind(url, key_env="MY_KEY").models() == ["qwen3", "phi"]
         assert await mind(url).models() == ["qwen3", "phi"]
+
     assert [path for path, _ in asked] == ["/v1/models"] * 2
     assert asked[0][1] == "Bearer secret-key-1"
     assert "somebody" not in asked[1][1]
@@ -96,11 +97,13 @@ async def test_a_server_that_is_down_is_the_headline(nowhere: str) -> None:
         IdeabridgeError, match=r"^the model endpoint at 127\.0\.0\.1:\d+ cannot be reached"
     ):
         await mind(nowhere).models()
+
     model = ModelConfiguration(name="openai:qwen3", base_url=nowhere, retries=0)
     async with Bridge(Configuration(model=model)) as bridge:
         run = await bridge.solve("x")
         with pytest.raises(RunFailedError) as error:
             await run.result()
+
         first = str(error.value).split("\n")[0]
         assert f"run {run.id}: stalled: the model endpoint cannot be reached at 127.0.0.1:" in first
         assert run.answer()["reason"].startswith(

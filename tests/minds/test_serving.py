@@ -70,6 +70,7 @@ async def test_the_task_of_every_mind_has_the_same_output(
             for number, era in enumerate(ERAS, 1):
                 async with Client(url, mode=era, read_timeout_seconds=20) as client:
                     done = await call(client, "solve", **task)
+
                 assert done["mind"]["name"] == "model"
                 assert (done["status"], done["output"]) == ("done", OUTPUT)
                 # What was refused once is not tried again, whoever asks.
@@ -94,6 +95,7 @@ async def test_the_example_runs(tmp_path: Path) -> None:
         environment = {"OPENAI_BASE_URL": fake.base_url, "PYTHONIOENCODING": "utf-8"}
         with anyio.fail_after(60):
             done = await anyio.run_process(command, env=environment, check=False)
+
     assert done.returncode == 0, done.stderr.decode()
     lines = done.stdout.decode().splitlines()
     assert lines[-2:] == [

@@ -109,6 +109,7 @@ async def test_an_endpoint_is_sent_what_the_budget_admits_and_told_of_the_rest()
         assert letter in fake.texts(1)
         for number in range(200):
             assert f"end{number}" in fake.texts(1)
+
         assert "end1000" not in fake.texts(1)
         assert "(1 earlier ones are not listed, and made †results.0). Of one" in fake.texts(1)
         assert "call read to see more of one" in fake.texts(1)
@@ -145,6 +146,7 @@ async def test_each_instance_sees_its_own_state_and_the_rest_is_announced_by_ins
                 f"1 value is shortened here to a preview: †{name}.state.page; call read"
                 in mind.text(1)
             )
+
         assert 'end1\\"' in mind.text(2) or 'end1"' in mind.text(2)
         assert_made_again(bridge, run, mind.requests)
 
@@ -201,6 +203,7 @@ async def test_what_was_read_last_is_shown_before_newer_results() -> None:
         assert page[:3000] in mind.text(3), "and the one before"
         for number in (1, 14):
             assert len(encode(run.value(f"†results.{number}"))) <= 4096
+
         assert_made_again(bridge, run, mind.requests)
 
 
@@ -216,6 +219,7 @@ async def test_a_limit_of_the_configuration_holds_unless_the_run_says_otherwise(
             assert await run.wait(20) == "done"
             assert mind.requests[1].shown == expected
             assert ("shortened" in mind.text(1)) is (asked_for is None)
+
     async with Bridge(configuration, toolbox=Toolbox(fetch)) as bridge:
         run = await bridge.solve("Go.")
         assert run.runner.request is not None
@@ -345,6 +349,7 @@ async def test_a_run_that_was_read_is_resumed_with_the_same_requests(tmp_path: o
         assert await run.wait(10) == "needs_solution"
         assert run.runner.request is not None
         before = run.runner.request
+
     async with Bridge(toolbox=Toolbox(fetch), store=store) as bridge:
         again = await bridge.resume(run.id)
         assert again.runner.request is not None
@@ -564,6 +569,7 @@ async def test_what_a_request_costs_is_shown_while_it_is_answered() -> None:
         run = await bridge.solve("Go.", input={"letter": "word " * 4000}, output_schema=TEXT)
         with anyio.fail_after(20):
             await begun.wait()
+
         told = run.answer()["usage"]["request"]
         assert 20_000 < told["bytes"] < 40_000
         assert told["about_tokens"] == told["bytes"] // 4

@@ -164,15 +164,18 @@ class Steps:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+
         headers = {key.decode().lower(): value.decode() for key, value in scope["headers"]}
         token = headers.get("authorization", "").removeprefix("Bearer ")
         self._server.requests.append((scope["path"], token))
         for path, change in self._server.changed.items():
             if scope["path"].startswith(path):
                 send = _changing(send, change)
+
         if scope["path"].startswith(f"{_METADATA}/"):
             # An issuer with a path has its metadata here.
             scope = {**scope, "path": _METADATA}
+
         if scope["path"] == "/token" and self._server.provider.down is not None:
             await self._refuse(send, self._server.provider.down, "")
             return
@@ -185,42 +188,52 @@ class Steps:
         ):
             await self._answer(send, orjson.dumps(self._server.metadata))
             return
+
         devices = self._server.devices
         if devices is None:
             taken = ("/mcp", "/token")
         else:
             taken = ("/mcp", "/token", "/register", "/device")
+
         if devices is not None and scope["method"] == "GET":
             found = devices.get(scope["path"], parse_qs(scope["query_string"].decode()))
             if found is not None:
                 await self._answer(send, found)
                 return
+
         if scope["path"] not in taken or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+
         body = b""
         more = True
         while more:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
+
         if devices is not None and scope["path"] != "/mcp":
             answer = devices.post(scope["path"], headers, body)
             if answer is not None:
                 await self._answer(send, answer[1], answer[0])
                 return
+
             await self._app(scope, _again(body, receive), send)
             return
+
         if scope["path"] == "/token":
             fields = {key: values[0] for key, values in parse_qs(body.decode()).items()}
             if fields["grant_type"] == "client_credentials":
                 await self._give(send, headers, fields)
                 return
+
             await self._app(scope, _again(body, receive), send)
             return
+
         if self._server.challenge is not None and not token:
             await self._refuse(send, 401, self._server.challenge)
             return
+
         known = self._server.provider.access.get(token)
         asked: dict[str, Any] = orjson.loads(body)
         writes = asked.get("method") == "tools/call" and asked["params"]["name"] == "write"
@@ -228,6 +241,7 @@ class Steps:
             demanded = self._server.demanded
             await self._refuse(send, 403, f'Bearer error="insufficient_scope", scope="{demanded}"')
             return
+
         if self._server.is_open and asked.get("method") != "tools/call" and not token:
             # As if this request needed no token.
             passed = self._server.provider.issue("anybody", ["read"], None).access_token
@@ -235,6 +249,7 @@ class Steps:
                 **scope,
                 "headers": [*scope["headers"], (b"authorization", f"Bearer {passed}".encode())],
             }
+
         await self._app(scope, _again(body, receive), send)
 
     async def _give(self, send: Send, headers: dict[str, str], fields: dict[str, str]) -> None:
@@ -257,9 +272,11 @@ class Steps:
                 or f"{fields.get('client_id')}:{fields.get('client_secret')}"
             )
             known = secret == "reports:the-secret-of-reports"
+
         if not known:
             await self._refuse(send, 401, "")
             return
+
         self._server.given.append(sorted(fields))
         tokens = self._server.provider.issue(
             "reports", fields.get("scope", "").split(), fields.get("resource")
@@ -290,9 +307,11 @@ def _changing(send: Send, change: Callable[[dict[str, Any]], object]) -> Send:
         if message["type"] == "http.response.start":
             started = message
             return
+
         content += message.get("body", b"")
         if message.get("more_body", False):
             return
+
         if started["status"] < 300:
             document = orjson.loads(content)
             changed = change(document)
@@ -300,6 +319,7 @@ def _changing(send: Send, change: Callable[[dict[str, Any]], object]) -> Send:
                 content = changed
             else:
                 content = orjson.dumps(document)
+
         headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
         await send({**started, "headers": headers})
         await send({"type": "http.response.body", "body": content})
@@ -361,6 +381,7 @@ class Devices:
                 f"{name}_endpoint": f"{self._base}/{path}" for name, path in _ENDPOINTS.items()
             }
             return orjson.dumps({"issuer": f"{self._base}/", **addresses, **self.metadata})
+
         if path == "/activate":
             self._entered |= set(query["user_code"])
             return b"{}"
@@ -370,9 +391,11 @@ class Devices:
         """The status and the answer; None if the request is not about a device."""
         if path == "/register":
             return self._register(orjson.loads(body))
+
         fields = {key: values[0] for key, values in parse_qs(body.decode()).items()}
         if path == "/token" and fields["grant_type"] != DEVICE_GRANT:
             return None
+
         client = self._provider.clients.get(fields["client_id"])
         basic = base64.b64decode(headers.get("authorization", "").removeprefix("Basic ")).decode()
         if client is None or client.client_secret not in (
@@ -380,12 +403,14 @@ class Devices:
             basic.partition(":")[2],
         ):
             return 401, orjson.dumps({"error": "invalid_client"})
+
         return self._begin(fields) if path == "/device" else self._give(fields)
 
     def _register(self, asked: dict[str, Any]) -> tuple[int, bytes] | None:
         self.registered.append(asked["grant_types"])
         if DEVICE_GRANT not in asked["grant_types"]:
             return None
+
         given = {
             "client_id": secrets.token_hex(8),
             "client_secret": secrets.token_hex(8),
@@ -418,9 +443,11 @@ class Devices:
             if isinstance(answer, str):
                 return self.status, orjson.dumps({"error": answer})
             return (answer, b"") if isinstance(answer, int) else (200, answer)
+
         number = int(fields["device_code"].removeprefix("device-code-"))
         if f"WDJB-{number:04}" not in self._entered:
             return self.status, orjson.dumps({"error": "authorization_pending"})
+
         begun = self.begun[number - 1]
         provider = self._provider
         scopes = begun.get("scope", "").split()

@@ -58,6 +58,7 @@ def restored(value: Any, blocks: list[Object]) -> Any:
         return [restored(item, blocks) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
+
     members = cast("Object", value)
     number = re.fullmatch(r"content\[(\d+)\] of this answer", payload_of(members))
     if number is not None:
@@ -76,6 +77,7 @@ def test_blocks_stand_for_all_that_they_replace(value: JSON) -> None:
     assert all(native(block) == block for block in blocks)
     if "too large" not in encode(shown).decode():
         assert encode(restored(shown, blocks)) == before
+
     if not blocks:
         assert shown is value
 

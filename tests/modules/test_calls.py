@@ -229,7 +229,9 @@ async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() 
             group.start_soon(slow)
             with anyio.fail_after(5):
                 await started.wait()
+
             group.cancel_scope.cancel()
+
         assert await modules["sdk"].call("log", {}) == '["started", "cancelled"]'
         with pytest.raises(
             ModuleInputRequiredError, match="asks the user for input, and nobody can be asked"

@@ -218,6 +218,7 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     project = tmp_path / "project"
     for folder in (user, project):
         folder.mkdir()
+
     assert load_configuration(project=project).source is None
     # A path may be text, as elsewhere in Python.
     assert load_configuration(project=str(project)).source is None

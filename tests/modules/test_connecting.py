@@ -43,6 +43,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         with anyio.fail_after(1):
             assert modules["mute"].status().state == "connecting"
             await modules["good"].ready()
+
         assert await modules.settled(5)
         told = {status.name: status.error or "" for status in modules.statuses()}
         assert told["crashes"] == (
@@ -62,14 +63,18 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
             if status.name in ("unset", "editor"):
                 assert status.away is None
                 assert status.why == status.error
+
         states = {status.name: status.state for status in modules.statuses()}
         assert states == dict.fromkeys(servers, "failed") | {"good": "up", "off": "disabled"}
         with pytest.raises(ModuleConnectError, match="exit code 3"):
             await modules["crashes"].call("echo", {})
+
         with pytest.raises(ModuleConfigurationError, match="UNSET_TOKEN"):
             await modules["unset"].call("echo", {})
+
         with pytest.raises(ModuleDisabledError, match="is disabled"):
             await modules["off"].call("echo", {})
+
         assert await modules["good"].call("echo", {}) == "{}"
 
 
@@ -142,6 +147,7 @@ async def test_closing_is_quick_whatever_the_children_do(tmp_path: Path) -> None
             await modules["stubborn"].ready(5)
             assert (await read_pipe(reader)).strip().isdigit()
             start = anyio.current_time()
+
         assert anyio.current_time() - start < 2
         assert await read_pipe(reader) == b""
     finally:
@@ -164,6 +170,7 @@ def test_closing_while_children_start_leaves_none_to_a_closed_loop(
     for thread in threading.enumerate():
         if thread.name.startswith(("waitpid", "asyncio-waitpid")):
             thread.join(10)
+
     assert [record.message for record in caplog.records if "is closed" in record.message] == []
 
 
@@ -181,6 +188,7 @@ async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> N
         # long as it lives.
         with anyio.fail_after(10):
             child = int(await read_pipe(reader))
+
         assert child != parent.pid
         parent.send_signal(signal.SIGKILL)
         with anyio.fail_after(2.5):

@@ -55,6 +55,7 @@ def listed(tools: list[JSON], version: str = "2025-11-25") -> Listing:
     page: dict[str, Any] = {"tools": tools}
     if version == "2026-07-28":
         page |= {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+
     repairs = Repairs(Oddities())
     repairs.sent(types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list"))
     answer = repairs.repaired(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=page), version)
@@ -90,6 +91,7 @@ def test_every_tool_stays_whatever_its_schemas_are(version: str) -> None:
         assert tool.parameters["type"] == "object"
         if tool.output is not None:
             Validator(tool.output, what="W").compile()
+
     assert "tool 'missing' has no input schema, and takes any parameters" in listing.notes
     note = next(note for note in listing.notes if "'in_11'" in note)
     assert note.endswith(

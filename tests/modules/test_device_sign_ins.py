@@ -132,6 +132,7 @@ async def test_the_clock_of_the_request_stands_still_while_the_person_signs_in()
         async with opened(server, Phone(on_wait=look)) as modules:
             status = modules["tickets"].status()
             assert (status.error, status.era) == (None, "modern")
+
     assert deadlines == [inf]
 
 

@@ -60,6 +60,7 @@ async def test_a_server_comes_up_in_the_era_that_it_speaks(
         with anyio.fail_after(10):
             assert await modules["m"].call("echo", {}) == "done"
         assert modules["m"].era == era
+
     assert odd.heard() == heard
 
 
@@ -79,15 +80,18 @@ async def test_what_worked_is_remembered_for_the_next_process(
     for number in range(3):
         async with bridge_of(tmp_path, odd.entry) as bridge:
             await bridge.modules["m"].ready(10)
+
         heard = odd.heard()
         assert heard[-1] == (
             "initialize" if number or mode == "dies_on_discover" else "server/discover"
         )
         assert len(heard) == (2 if number == 0 and mode == "dies_on_discover" else 1)
+
     # Another command is another server.
     other = {**odd.entry, "args": [*odd.entry["args"], "2025-06-18"]}
     async with bridge_of(tmp_path, other) as bridge:
         await bridge.modules["m"].ready(10)
+
     assert odd.heard()[0] == "server/discover"
 
 
@@ -126,14 +130,17 @@ async def test_a_remembered_way_that_works_no_more_is_forgotten(tmp_path: Path, 
     script.write_text(text.replace("MODE = sys.argv[1]", 'MODE = "dies_on_discover"'))
     async with bridge_of(tmp_path, entry) as bridge:
         await bridge.modules["m"].ready(10)
+
     script.write_text(text)
     odd.heard()
     async with bridge_of(tmp_path, entry) as bridge:
         await bridge.modules["m"].ready(10)
         assert bridge.modules["m"].era == "modern"
+
     assert odd.heard() == ["initialize", "server/discover"]
     async with bridge_of(tmp_path, entry) as bridge:
         await bridge.modules["m"].ready(10)
+
     assert odd.heard() == ["server/discover"]
 
 
@@ -147,10 +154,12 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
             ModuleConnectError, match="module 'm' ended with exit code 4 before it was up"
         ):
             await modules["m"].ready(10)
+
         assert odd.heard() == ["server/discover", "initialize"]
         # After that, each attempt is one process.
         with pytest.raises(ModuleConnectError, match="exit code 4"):
             await modules["m"].call("echo", {})
+
         assert len(odd.heard()) == 1
 
 
@@ -178,6 +187,7 @@ async def test_versions(
         assert status.protocol_version == version
         assert (note or "") in "\n".join(status.notes)
         assert await modules["m"].call("echo", {}) == "done"
+
     assert odd.heard() == ["server/discover"]
 
 

@@ -54,12 +54,15 @@ def naive(text: bytes) -> tuple[list[Event], str | None, int | None]:
             is_whole = number < len(lines) - 1
             if joined := b"\n".join(data):
                 events.append(Event(name or "message", joined))
+
             if event_id is not None and is_whole:
                 last_id = event_id
+
             name = ""
             data = []
             event_id = None
             continue
+
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
@@ -70,6 +73,7 @@ def naive(text: bytes) -> tuple[list[Event], str | None, int | None]:
             event_id = value.decode()
         elif field == b"retry" and value.isdigit():
             retry = int(value)
+
     return events, last_id, retry
 
 
@@ -93,8 +97,10 @@ def test_events_are_those_of_a_naive_reader(
     text = b"".join(line + end for line, end in lines)
     if not ended and lines:
         text = text[: len(text) - len(lines[-1][1])]
+
     if marked:
         text = b"\xef\xbb\xbf" + text
+
     events, reader = read(text, cuts)
     assert (events, reader.last_id, reader.retry) == naive(text)
 
@@ -116,6 +122,7 @@ def test_of_a_long_event_both_ends_are_kept_and_the_next_is_read(
         assert events[0].size > 600
     else:
         assert events[0].data == data.replace(b"\ndata: ", b"\n")
+
     assert reader.pending == 0
 
 

@@ -133,6 +133,7 @@ async def test_what_loses_a_race_is_cancelled_at_its_server(legacy: bool) -> Non
                 log: JSON = None
                 while log != '["started", "cancelled"]':
                     log = await session.run({"_tool": "log"})
+
             assert session.state == {}
 
 
@@ -183,16 +184,19 @@ class Hasty(BaseHTTPRequestHandler):
             error = {"code": -32601, "message": "no such method"}
             self.answer(200, json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode())
             return
+
         self.answer(200, json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
 
     def do_GET(self) -> None:
         if "last-event-id" not in self.headers:
             self.answer(405, b"")
             return
+
         self.asked.append(time.monotonic())
         if len(self.asked) <= 3:
             self.answer(200, b"id: 1\nretry: 0\ndata:\n\n", "text/event-stream")
             return
+
         answer = {
             "jsonrpc": "2.0",
             "id": int(self.asked[0]),
@@ -209,6 +213,7 @@ class Hasty(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         if self.command == "POST":
             self.send_header("mcp-session-id", "one")
+
         self.end_headers()
         self.wfile.write(body)
 
@@ -230,6 +235,7 @@ async def test_a_stream_that_ends_again_and_again_is_not_opened_without_a_pause(
         await anyio.to_thread.run_sync(server.shutdown)
         thread.join()
         server.server_close()
+
     opened = Hasty.asked[1:]
     assert len(opened) == 3
     assert opened[-1] - opened[0] >= 2 * REOPEN_SECONDS * 0.9

@@ -41,6 +41,7 @@ def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     )
     for where, name in lists:
         monkeypatch.setattr(where, name, Patience(page, whole=60.0))
+
     for where, name in ((connection, "_LIST_AGAIN_SECONDS"), (offering, "_AGAIN_SECONDS")):
         monkeypatch.setattr(where, name, 0.05)
 

@@ -137,6 +137,7 @@ def test_a_cut_answer_is_an_error_of_its_request(cut: int) -> None:
     if '"result"' in LINE[:cut]:
         assert isinstance(messages[0], JSONRPCError)
         assert (messages[0].id, messages[0].error.data) == (3, Replaced.UNREADABLE)
+
     # Where a value is missing, the next message could as well be a part of the cut one.
     after, _ = read(LINE[:cut] + LINE)
     assert not after or is_answer(after[-1]) or isinstance(after[-1], JSONRPCError)
@@ -310,8 +311,10 @@ def test_a_request_keeps_its_id_as_it_is() -> None:
         request = only({"jsonrpc": "1.0", "id": number, "method": "ping"})
         assert isinstance(request, JSONRPCRequest)
         assert request.id == number
+
     for odd in ("true", "1.5", "[]", "{}"):
         assert read(f'{{"jsonrpc": "2.0", "id": {odd}, "method": "ping"}}')[0] == []
+
     request = only({"jsonrpc": "2.0", "id": 7, "method": 5})
     assert isinstance(request, JSONRPCRequest)
     assert read('{"jsonrpc": "2.0", "method": 5}')[0] == []
@@ -324,12 +327,14 @@ def test_deep_messages_are_read_up_to_a_bound() -> None:
     for depth in (150, 450):
         deep = json.loads("[" * depth + "]" * depth)
         assert isinstance(only({**ANSWER, "result": {"deep": deep}}), JSONRPCResponse)
+
     for depth in (600, 100_000):
         # Lists are read without what is deeper; of other results it would be a part of their value.
         cut = only(LINE.replace('"ok"', "[" * depth + "]" * depth))
         assert isinstance(cut, DeepResponse)
         assert "sha256:" in json.dumps(cut.result)
         assert read("[" * depth)[0] == []
+
     huge = only(LINE.replace('"ok"', "[" * 600_000 + "]" * 600_000))
     assert isinstance(huge, JSONRPCError)
     assert "nests deeper than 500 levels" in huge.error.message
@@ -407,6 +412,7 @@ def test_notes_are_counted_bounded_and_escaped() -> None:
     for number in range(MAX_ODDITIES + 10):
         oddities.note(f"number {number} \x1b[31m\u202e", "\x1b[0m\n" * 200)
         oddities.note("again")
+
     lines = oddities.lines
     assert len(lines) == MAX_ODDITIES + 1
     assert lines[1] == f"again ({MAX_ODDITIES + 10} times)"

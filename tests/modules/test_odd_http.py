@@ -58,6 +58,7 @@ async def test_two_calls_whose_answers_are_crossed_each_get_their_own(events: bo
         calls[name] = asked
         if len(calls) == 2:
             both.set()
+
         await both.wait()
         theirs = calls["other" if name == "look" else "look"]
         answer = said(theirs.id, theirs.message["params"]["name"])
@@ -77,6 +78,7 @@ async def test_two_calls_whose_answers_are_crossed_each_get_their_own(events: bo
 
         group.start_soon(call, "look")
         group.start_soon(call, "other")
+
     assert values == {"look": "look", "other": "other"}
 
 
@@ -122,6 +124,7 @@ async def test_an_answer_may_follow_another_on_a_stream_that_was_answered() -> N
 
         group.start_soon(call, "look")
         group.start_soon(call, "other")
+
     assert sorted(values) == ["look", "other"]
 
 

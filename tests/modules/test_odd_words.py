@@ -81,6 +81,7 @@ async def test_calls_at_once_get_their_own_answers() -> None:
         async with anyio.create_task_group() as group:
             for name in ("echo", "pretty", "twice", "half"):
                 group.start_soon(call, name)
+
     assert values == {
         "echo": "echo done",
         "pretty": "pretty done",

@@ -68,6 +68,7 @@ async def test_a_place_of_a_call_that_is_cancelled_while_it_waits_is_not_lost() 
         group.start_soon(limiter.acquire, "b")
         await checkpoint()
         group.cancel_scope.cancel()
+
     limiter.release()
     assert await order_of(limiter, "a1", "b1") == ["a1", "b1"]
 
@@ -85,4 +86,5 @@ async def test_a_place_given_to_a_call_that_is_just_cancelled_is_handed_on() -> 
         await checkpoint()
         limiter.release()
         group.cancel_scope.cancel()
+
     assert await order_of(limiter, "c1", "c2") == ["c1", "c2"]

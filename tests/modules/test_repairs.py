@@ -231,10 +231,12 @@ def mutated(result: dict[str, Any], place: tuple[str | int, ...], odd: Any) -> d
     parent: Any = changed
     for key in place[:-1]:
         parent = parent[key]
+
     if odd is DROPPED:
         del parent[place[-1]]
     else:
         parent[place[-1]] = copy.deepcopy(odd)
+
     return changed
 
 
@@ -284,6 +286,7 @@ def test_several_odd_members_leave_a_result_that_the_sdk_takes(data: st.DataObje
             data.draw(st.sampled_from(all_places)),
             data.draw(st.sampled_from([*ODD, DROPPED])),
         )
+
     fixed = repair_result(method, version, changed, Oddities(), {"uri": "file:///a"})
     if not isinstance(fixed, Unusable):
         keeps_the_laws(method, changed, fixed, parsed(method, version, fixed), changed)
@@ -304,8 +307,10 @@ def keeps_the_laws(
             assert read.is_error, where
         if read.structured_content is not None:
             assert read.structured_content == sent["structuredContent"], where
+
     if isinstance(read, InputRequiredResult):
         assert sent.get("requestState") == read.request_state, where
+
     if method == "tools/list":
         by_name = {
             tool["name"]: tool for tool in tools_of(sent) if isinstance(tool.get("name"), str)

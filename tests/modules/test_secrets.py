@@ -163,6 +163,7 @@ def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
         raise ValueError("sesame-of-this-log")
     except ValueError:
         logger.exception("failed with %s", "sesame-of-this-log")
+
     assert "sesame" not in stream.getvalue()
     assert "failed with [secret:Authorization]" in stream.getvalue()
     assert "ValueError: [secret:Authorization]" in stream.getvalue()
@@ -183,6 +184,7 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(chunks: list[bytes], li
             assert got == LongLine(want[:512], want[-512:], len(want))
         else:
             assert got == want.removesuffix(b"\r")
+
     assert len(found) == len(expected)
 
 
@@ -197,6 +199,7 @@ def test_a_secret_inside_json_text_inside_a_result_is_found(value: str, ascii_on
         result: JSON = {"content": [{"text": f"it is {text}"}]}
         assert secrets.places(result) == [("content.0.text", "API_TOKEN")]
         assert "[secret:API_TOKEN]" in json.dumps(secrets.redact(result))
+
     assert secrets.places({"text": "nothing"}) == []
 
 

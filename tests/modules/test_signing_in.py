@@ -356,6 +356,7 @@ async def test_tokens_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
             told = f"{access} {refresh}"
             assert modules.secrets.mask(told) == "[secret:tickets token] [secret:tickets token]"
             assert modules.secrets.places({"text": access}) == [("text", "tickets token")]
+
     shown = capsys.readouterr()
     assert access not in shown.out + shown.err
 
@@ -521,9 +522,11 @@ async def test_a_registered_client_is_used_as_it_is_configured(
         async with opened(server, **keys) as modules:
             server.revoke()
             assert await modules["tickets"].call("read", {}) == "read"
+
         # With another client, the tokens of this one are not used.
         async with opened(server) as modules:
             assert modules["tickets"].status().error is None
+
         async with opened(server, auth={"client_id": "others"}) as modules:
             assert LOGIN in (modules["tickets"].status().error or "")
 

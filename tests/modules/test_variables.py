@@ -43,6 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "TICKETS_TOKEN",
     ):
         monkeypatch.delenv(name, raising=False)
+
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "project"
     folder.mkdir()
@@ -74,6 +75,7 @@ def over_stdio(*calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], str]:
                 answer = json.loads(server.stdout.readline())
                 if answer.get("id") == message["id"]:
                     return answer["result"]
+
             return None
 
         ask(HELLO)
@@ -112,10 +114,12 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
                 unescape(http.get(path).text)
                 for path in ("/ui/modules", "/ui/modules/tickets", "/ui/admin")
             ]
+
     for text in said:
         for part in words:
             assert part in text, text
         assert "away for" not in text
+
     # Once in the log, however often it is asked about.
     assert log.count("mcpServers.tickets") == 1
 

@@ -46,6 +46,7 @@ def builder() -> tuple[str, str]:
         if shutil.which(name) is None:
             faults.append(f"{name} is not installed")
             continue
+
         try:
             if name == "buildah":
                 tried = command("buildah", "from", "--name", f"probe-{secrets.token_hex(4)}", BASE)
@@ -56,9 +57,11 @@ def builder() -> tuple[str, str]:
         except subprocess.TimeoutExpired:
             faults.append(f"{name} did not answer within a minute")
             continue
+
         if tried.returncode == 0:
             return name, ""
         faults.append(f"{name}: {(tried.stderr.strip().splitlines() or ['it failed'])[-1]}")
+
     return "", "; ".join(faults)
 
 
@@ -99,8 +102,10 @@ def image() -> Generator[str]:
         words = [name, "build"]
     else:
         words = [name, "build", "--format", "docker"]
+
     if name == "buildah":
         words += ["--isolation", "chroot"]
+
     output(*words, "-f", str(DOCKERFILE), "-t", tag, ".", seconds=900)
     try:
         yield tag
@@ -135,7 +140,9 @@ def container(tag: str, first: Sequence[str]) -> Generator[tuple[Container, str]
             os.kill(int(pid), 15)
             process.wait(timeout=10)
             output("buildah", "rm", made)
+
         return
+
     volume = f"ideabridge-test-{secrets.token_hex(4)}"
     said = output(name, "run", "--rm", "-v", f"{volume}:/data", tag, *first)
     made = output(name, "run", "-d", "-v", f"{volume}:/data", "-p", f"127.0.0.1:{port}:8787", tag)

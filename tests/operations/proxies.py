@@ -118,6 +118,7 @@ def caddyfile(name: str) -> str:
     if number is not None and tuple(map(int, number.groups())) < (2, 7):
         # What packaging/Caddyfile says about older versions.
         text = changed(text, ("\t\trequest_buffers 1MiB\n", "\t\tbuffer_requests\n"))
+
     return text
 
 

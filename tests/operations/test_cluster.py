@@ -217,6 +217,7 @@ async def test_both_servers_tell_the_progress_of_a_run_at_a_worker(
                     f"{servers[place]}/mcp", mode=era, read_timeout_seconds=30
                 ) as own:
                     result = await own.call_tool("check_run", arguments, progress_callback=noted)
+
                 assert structured(result)["output"] == {"words": 1}
 
             with anyio.fail_after(20):
@@ -228,6 +229,7 @@ async def test_both_servers_tell_the_progress_of_a_run_at_a_worker(
                     gate.open()
     finally:
         gate.close()
+
     for told_by_one in notes:
         assert any("count_words done (2 of 2)" in one for one in told_by_one)
 
@@ -340,6 +342,7 @@ async def test_a_question_whose_server_has_ended_is_answered_with_what_is_known(
                 "book", {"who": "ann"}, allow_input_required=True
             )
             assert isinstance(asking, types.InputRequiredResult)
+
         os.kill(int(process), signal.SIGKILL)
         given: types.InputResponses = {
             name: types.ElicitResult(action="cancel") for name in asking.input_requests or {}

@@ -29,6 +29,7 @@ def processes() -> dict[int, bytes]:
             continue
         if b"ideabridge-cluster-" in command:
             found[int(path.parent.name)] = command
+
     return found
 
 
@@ -65,6 +66,7 @@ def test_the_demo_of_a_cluster_shows_what_it_claims_and_leaves_nothing(
         r"All 21 checks hold",
     ):
         assert re.search(words, done.stdout), words
+
     assert "✗" not in done.stdout
     assert done.stderr == ""
     assert [*tmp_path.iterdir()] == []
@@ -88,6 +90,7 @@ def test_a_demo_that_is_ended_early_ends_its_processes(tmp_path: Path) -> None:
         assert set(processes()) > before, line
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
+
     assert process.returncode == 1
     assert said == "ideabridge: the demo was interrupted\n"
     assert [*tmp_path.iterdir()] == []

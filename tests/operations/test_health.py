@@ -49,6 +49,7 @@ async def test_probes_need_no_token_and_no_name_and_tell_nothing(tmp_path: Path)
     configuration = configured(tmp_path)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.add("alice")
+
     with http_process(configuration) as url:
         assert (await reach(url, "/mcp", "POST")).status_code == 401
         for path in ("/healthz", "/readyz"):
@@ -58,6 +59,7 @@ async def test_probes_need_no_token_and_no_name_and_tell_nothing(tmp_path: Path)
             head = await reach(url, path, "HEAD")
             assert (head.status_code, head.content) == (200, b"")
             assert (await reach(url, path, "POST")).status_code == 405
+
         assert (await reach(url, "/healthz/more")).status_code == 401
 
 

@@ -140,12 +140,14 @@ async def test_requests_calls_runs_and_decisions_are_counted_and_no_label_is_of_
                 description=SECRET,
             )
             await call(client, SECRET.replace("-", "_"))
+
         found = await until(
             url,
             lambda found: (
                 found("requests_total", method="tools/call", tool="idea", status="ok") == 1
             ),
         )
+
     assert found("requests_total", method="tools/call", tool="run_plan", status="ok") == 2
     assert found("requests_total", method="tools/call", tool="add", status="ok") == 1
     assert found("requests_total", method="tools/call", tool="", status="error") == 1
@@ -189,12 +191,14 @@ async def test_a_run_is_at_work_while_its_call_runs_and_what_fails_is_an_error(
             await entered.wait()
             assert Scraped((await scrape(url)).text)("runs_at_work") == 1
             gate.set()
+
         found = await until(
             url,
             lambda found: (
                 found("requests_total", method="tools/call", tool="run_plan", status="ok") == 1
             ),
         )
+
     assert found("runs_at_work") == 0
     assert found("calls_total", module="", tool="wait", outcome="error") == 1
     assert SECRET not in found.text
@@ -204,6 +208,7 @@ async def test_metrics_need_a_token_and_a_name_of_the_server(tmp_path: Path) -> 
     configuration = configured(tmp_path)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         token = store.users.add_token(store.users.add("prometheus").name)[1]
+
     with listening(served(configuration, "--http", "0", "--metrics")) as url:
         assert (await scrape(url)).status_code == 401
         assert (await scrape(url, "wrong")).status_code == 401

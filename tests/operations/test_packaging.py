@@ -71,12 +71,14 @@ def test_a_wheel_is_built_from_what_the_image_copies_and_nothing_more(tmp_path: 
             shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, target)
+
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=source, check=True
     )
     [wheel] = (source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+
     assert {
         "ideabridge/server/main.py",
         "ideabridge/bridge/bridge.py",
@@ -117,6 +119,7 @@ def test_the_image_starts_a_server_as_a_user_without_rights(tmp_path: Path) -> N
         assert check[0] == "python"
         subprocess.run([sys.executable, *check[1:]], check=True, timeout=10)
         assert (tmp_path / "ideabridge" / "ideas.sqlite").exists()
+
     gone = subprocess.run(
         [sys.executable, *check[1:]], check=False, capture_output=True, timeout=10
     )
@@ -128,6 +131,7 @@ def test_the_image_is_built_and_serves() -> None:
     name, why = builder()
     if not name:
         pytest.skip(f"no builder of containers works here: {why}")
+
     with image() as tag:
         assert image_settings(name, tag)["User"] == "10001:10001"
         with container(tag, ["users", "add", "alice", "--json"]) as (served, said):
@@ -142,6 +146,7 @@ def test_the_image_is_built_and_serves() -> None:
                 }
                 answer = http.post(f"{url}/mcp", json=INITIALIZE, headers=headers)
                 assert '"name":"ideabridge"' in answer.text
+
             assert served.run("id", "-u") == "10001"
             check = [word.replace(":8787", f":{served.port}") for word in told("HEALTHCHECK")]
             served.run(*(check if name == "buildah" else told("HEALTHCHECK")))

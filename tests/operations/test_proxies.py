@@ -109,9 +109,11 @@ async def test_progress_comes_while_the_call_runs(
                 result = await client.call_tool(
                     "run_plan", {"calls": calls}, progress_callback=on_progress
                 )
+
         assert structured(result)["status"] == "done"
     finally:
         gate.close()
+
     assert any(note.startswith("add done") for note in notes)
 
 

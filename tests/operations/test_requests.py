@@ -102,6 +102,7 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(
     configuration = configured(tmp_path, expose=["tools"])
     with Store.open(tmp_path / "ideas.sqlite") as store:
         token = store.users.add_token(store.users.add("alice").name)[1]
+
     with started(configuration, "--http", "0", "--ui", "--log-level", "info") as written:
         url = written.url()
         base = url.removesuffix("/mcp")
@@ -133,6 +134,7 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(
             )
             counted = len([line for line in written.lines if line["method"] == "tools/call"])
             assert counted == 4
+
         async with httpx2.AsyncClient() as stranger:
             assert (
                 await stranger.post(url, headers={"authorization": f"Bearer {SECRET}"})
@@ -154,7 +156,9 @@ async def test_each_request_over_http_is_one_line_without_what_was_sent(
                 "GET /ui",
                 "GET elsewhere",
             ]
+
         everything = written.end()
+
     assert SECRET not in everything
     assert token not in everything
 
@@ -212,6 +216,7 @@ def test_the_level_of_a_line_says_whose_matter_it_is(
 ) -> None:
     with caplog.at_level(logging.DEBUG, "ideabridge.requests"):
         log_request(ServedRequest(method, 'a "b"\nlevel=error', status=status))
+
     (record,) = caplog.records
     assert record.levelname == level
     pairs = shlex.split(record.getMessage())[1:]

@@ -82,6 +82,7 @@ def started(words: list[str], configuration: Path) -> list[str]:
             next(named)
         else:
             kept.append("127.0.0.1:0" if word == "0.0.0.0:8787" else word)
+
     return preloaded.python(BIN / "ideabridge", *kept, "--config", str(configuration))
 
 
@@ -120,6 +121,7 @@ async def test_what_an_example_starts_makes_calls_at_workers(
                 calls=[{"_tool": "where", "_outputPath": "at"}],
                 output="†state.at",
             )
+
     assert answer["output"] == worker
 
 

@@ -131,6 +131,7 @@ async def test_the_place_of_a_killed_worker_is_free(store: str, gate: Gate, tmp_
                 os.kill(first.pid, signal.SIGKILL)
                 first.process.wait(10)
                 await until(lambda: len(noted(tmp_path)) == 2)
+
     assert [line.split()[0] for line in noted(tmp_path)] == ["begin", "begin"]
 
 
@@ -181,6 +182,7 @@ async def test_direct_calls_at_two_servers_count_and_one_that_is_cancelled_does_
         gate.open()
         await until(lambda: len(answers) == 3)
         await until(lambda: not places(opened))
+
     assert most_at_once(noted(tmp_path)) == 1
     assert len(noted(tmp_path)) == 6
     assert len({*answers}) == 2
@@ -335,6 +337,7 @@ async def test_a_call_that_cannot_be_counted_is_not_made_and_one_that_cannot_lea
         with pytest.raises(UncountedCallError, match="not run: no room") as caught:
             async with shared.place("desk 1", 1):
                 pytest.fail("it ran")
+
         assert caught.value.outcome == "not_run"
         monkeypatch.setattr(CallPlaces, "join", join)
         left: list[str] = []
@@ -361,5 +364,6 @@ async def test_a_file_of_one_server_needs_no_places(gate: Gate, tmp_path: Path) 
     with listening(served(path, "--http", "0")) as url:
         async with Client(url, read_timeout_seconds=30) as client:
             assert not (await client.call_tool("work", {})).is_error
+
     with Store.open(tmp_path / "ideas.sqlite") as opened:
         assert not opened.settings.under("calls ")

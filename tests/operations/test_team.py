@@ -119,6 +119,7 @@ def test_a_file_is_backed_up_and_restored(run: Run, tmp_path: Path) -> None:
         with run_at_work(tmp_path, str(path)) as active:
             run(back_up)
         save(store, "after")
+
     [copy] = (tmp_path / "backups").iterdir()
     run(restore.replace("ideas-2026-11-24.sqlite", copy.name))
     cancel_what_was_active(run, cancel, active)
@@ -144,6 +145,7 @@ def test_a_store_in_postgresql_is_backed_up_and_restored(run: Run, tmp_path: Pat
         with run_at_work(tmp_path, address) as active:
             run(back_up.replace(ADDRESS, address))
         save(store, "after")
+
     [copy] = (tmp_path / "backups").iterdir()
     run(restore.replace(ADDRESS, address).replace("ideas-2026-11-24.dump", copy.name))
     check_server(address)

@@ -176,6 +176,7 @@ async def test_a_run_of_servers_and_workers_is_one_trace_and_its_module_gets_it(
                 )
             alone = await call(client, "run_plan", calls=calls, output="†state.told", wait_s=20)
             await until(lambda: len(collector.spans) == 4)
+
     above = f"{caller.span_id:016x}"
     [run] = [one for one in collector.spans if one.parent == above]
     assert run.attributes["ideabridge.run.id"] == answer["run"]
@@ -210,11 +211,14 @@ async def test_a_direct_call_is_a_span_of_its_callers_trace(
         async with Client(url, mode=mode, read_timeout_seconds=30) as client:
             with traced() as caller:
                 result = await client.call_tool("work", {"word": SECRET})
+
             [made] = await collector.get("execute_tool work")
             with traced(sampled=False):
                 unseen = await client.call_tool("work", {})
+
             await client.call_tool("work", {})
             await until(lambda: len(collector.spans) == 2)
+
     assert (made.trace, made.parent) == (f"{caller.trace_id:032x}", f"{caller.span_id:016x}")
     assert f"{result.content[0]}".count(f"00-{made.trace}-{made.id}-01") == 1
     assert f"{caller.trace_id:032x}" in str(unseen.content)
@@ -253,6 +257,7 @@ async def test_an_agents_requests_are_chats_and_nothing_of_errors_is_sent(
             run = await bridge.solve(SECRET)
             await run.wait()
             await until(lambda: len(collector.spans) >= 4)
+
     [agent] = [one for one in collector.spans if one.name == "invoke_agent solve"]
     chats = [one for one in collector.spans if one.name == "chat tiny-1"]
     [failed] = [one for one in collector.spans if one.name == "execute_tool fails"]
@@ -263,6 +268,7 @@ async def test_an_agents_requests_are_chats_and_nothing_of_errors_is_sent(
         assert chat.attributes["gen_ai.provider.name"] == "tiny"
         assert chat.attributes["gen_ai.usage.input_tokens"] == 3
         assert chat.attributes["gen_ai.usage.output_tokens"] == 5
+
     assert failed.error
     assert failed.attributes["error.type"] == "ActivityError"
     assert SECRET.encode() not in collector.raw
@@ -306,6 +312,7 @@ def test_nothing_is_imported_or_sent_where_nobody_wants_it(
             patched.setenv(ENDPOINT, "http://127.0.0.1:1")
             patched.setenv(name, value)
             assert not isinstance(wanted(None), Telemetry)
+
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ideabridge.server.operations.telemetry", None)
     assert not isinstance(wanted(None), Telemetry)

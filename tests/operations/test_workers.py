@@ -140,10 +140,12 @@ async def test_workers_run_the_calls_of_runs_that_servers_take(
                 await call(client, "run_plan", calls=calls, output="†state") for _ in range(4)
             ]
             nothing = await call(client, "run_plan", calls=[], output=1)
+
     for answer in answers:
         assert answer["status"] == "done"
         assert len({*answer["output"].values()}) == 1
         assert {*answer["output"].values()} <= {one.pid, two.pid}
+
     assert nothing["output"] == 1
 
 
@@ -215,8 +217,10 @@ async def test_metrics_count_the_runs_that_wait(configuration: Callable[..., Pat
             with anyio.fail_after(20):
                 while await queued(http, base) != "1.0":
                     pass
+
             with working(path):
                 await call(client, "check_run", run=run, wait_s=20)
+
             assert await queued(http, base) == "0.0"
 
 
@@ -301,6 +305,7 @@ async def test_a_worker_that_is_ended_finishes_its_calls_and_others_continue_its
             ended = await call(client, "check_run", run=run["run"], wait_s=20)
             assert ended["output"] == {"first": first.pid, "second": second.pid}
             assert await anyio.to_thread.run_sync(lambda: first.process.wait(10)) == 0
+
     assert log.read_text().split() == [str(first.pid)]
 
 
@@ -324,6 +329,7 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                 # being set aside.
                 assert taken is not None
                 assert (taken.summary or {})["taken_up"] == 0
+
             os.kill(first.pid, signal.SIGKILL)
             first.process.wait(10)
             with working(path):
@@ -339,6 +345,7 @@ async def test_the_runs_of_a_killed_worker_continue_at_another(
                     client, "decide_approval", run=run["run"], decisions=[one], wait_s=20
                 )
                 assert ended["output"] == {"first": first.pid, "held": 7}
+
     assert len(log.read_text().split()) == 1
 
 
@@ -391,6 +398,7 @@ async def test_the_rooms_of_a_killed_worker_wait_with_their_run(
                 )
                 assert ended["output"] == 7
                 group.cancel_scope.cancel()
+
     assert told == []
 
 
@@ -465,9 +473,11 @@ async def test_jobs_of_a_user_in_the_background_run_when_nothing_else_waits(
                 await bridge.run_plan(
                     {"calls": [{"_tool": "note", "log": str(log), "word": word}]}, caller=caller
                 )
+
             await until(lambda: bridge.store.queue.count(most=9) == 3)
             gate.open()
             await until(lambda: len(log.read_text().split()) == 4)
+
     gate.close()
     assert log.read_text().split()[1:] == ["ann", "bob", "job"]
 
@@ -497,9 +507,11 @@ async def test_one_user_cannot_take_every_place_of_the_queue(
         for number in (1, 2):
             await bridge.run_plan(plan, caller="user:ann")
             await until(lambda most=number: bridge.store.queue.count(most=9) == most)
+
         with pytest.raises(
             LimitExceededError,
             match=r"2 of your runs wait for a worker.* are for the runs of others",
         ):
             await bridge.run_plan(plan, caller="user:ann")
+
         await bridge.run_plan(plan, caller="user:bob")

@@ -162,6 +162,7 @@ said
         assert first == "read"
         # The end may be noticed before the call or during it.
         assert "module 'last' ended with exit code" in second
+
     # A later process knows its tools, and says the same before anything runs.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with Bridge(configuration, store=store) as bridge:

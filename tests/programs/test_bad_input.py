@@ -192,6 +192,7 @@ async def test_what_is_no_json_is_refused(
     last = f"await tools.echo(x={value})" if passed else value
     if passed and error.startswith("at "):
         error = error.replace("at ", "at x.", 1)
+
     lines = [
         "import re, tools",
         "class Small:",
@@ -281,6 +282,7 @@ async def test_cancelling_ends_a_program_that_catches_everything(bridge: Bridge)
     run = await bridge.run_plan({"program": program})
     while not run.calls():
         await anyio.lowlevel.checkpoint()
+
     run.cancel("enough")
     with anyio.fail_after(20):
         assert await run.wait() == "cancelled"
@@ -324,6 +326,7 @@ async def test_tools_of_any_name_can_be_called() -> None:
     toolbox = Toolbox()
     for name in NAMES:
         toolbox.add(*named(name))
+
     async with Bridge(ASKS, toolbox=toolbox) as bridge:
         names = ProgramNames(bridge.tools())
         functions = {str(names.call(TOOLS, one, {})["_tool"]): one for one in names.tools[TOOLS]}
@@ -346,8 +349,10 @@ async def test_a_worker_that_is_killed_from_outside_is_replaced(bridge: Bridge) 
         kill_workers()
         [question] = run.questions()
         run.decide(question.approval, "approve", by="me")
+
     with anyio.fail_after(20):
         assert await run.wait() == "done"
+
     assert run.given() == ["sent to a", "sent to b"]
     assert len(run.calls()) == 2
 
@@ -362,9 +367,11 @@ def kill_workers() -> None:
             )
         except OSError:
             continue
+
         if "monty" in head and int(rest.split()[1]) == os.getpid():
             os.kill(int(folder.name), signal.SIGKILL)
             killed += 1
+
     assert killed
 
 
@@ -389,6 +396,7 @@ def test_the_doctor_finds_that_the_interpreter_is_missing(monkeypatch: pytest.Mo
         sandbox.monty.cache_clear()
         patch.setitem(sys.modules, "pydantic_monty", None)
         check_interpreter(missing)
+
     assert (there.wrong, missing.wrong) == (0, 1)
     assert there.found[0].text == f"{sandbox.interpreter()} runs programs"
     assert "programs need pydantic-monty" in missing.found[0].text

@@ -180,6 +180,7 @@ async def test_copied_values_are_named_and_another_run_refuses_them(bridge: Brid
         ProgramRefusedError, match=rf"with the results of run {second}, its call 3, mark .*anna"
     ):
         await bridge.publish(first, "mark_names", program=COPIED, choices={"runs": [second]})
+
     confirmed = await bridge.publish(
         first,
         "mark_names",
@@ -198,8 +199,10 @@ async def test_inputs_are_those_of_the_runs(bridge: Bridge) -> None:
         ProgramRefusedError, match="inputs: expected one for each of 1 runs, found 2"
     ):
         await bridge.publish(run, "mark_names", program=RIGHT, inputs=[{}, {}])
+
     with pytest.raises(ProgramRefusedError, match="it ends with an error: line 7: KeyError"):
         await bridge.publish(run, "mark_names", program=RIGHT)
+
     solved = await bridge.run_plan(
         {"calls": [{"_tool": "page", "number": 0, "size": 1}], "input": {"n": 1}}
     )
@@ -215,6 +218,7 @@ async def test_calls_that_failed_may_be_left_out(bridge: Bridge) -> None:
         await run.wait()
         run.submit(1, {"calls": [{"_tool": "mark", "name": "anna"}], "output": {"marked": "anna"}})
         assert await run.wait() == "done"
+
     program = "import tools\nawait tools.mark(name=input['name'])\n{'marked': input['name']}"
     assert (
         await bridge.publish(run.id, "mark_one", program=program, inputs=[{"name": "anna"}])
@@ -242,6 +246,7 @@ async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -
         published, refused = await bridge.publisher.distill(
             [run], "mark_names", description="Marks names."
         )
+
     assert published.answer == "program"
     assert published.description.startswith("Marks names.")
     assert [one.program for one in refused] == [OTHER_CALLS, OTHER_OUTPUT]

@@ -111,10 +111,12 @@ async def test_another_solution_may_be_a_program() -> None:
         for parent in (plan, solved):
             fork = await bridge.fork(parent.id, 2, solution=other)
             assert await settled(fork) == "seen x2", parent.status
+
         with pytest.raises(PlanError, match="has no member `lok`"):
             await bridge.fork(
                 plan.id, 2, solution={"program": "import tools\nawait tools.lok(name='x')"}
             )
+
         for parent in (plan, solved):
             with pytest.raises(RejectedSolutionError, match="leave calls and output out"):
                 await bridge.fork(parent.id, 2, solution={"program": "1", "output": 2})

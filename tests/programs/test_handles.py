@@ -281,6 +281,7 @@ async def test_a_person_sees_the_value_that_is_passed(bridge: Bridge, folder: Pa
     run.decide(asked.approval, "approve", by="me")
     with anyio.fail_after(30):
         assert await run.wait() == "done"
+
     assert kept(folder) == {"rows": rows()}
 
 
@@ -321,12 +322,14 @@ async def test_a_later_solution_refers_to_its_own_calls(bridge: Bridge, folder: 
     run.submit(0, {"program": first})
     with anyio.fail_after(30):
         assert await run.wait() == "needs_solution"
+
     program = (
         'import large\nfound = await large.rows(n=input["n"])\nawait large.keep(data=found)\n"done"'
     )
     run.submit(1, {"program": program})
     with anyio.fail_after(30):
         assert await run.wait() == "done"
+
     assert kept(folder) == {"rows": rows()}
     assert (await proposed(run))[-1] == {"_tool": "keep", "_module": "large", "data": "†results.1"}
 
@@ -360,6 +363,7 @@ await large.keep(data=await tools.read(found, "rows"))
     assert run is not None
     with anyio.fail_after(30):
         await run.wait()
+
     assert run.given() == {"last": row(N), "all": {"rows": rows(N + 1)}}
     assert kept(folder) == rows(N + 1)
 

@@ -115,6 +115,7 @@ async def test_a_streamed_program_runs_when_its_text_is_complete(size: int) -> N
         assert idea.idea.solution == {"program": LOOP}
         assert idea.meta.mind == "scripted"
         events = [event async for event in run]
+
     kinds = [type(one) for one in events]
     assert kinds.index(ProgramProposed) < kinds.index(CallProposed) < kinds.index(SolutionClosed)
     assert kinds.count(SolutionClosed) == 1
@@ -129,6 +130,7 @@ async def test_what_went_wrong_is_in_the_next_request() -> None:
         assert (run.status, run.given()) == ("done", 11)
         ideas = bridge.store.ideas.of_run(run.id)
         assert [one.meta.mind for one in ideas] == ["scripted"] * 4
+
     told = [mind.told(number) for number in range(4)]
     assert "saw ['pen', 'ink']" in told[1]
     assert "0 page: done" in told[1]
@@ -148,6 +150,7 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
     async with scripted(mind) as bridge:
         run = await solved(bridge, input={"rows": [f"row {number}" for number in range(3)]})
         assert (run.status, run.given(), run.calls()) == ("done", 3, [])
+
     assert [
         f"The last program printed:\nrow {number}" in mind.told(number + 1) for number in range(3)
     ] == [True] * 3
@@ -156,6 +159,7 @@ async def test_a_program_that_only_prints_shows_what_the_mind_wants_to_see() -> 
     idle = Scripted({"program": "None"}, {"program": "None"})
     async with scripted(idle) as bridge:
         assert (await solved(bridge)).status == "stalled"
+
     assert "neither calls nor an output" in idle.told(1)
 
 
@@ -210,6 +214,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(lazy: bool) ->
         ]
         given: dict[str, Any] = {"planning": "lazy"} if lazy else {"context": states}
         await solved(bridge, **given)
+
     error = "nobody can accept its calls" if lazy else "the run is over instances"
     assert error in mind.told(1)
     assert "write calls" in mind.told(1)
@@ -286,6 +291,7 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
         run = await bridge.solve("Order a pen.", output_schema=INTEGER)
         with anyio.fail_after(30):
             assert await run.wait() == "needs_approval"
+
     mind = Scripted({"program": RIGHT})
     async with Bridge(ASKS, toolbox=Toolbox(price, order), store=path, mind=mind) as bridge:
         again = await bridge.run(run.id)
@@ -293,7 +299,9 @@ async def test_a_run_of_a_model_continues_after_its_process_has_died(tmp_path: P
         again.decide(question.approval, "approve", by="me")
         with anyio.fail_after(30):
             assert await again.wait() == "done"
+
         assert (again.given(), ordered) == (11, ["pen"])
+
     assert "The last program printed:\nordered" in mind.told(0)
 
 
@@ -328,6 +336,7 @@ async def test_a_mind_is_told_how_to_write_programs() -> None:
     assert described.endswith("Tools:\ntools: page, price")
     for words in ("gather(return_exceptions=True)", "inheritance", "TypedDict", "RuntimeError"):
         assert words in described
+
     assert "asks a mind" not in described
     assert '{"program": TEXT}' in told
     # What every Request costs, in characters of JSON.
@@ -346,6 +355,7 @@ async def test_the_names_of_tools_have_a_bound() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(*map(named, range(300)))) as bridge:
         run = await bridge.solve("x")
         [request] = run.answer()["requests"]
+
     described = program_in(request["schema"])["description"]
     assert "tools: " in described
     assert "tool_99_with_a_long_name" in described
@@ -393,10 +403,12 @@ async def test_where_programs_are_off_they_are_refused() -> None:
         by_turns = await bridge.solve("x", mind="turns")
         with pytest.raises(RejectedSolutionError, match=off):
             by_turns.submit(0, {"program": "1"})
+
         assert by_turns.status == "needs_solution"
         for start in (bridge.run_plan, bridge.dry_run):
             with pytest.raises(PlanError, match=off):
                 await start({"program": "1"})
+
         with pytest.raises(PlanError, match=off):
             await bridge.run_program("1")
 
@@ -437,6 +449,7 @@ async def test_the_model_of_a_client_answers_with_programs(
             output_schema=INTEGER,
             tools=["add"],
         )
+
     assert (done["status"], done["output"], done["mind"]["name"]) == ("done", 6, "sampling")
     assert not model.answers
     # The first is handed back, and the second is a Solution that failed.

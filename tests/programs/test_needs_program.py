@@ -116,6 +116,7 @@ async def by_hand(bridge: Bridge, *turns: Sequence[JSONObject], output: JSON = N
             is_last = number == len(turns) - 1
             run.submit(number, {"calls": [*calls], "output": output if is_last else None})
         assert await run.wait() == "done", run.errors()
+
     return run.id
 
 
@@ -267,8 +268,10 @@ async def test_the_request_names_what_programs_lack_and_nothing_that_they_have(
         except PlanError:
             # It was refused before anything ran.
             continue
+
         with anyio.fail_after(30):
             assert await run.wait() == "failed", name
+
     present = (
         "import re, json, math, itertools, functools, collections, asyncio\n"
         "from datetime import datetime\n"
@@ -288,6 +291,7 @@ async def test_the_request_names_what_programs_lack_and_nothing_that_they_have(
     run = await bridge.run_plan({"program": present})
     with anyio.fail_after(30):
         assert await run.wait() == "done", run.errors()
+
     assert run.given() == [None, "1.50 02.01.", 1, True, ["1", "22"], "2 2", "a"]
 
 
@@ -453,6 +457,7 @@ async def test_a_program_that_writes_the_recording_down_is_asked_about(bridge: B
         ConstantsOpenError, match=r'"W-11" is also in the result of calls\.0'
     ) as caught:
         await bridge.publish(run, "close_two", program=answered(copied))
+
     assert caught.value.values == ["W-11", "W-13"]
     published = await bridge.publish(
         run, "close_two", program=answered(copied, constants=["W-11", "W-13"])
@@ -485,6 +490,7 @@ async def test_a_value_that_a_result_only_repeats_is_not_asked_about() -> None:
             ConstantsOpenError, match=r'line 3: "Asia/Tokyo" is also in the result of calls\.0'
         ) as caught:
             await bridge.publish(run, "clocks", program=answered(program))
+
         assert caught.value.values == ["Asia/Tokyo"]
         # Sent before any result had it.
         run = await by_hand(bridge, [second], [first], output={"at": 1})
@@ -521,10 +527,12 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
     said: JSONObject = {"inputs": [{"project": "web", "text": "all is quiet in web"}]}
     if form == "stated":
         said["parameters"] = {"text": {"default": "all is quiet in web"}}
+
     with pytest.raises(
         ConstantsOpenError, match=r'the default of text, "all is quiet in web", is also in calls\.1'
     ) as caught:
         await bridge.publish(run, "tell", program=answered(program, **said))
+
     assert caught.value.values == ["all is quiet in web"]
     # A person's program is published as it is.
     written = replace(answered(program, **said), is_of_mind=False)
@@ -536,12 +544,14 @@ async def test_a_recorded_default_is_asked_about_and_said_when_it_is_used(
         assert replay.run is not None
         with anyio.fail_after(30):
             assert await replay.run.wait() == "done"
+
         lines = assumption_lines(replay.run.assumed)
         assert len(lines) == assumed
         assert all(
             "input.text" in line and "it was not given: the recorded value was used" in line
             for line in lines
         )
+
     assert tracker.notes == ["all is quiet in web", "so is app"]
 
 
@@ -566,6 +576,7 @@ await tools.notify(text=input.get("who", "ann") + ", all is quiet in " + input["
         match=r'the default of who, "ann", is also in calls\.1 \(notify\) at text',
     ):
         await bridge.publish(run, "tell", program=answered(program, **said))
+
     published = await bridge.publish(
         run, "tell", program=replace(answered(program, **said), is_of_mind=False)
     )
@@ -576,7 +587,9 @@ await tools.notify(text=input.get("who", "ann") + ", all is quiet in " + input["
         assert replay.run is not None
         with anyio.fail_after(30):
             assert await replay.run.wait() == "done"
+
         assert [one["at"] for one in replay.run.assumed] == ["input.who"] * assumed
+
     assert tracker.notes == ["ann, all is quiet in app", "bob, all is quiet in app"]
 
 
@@ -605,6 +618,7 @@ await tools.notify(text=input.get("who", "ann") + ", " + input["project"] + " is
     assert replay.run is not None
     with anyio.fail_after(30):
         assert await replay.run.wait() == "done"
+
     assert replay.run.assumed == []
     assert tracker.notes == ["ann, app is quiet"]
     # What a person calls constant in a program is not assumed, and the rest is.
@@ -645,6 +659,7 @@ await tools.ticket(number=input.get("number", {number}))
         assert replay.run is not None
         with anyio.fail_after(30):
             assert await replay.run.wait() == "done"
+
         assert [one["at"] for one in replay.run.assumed] == ["input.number"] * is_data
 
 
@@ -661,6 +676,7 @@ async def test_a_default_of_two_runs_and_one_of_the_runs_own_program_are_no_reco
         looking: JSONObject = {"_tool": "issues", "project": project}
         telling: JSONObject = {"_tool": "notify", "text": "all is quiet in web"}
         runs.append(await by_hand(bridge, [looking], [telling], output={"told": True}))
+
     said: JSONObject = {"inputs": [{"project": "web"}, {"project": "app"}]}
     published = await bridge.publish(
         runs[0], "tell", program=answered(program, **said), choices={"runs": [runs[1]]}
@@ -735,6 +751,7 @@ async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:
     for left in ("2 programs may follow", "One more program may follow", "leave it at that"):
         with pytest.raises(ProgramRefusedError, match=left):
             await rounds.hand_in(task, wrong)
+
     refused = rounds.refused(task)
     assert len(refused) == 3
     assert "is not in the run" in refused[0].why
@@ -752,6 +769,7 @@ async def test_sharing_the_words_of_a_mind_needs_a_person(bridge: Bridge) -> Non
         await bridge.publish(
             run, "close_stale", program=answered(CLOSE_OLD, **CLOSING), to="all", by=ASSISTANT
         )
+
     alone = await bridge.publish(
         run, "close_stale", program=answered(CLOSE_OLD, **CLOSING), by=ASSISTANT
     )
@@ -814,6 +832,7 @@ async def test_a_run_that_is_deleted_between_two_rounds_is_gone(bridge: Bridge) 
     rounds = Rounds(bridge.publisher)
     with pytest.raises(ProgramRefusedError):
         await rounds.hand_in(task, answered("1"))
+
     bridge.store.prune(bridge.store.prunable(before="2100-01-01"))
     with pytest.raises(UnknownIdeaError):
         await rounds.hand_in(task, answered(CLOSE_OLD, **CLOSING))
@@ -841,6 +860,7 @@ async def test_the_configured_model_is_asked_only_if_the_configuration_says_so(
             )
             with anyio.fail_after(30):
                 assert await run.wait() == "done"
+
             made = await call(client, "publish_idea", idea=run.id, name="close_stale")
             assert made["version"] == version
             assert ("needs_program" in made) is (version == 1)

@@ -183,6 +183,7 @@ async def test_a_changed_tool_is_noticed(library: Library, tmp_path: Path) -> No
             MeantToolError, match=r"(?s)count_names cannot be called: page has changed: .*order"
         ):
             await other.start_idea("count_names", {"n": 1})
+
     async with Bridge(toolbox=Toolbox(page)) as other:
         with pytest.raises(
             PublicationError, match="line 2, column 11: No argument provided for required parameter"
@@ -204,6 +205,7 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
         (verdict,) = await other.verify()
         assert verdict.faults == []
         assert any("its run cannot be read: " in note for note in verdict.notes)
+
     published = document["publication"]
     assert isinstance(published, dict)
     plan = published["plan"]
@@ -272,6 +274,7 @@ async def test_parameters_get_descriptions_and_defaults(bridge: Bridge) -> None:
         PublicationError, match=r"parameters\.m: expected description, required or default"
     ):
         await bridge.publish(run.id, "times", parameters={"m": {"rename": "count"}})
+
     with pytest.raises(
         PublicationError, match=r"parameters\.k: the program reads no input of this name"
     ):

@@ -193,10 +193,12 @@ class Stage:
                 found.append(
                     f"{cut}: {run.answer()}, printed {printed}, instead of {whole.given()}"
                 )
+
             if bench.ran != len(whole.calls()) - finished:
                 found.append(
                     f"{cut}: {bench.ran} calls ran, {finished} of {len(whole.calls())} had finished"
                 )
+
         return found
 
 

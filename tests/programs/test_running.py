@@ -176,6 +176,7 @@ found
             for before in (False, True):
                 run = await bridge.run_program(program, input={"before": before})
                 told.add(str(await run.result()))
+
     assert len(told) == 1, told
     assert told.pop().startswith("git.log: parameters: rep: ")
 
@@ -291,6 +292,7 @@ found = await asyncio.gather(*[sold(str(number)) for number in range(2_000)])
     began = time.process_time()
     for one in reversed(waiting):
         run.decide(one.approval, "deny", by="a person")
+
     assert await run.wait() == "done"
     # Looking at every question for each decision takes 20 s.
     assert time.process_time() - began < 6
@@ -406,6 +408,7 @@ async def test_a_program_is_refused_where_it_cannot_mean_anything(bridge: Bridge
     over = await bridge.solve("x", context=states, mind="turns")
     with pytest.raises(RejectedSolutionError, match="over instances"):
         over.submit(0, {"program": "1"})
+
     lazy = await bridge.solve("x", planning="lazy", mind="turns")
     with pytest.raises(RejectedSolutionError, match="nobody can accept its calls"):
         lazy.submit(0, {"program": "1"})

@@ -61,6 +61,7 @@ async def test_a_signature_names_what_plans_and_programs_call_differently(tmp_pa
             for name in ("look-up", "my-server.look-up", "my_server.look_up"):
                 [named] = (await call(client, "search_tools", words=name, limit=1))["tools"]
                 assert named["parameters"]["properties"] == properties
+
         group.cancel_scope.cancel()
 
 
@@ -89,6 +90,7 @@ async def test_what_was_observed_is_told_and_refuses_no_program(tmp_path: Path) 
             )
             run = await bridge.run_plan({"program": program})
             assert await run.wait() == "done"
+
         group.cancel_scope.cancel()
 
 

@@ -215,6 +215,7 @@ async def test_its_calls_ask_in_the_run(bridge: Bridge, shop: Shop) -> None:
             assert isinstance(question, dict)
             asked.append(question["approval"])
             run.decide(str(question["approval"]), "approve", by="me")
+
     assert ([str(one).split("/")[0] for one in asked], run.answer()["output"]) == (
         ["0", "0"],
         ["pen", "ink"],
@@ -322,6 +323,7 @@ async def test_a_published_step_is_refused_once_its_tool_has_changed(tmp_path: P
         run = await ended(bridge, {**plan, "output": "†results.0"})
         await bridge.publish(run.id, "total", answer="plan")
         assert (await ended(bridge, {"calls": [called], "output": "†state.found"})).given() == 1
+
     async with Bridge(configuration, toolbox=Toolbox(price)) as bridge:
         (error,) = (await ended(bridge, {"calls": [called]})).answer()["errors"]
         assert "total cannot be called: " in str(error)

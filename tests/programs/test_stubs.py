@@ -213,6 +213,7 @@ def test_every_name_has_one_identifier_in_any_order(listed: list[str]) -> None:
         assert python.isidentifier()
         assert python.isascii()
         assert not keyword.iskeyword(python)
+
     again = ProgramNames(map(made, reversed(listed))).tools.get("srv", {})
     assert {tool.name: python for python, tool in again.items()} == functions
 
@@ -233,6 +234,7 @@ def test_every_parameter_has_one_identifier_of_its_own_script(listed: list[str])
         assert python.isidentifier()
         assert not keyword.iskeyword(python)
         assert unicodedata.normalize("NFKC", python) == python
+
     for name in {"город", "é"} & {*listed}:
         assert mapped[name] == name
 
@@ -477,9 +479,11 @@ def _expect_only_declarations(text: str, functions: Iterable[str]) -> None:
                 found.append(name)
             case _:
                 pytest.fail(ast.unparse(node))
+
         assert sum(isinstance(one, ast.Call) for one in ast.walk(node)) == isinstance(
             node, ast.Assign
         )
+
     assert found == [*functions]
 
 
@@ -514,6 +518,7 @@ def test_the_checker_reads_stubs_of_any_schemas(examples: int) -> None:
         for name, tool in names.tools.get("srv", {}).items():
             given_values = ", ".join(f"{one}=input['x']" for one in names.parameters(tool))
             calls += f"await srv.{name}({given_values})\n"
+
         setting = setting_of(names, {"input": {}, "state": {}}, 0.0, "seed")
         assert asyncio.run(sandbox.check(own + calls, setting)) is None
         wrong = asyncio.run(sandbox.check(f"{own}{calls}await other.f(b=1)", setting))
@@ -668,6 +673,7 @@ def test_a_schema_that_combines_itself_a_thousand_times_is_read_in_no_time() -> 
         definitions[f"d{number}"] = {
             "anyOf": [{"$ref": f"#/$defs/d{number + 1}"} for _ in range(9)]
         }
+
     schema: JSONObject = {"type": "object", "$ref": "#/$defs/d0", "$defs": definitions}
     began = time.process_time()
     line_of(Tool("f", parameters=schema, module="srv"))

@@ -46,9 +46,11 @@ def repository(folder: Path, name: str, count: int, *, dirty: bool) -> Path:
         git(repo, "add", "notes.txt")
         who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
         git(repo, *who, "commit", "-q", "-m", f"change {number} of {name}")
+
     git(repo, "branch", "topic")
     if dirty:
         (repo / "notes.txt").write_text("changed\n", encoding="utf-8")
+
     return repo
 
 
@@ -79,6 +81,7 @@ class Stage:
             result = await self.client.call_tool(own, parameters)
             if result.is_error:
                 raise ActivityError(text(result))
+
             found: Any = result.structured_content
             if found is None:
                 return text(result)
@@ -110,6 +113,7 @@ async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGener
     (folder / "papers").mkdir()
     for name, content in (("a.txt", "some words\n"), ("b.txt", "three more words")):
         (folder / "papers" / name).write_text(content, encoding="utf-8")
+
     servers: JSONObject = {
         "git": preloaded.module(BIN / "mcp-server-git"),
         "time": preloaded.module(BIN / "mcp-server-time", "--local-timezone", "UTC"),
@@ -118,6 +122,7 @@ async def staged(base: anyio.Path, more: JSONObject | None = None) -> AsyncGener
     if NO_FILES is None:
         command, *arguments = program("mcp-server-filesystem")
         servers["files"] = {"command": command, "args": [*arguments, str(folder)]}
+
     configuration = parse_configuration(
         {"mcpServers": servers, "approval": "allow_all", "expose": ["modules", "tools"]},
         project=folder,

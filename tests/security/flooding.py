@@ -35,6 +35,7 @@ def page(cursor: str | None) -> dict[str, Any]:
             for index in range(30)
         ]
         return {"tools": tools, "nextCursor": str(number + 1)}
+
     names = [*FLOODS, f"list_{listed}"] if KIND == "changing" else FLOODS
     return {
         "tools": [
@@ -75,6 +76,7 @@ def answers(message: dict[str, Any]) -> Iterator[bytes]:
                 % (number, lists)
             )
             return
+
         yield encoded({"id": number, "result": {"content": [{"type": "text", "text": "done"}]}})
     elif number is not None and method is not None:
         yield encoded({"id": number, "error": {"code": -32601, "message": "no such method"}})
@@ -93,12 +95,14 @@ class Handler(BaseHTTPRequestHandler):
             for one in found:
                 POSTED.put(one)
             found = []
+
         self.send_response(200 if found else 202)
         self.send_header("content-type", "text/event-stream" if events else "application/json")
         if events:
             body = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found)
         else:
             body = b"".join(found[-1:])
+
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -35,6 +35,7 @@ def encoded(secret: str) -> dict[str, str]:
             found[f"urlsafe {before} {after}"] = (
                 base64.urlsafe_b64encode(whole).decode().rstrip("=")
             )
+
     return found
 
 
@@ -70,6 +71,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
     if token is not None:
         told = {"progressToken": token, "progress": 1, "total": 2, "message": HOSTILE}
         send({"method": "notifications/progress", "params": told})
+
     send(
         {
             "method": "notifications/message",

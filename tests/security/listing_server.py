@@ -35,6 +35,7 @@ def handle(message: dict[str, Any]) -> None:
         else:
             with (FOLDER / f"{NAME}.calls").open("a", encoding="utf-8") as file:
                 file.write(f"{tool}\n")
+
         send({"id": number, "result": {"content": [{"type": "text", "text": f"{NAME}.{tool}"}]}})
     elif number is not None:
         send({"id": number, "error": {"code": -32601, "message": "no such method"}})

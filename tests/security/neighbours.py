@@ -121,6 +121,7 @@ def serving(folder: Path) -> Generator[Neighbours]:
             name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")
         }
         tokens["ada"] = store.users.add_token(store.users.add("ada", "admin").name)[1]
+
     words = ("serve", "--config", str(configuration), "--http", "127.0.0.1:0", "--ui")
     with listening(preloaded.python(BIN / "ideabridge", *words)) as url:
         yield Neighbours(url, folder, tokens)
@@ -219,4 +220,5 @@ async def settle(neighbours: Neighbours) -> None:
 
         latest = store.publications.get(SHARED, caller=SEES_ALL)
         store.publications.add_evidence(SHARED, latest.version, learn)
+
     add(Pair("import", imported, "run_00000000000000bb"))

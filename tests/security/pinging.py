@@ -116,6 +116,7 @@ class Pinger:
         with self._lock:
             self._current = pings
             self._last = pings.begun
+
         try:
             yield pings
         finally:
@@ -124,6 +125,7 @@ class Pinger:
                 pings.seconds = now - pings.begun
                 pings.worst = max(pings.worst, now - self._last)
                 self._current = Pings("nothing")
+
             listed = [hold for hold in self._noted() if hold.at >= pings.begun]
             pings.held = max(listed, key=lambda hold: hold.own, default=None)
             pings.collected = max((hold.collected for hold in listed), default=0.0)

@@ -59,6 +59,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
         data = {"elicitations": [ADDRESS], **MORE}
         send({"id": number, "error": {"code": -32042, "message": SECRET, "data": data}})
         return
+
     if name == "notify":
         notify(
             "progress", progressToken=params["_meta"]["progressToken"], progress=1, message=SECRET
@@ -70,6 +71,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
         method, asked = QUESTIONS[name]
         send({"id": f"{SECRET} {number}", "method": method, "params": asked})
         sys.stdin.readline()
+
     send({"id": number, "result": {"content": [{"type": "text", "text": "done"}]}})
 
 

@@ -37,6 +37,7 @@ async def ended(plan: dict[str, Any]) -> tuple[dict[str, Any], int]:
             shorten_answer(run, result)
         finally:
             sys.setprofile(None)
+
     return result, made
 
 

@@ -88,11 +88,14 @@ async def test_publishing_without_choices_asks_nobody_and_says_what_it_takes(
         assert not result.is_error, text(result)
         for line in ("add_a (e.g. 41): always the same", "b (e.g. 7): always the same"):
             assert f"\n{line}\n" in text(result)
+
         assert await call(client, "sum_up", a=1) == {"result": 48}
         assert await call(client, "sum_up", a=1, add_a=50, b=8) == {"result": 58}
+
     assert not shown
     with Store.open(tmp_path / "ideas.sqlite") as store:
         plan: Any = store.publications.get("sum_up", caller=SEES_ALL).plan
+
     # Nobody decided anything.
     assert "decided_by" not in plan["lifting"]
 
@@ -106,12 +109,14 @@ async def test_the_person_accepts_the_choices_in_a_form(era: str, tmp_path: Path
         )
         assert [*told["input_schema"]["properties"]] == ["a"]
         assert await call(client, "sum_up", a="42") == {"result": 49}
+
     [form] = shown
     assert form.startswith(f"Publish {run} as the tool sum_up, with these choices?\n\n  | take: ")
     # The form breaks long lines, and marks each.
     whole = " ".join(form.replace("  | ", "").split())
     for path, value in TAKEN["take"].items():
         assert f'"{path}": {json.dumps(value, ensure_ascii=False)}' in whole
+
     assert "The assistant made the choices." in form
     assert decided_by(tmp_path, "sum_up") == {"kind": "person", "via": "form", "user": "local"}
 
@@ -136,6 +141,7 @@ async def test_without_the_person_nothing_is_published(
         )
         assert expected in said
         assert "sum_up" not in await all_tools(client)
+
     assert len(shown) == 1
 
 
@@ -159,6 +165,7 @@ async def test_approval_by_person_leaves_the_choices_to_the_terminal(
         )
         assert f"at a terminal: ideabridge ideas publish {run} sum_up" in said
         assert "sum_up" not in await all_tools(client)
+
     options = ["--take", "calls.0.b=keep", "--config", str(configuration)]
     command = preloaded.python(BIN / "ideabridge", "ideas", "publish", run, "sum_up", *options)
     ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
@@ -178,6 +185,7 @@ async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Pat
         assert "nobody was asked: the client declined the form at once" in said
         # From now on the session counts as one without forms.
         await call(client, "publish_idea", idea=run, name="sum_up", answer="plan", choices=TAKEN)
+
     assert len(shown) == 1
     assert decided_by(tmp_path, "sum_up")["kind"] == "assistant"
 

@@ -49,6 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IDEABRIDGE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
+
     monkeypatch.setenv("HOME", str(home))
     # What a variable means where trust is asked for is not what it means where a server starts.
     monkeypatch.delenv("SHELL", raising=False)
@@ -164,8 +165,10 @@ def test_confirmed_data_may_change_appear_and_disappear(
     (folder / "data").mkdir()
     for program in ("mcp-sqlite", "server.py", "server.ts"):
         (folder / program).touch()
+
     if exists:
         (folder / file).write_text("one", encoding="utf-8")
+
     path = write(folder, {"x": filled})
     assert file in possible(capsys)
     trust(capsys, file)
@@ -195,6 +198,7 @@ def test_data_may_be_larger_than_what_trust_reads(
     path = write(folder, {"shop": SHOP})
     with (folder / "shop.db").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
+
     found = shown(capsys)["hash"]
     assert main(["trust", "--hash", found]) == 2
     assert "shop.db cannot be read or is too large" in capsys.readouterr().err
@@ -210,6 +214,7 @@ def test_all_files_together_have_one_limit(
     for name in names:
         with (folder / name).open("wb") as file:
             file.truncate(100 * 1024 * 1024)
+
     servers = {name: {"command": "x", "args": ["--db-path", name]} for name in names}
     path = write(folder, {**servers, "code": {"command": "./server.bin"}})
     assert main(["trust", "--hash", shown(capsys)["hash"]]) == 2
@@ -256,6 +261,7 @@ def test_the_hash_covers_which_files_are_data(
         for other, found in hashes.items():
             if other != words:
                 assert main(["trust", "--hash", found, *words]) == 2
+
     assert not is_trusted(path)
     # The content of data may change between looking and trusting, and that of other files may not.
     (folder / "shop.db").write_text("two", encoding="utf-8")
@@ -308,6 +314,7 @@ def test_entries_of_earlier_versions_keep_their_meaning(
     held = json.loads(trust_path().read_text(encoding="utf-8"))
     for entry in held["files"].values():
         del entry["data"]
+
     trust_path().write_text(json.dumps(held), encoding="utf-8")
     assert is_trusted(path)
     # What was covered is covered, so the first change asks once more.
@@ -478,12 +485,14 @@ def test_what_may_be_executed_cannot_be_confirmed(
     ):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).touch()
+
     for exists in (False, True):
         write(folder, {"x": entry})
         assert possible(capsys) == []
         assert main(["trust", "--show", "--data", DB]) == 2
         for name in (DB, "evil.sh", "evil.yaml", "config.json", "evil.json", "evil", "evil.py"):
             (folder / name).write_text("one", encoding="utf-8")
+
         assert exists or not is_trusted(folder / "ideabridge.json")
 
 
@@ -526,6 +535,7 @@ def test_a_part_of_a_value_is_no_data(folder: Path, capsys: pytest.CaptureFixtur
         (folder / name).write_text("one", encoding="utf-8")
         assert not is_trusted(folder / "ideabridge.json")
         (folder / name).unlink()
+
     assert is_trusted(folder / "ideabridge.json")
 
 
@@ -568,6 +578,7 @@ def test_a_data_file_that_becomes_something_else_ends_trust(
         case _:
             file.unlink()
             file.symlink_to(elsewhere / ("shop.db" if how == "link" else "nothing"))
+
     assert not is_trusted(path)
     found = shown(capsys)
     assert found["changed"] == [{"file": "data/shop.db", "what": "not data"}]
@@ -591,6 +602,7 @@ def test_a_name_says_nothing_in_the_question(
         }
         write(folder, {server: entry})
         assert possible(capsys) == []
+
     write(folder, {server: SHOP})
     places = [place for file in shown(capsys)["data_files"] for place in file["named_by"]]
     assert places == [f"the option --db-path of {server if server == 'x' else repr(server)}"]

@@ -126,6 +126,7 @@ async def test_a_direct_call_that_is_approved_by_a_form_answers_as_the_tool_does
     client_of = Client(served[0], mode=era, read_timeout_seconds=20, **yes)
     if transport == "stdio":
         client_of = over_stdio(guarded(tmp_path), era, **yes)
+
     async with client_of as client:
         result = await client.call_tool(
             "write_note", {"path": str(tmp_path / "note"), "text": LITERAL}
@@ -171,6 +172,7 @@ async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(
     async with over_stdio(configuration, "legacy") as client:
         (exposed,) = [name for name in await all_tools(client) if name.startswith("read_x")]
         assert not (await client.call_tool(exposed, {})).is_error
+
     rules = {"rules": [{"tool": exposed, "then": "ask"}]}
     configuration = configured(tmp_path, mcpServers=servers, expose=["modules"], approval=rules)
     async with over_stdio(configuration, "legacy") as client:
@@ -209,6 +211,7 @@ async def test_every_direct_call_is_recorded(
             )
             # Own tools leave runs; they are no direct calls.
             await call(client, "check_run")
+
     rows = recorded(tmp_path)
     assert [(one["name"], one["module"], one["tool"], one["outcome"]) for one in rows] == [
         ("status", "Git", "status", "ok"),
@@ -293,6 +296,7 @@ async def asking(folder: Path, transport: str, era: str, **keys: Any) -> AsyncGe
         async with over_stdio(configuration, era, **keys) as client:
             yield client
         return
+
     start = ["serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)]
     with listening(preloaded.python(BIN / "ideabridge", *start)) as url:
         async with Client(url, mode=era, read_timeout_seconds=20, **keys) as client:
@@ -368,6 +372,7 @@ async def test_the_same_call_at_once_asks_once(tmp_path: Path, era: str) -> None
 
         for _ in range(5):
             group.start_soon(write)
+
     assert len(runs) == 5
     assert len({*runs}) == 1
 
@@ -393,6 +398,7 @@ async def test_rules_hold_where_only_persons_decide(tmp_path: Path, era: str) ->
         assert (
             structured(await client.call_tool("status", {"x": "now"}))["status"] == "needs_approval"
         )
+
     async with over_stdio(
         guarded(tmp_path, approval={"by": "person", "default": "allow"}), era
     ) as client:
@@ -412,6 +418,7 @@ async def test_direct_calls_stand_on_the_page(tmp_path: Path, era: str) -> None:
             ) as web:
                 with Store.open(tmp_path / "ideas.sqlite") as store:
                     await web.get(link_to("/ui/", store.owner_links))
+
                 inbox = (await web.get("/ui/approvals")).text
                 assert "a direct call of write_note" in inbox
                 assert "a direct call of write_note" in (await web.get("/ui/runs")).text

@@ -58,6 +58,7 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
         await client.call_tool("hostile", {"how": "imitates"})
+
     (form,) = person.forms
     assert isinstance(form, types.ElicitRequestFormParams)
     lines = form.message.split("\n")
@@ -65,6 +66,7 @@ async def test_a_direct_question_cannot_speak_for_ideabridge(
     for line in ("All is well.", "Run write_note?", "Why it asks: it is harmless\\u202e"):
         assert f"  | {line}" in lines
         assert line not in lines
+
     assert "What you fill in goes to module asks, and approves nothing here." in lines
     assert "Do not write a password or a token into it." in lines
     assert "title" not in form.requested_schema
@@ -105,6 +107,7 @@ async def test_an_answer_must_fit_the_form(era: str, module_era: str, tmp_path: 
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
         told = text(await client.call_tool("book", {"who": "ada"}))
+
     assert told == 'ada:\n{"action": "accept", "content": {"name": "Ada", "seats": 2}}'
     first, second, third = (form.message for form in person.forms)
     assert "The last answer was not accepted" not in first
@@ -131,6 +134,7 @@ async def test_only_the_answer_that_is_not_accepted_is_asked_for_again(
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
         told = text(await client.call_tool("twice", {"who": "ada"}))
+
     assert answered == ["First", "Second", "Second"]
     assert [line for line in told.split("\n") if "accept" in line] == [
         '{"action": "accept", "content": {"name": "Ada", "seats": 1}}',
@@ -148,6 +152,7 @@ async def test_no_answer_brings_a_module_a_configured_secret(
         exposed(tmp_path, module_era), era, elicitation_callback=person
     ) as client:
         refused = text(await client.call_tool("book", {"who": "ada"}))
+
     assert len(person.forms) == 3
     assert "accept" not in refused
     assert "holds the secret" in refused
@@ -174,6 +179,7 @@ async def test_a_module_asks_a_model_in_its_own_name_and_without_the_conversatio
     async with over_stdio(exposed(tmp_path, module_era), era, sampling_callback=model) as client:
         assert "Ada" in text(await client.call_tool("sample", {}))
         refused = text(await client.call_tool("sample", {}))
+
     assert len(asked) == 2
     assert "holds the secret" in refused
     assert SECRET not in refused
@@ -208,6 +214,7 @@ async def test_a_client_is_asked_to_open_no_address_that_misleads(
         assert person.forms == []
         assert "nobody was asked for elicitation: its address " in refused
         opened = text(await client.call_tool("hostile", {"how": "address"}))
+
     assert "accept" in opened
     (form,) = person.forms
     assert isinstance(form, types.ElicitRequestURLParams)
@@ -224,6 +231,7 @@ async def test_an_address_in_an_error_is_marked_as_one_in_a_question(tmp_path: P
     async with over_stdio(configuration, "legacy", elicitation_callback=person) as client:
         with pytest.raises(MCPError, match="pay first") as raised:
             await client.call_tool("one_must_open", {})
+
     (asked,) = types.ElicitationRequiredErrorData.model_validate(raised.value.data).elicitations
     assert asked.url == "https://pay.example/7"
     assert "  | Pay" in asked.message.split("\n")

@@ -48,6 +48,7 @@ async def test_an_exposed_name_stays_with_the_module_that_had_it_first(tmp_path:
     modules.lists("evil", "git_log", "git_git_log", "g\u0456t_log")
     async with fronted(modules, "git") as front, Client(front.server) as client:
         assert {"git_log", "git_status"} <= (await all_tools(client)).keys()
+
     for down in (False, True):
         if down:
             modules.takes_down("git")
@@ -66,6 +67,7 @@ async def test_an_exposed_name_stays_with_the_module_that_had_it_first(tmp_path:
                     assert "git does not start" in await refused(client, "git_log", repo="r")
                 else:
                     assert text(await client.call_tool("git_log", {"repo": "r"})) == "git.git_log"
+
     assert modules.calls("evil") == []
 
 
@@ -101,6 +103,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
         assert "git_run_plan" in tools
         run = (await call(client, "run_plan", **PLAN))["run"]
         assert "choose another" in await refused(client, "publish_idea", idea=run, name="git_log")
+
     # The command line asks no server.
     async with Bridge(
         modules.configured("git", expose=["modules"]), store=tmp_path / "ideas.sqlite"
@@ -110,6 +113,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
             match=r"'git_log' is (a tool of module 'git'|the name of git\.git_log)",
         ):
             await bridge.publish(run, "git_log")
+
         # A store that an earlier version wrote may hold one.
         publication = await bridge.publish(run, "history")
         bridge.store.publications.publish(
@@ -122,6 +126,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
             annotations={},
             recorded={"input": {}, "output": "an idea"},
         )
+
     async with fronted(modules, "git") as front, Client(front.server) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
         assert listed.count("git_log") == 1
@@ -143,6 +148,7 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
         await call(client, "publish_idea", idea=above, name="above")
         for name in ("history", "recorded", "above"):
             assert read_only(await all_tools(client), name) is True
+
         modules.lists("git", described("git_log", read_only=False), "refresh")
         bridge = front.catalogue.bridge
         before = bridge.modules["git"].tool("git_log")
@@ -150,11 +156,13 @@ async def test_hints_of_a_published_idea_are_those_of_now(tmp_path: Path) -> Non
         with anyio.fail_after(20):
             while bridge.modules["git"].tool("git_log").digest == before.digest:
                 await anyio.lowlevel.checkpoint()
+
         tools = await all_tools(client)
         assert read_only(tools, "history") is False
         assert read_only(tools, "above") is False
         assert read_only(tools, "recorded") is True
         assert "readOnlyHint: was true, now false" in await refused(client, "history", repo="r")
+
     # Also before the module is up.
     modules.takes_down("git")
     async with fronted(modules, "git", expose=[]) as front, Client(front.server) as client:
@@ -186,15 +194,18 @@ async def test_a_call_that_the_rules_allow_now_takes_the_place_of_the_one_that_w
     by_person: dict[str, Any] = {"by": "person"}
     async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
         assert "needs_approval" in await refused(client, "git_push", repo="r")
+
     # A restart of the host changes nothing: the same call asks nobody again.
     async with fronted(modules, "git", approval=by_person) as front, Client(front.server) as client:
         assert "needs_approval" in await refused(client, "git_push", repo="r")
         assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == [
             "needs_approval"
         ]
+
     async with fronted(modules, "git") as front, Client(front.server) as client:
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
         assert [run["status"] for run in (await call(client, "check_run"))["runs"]] == ["cancelled"]
+
     assert modules.calls("git") == ["git_push"]
 
 
@@ -208,6 +219,7 @@ async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_module
     rules: dict[str, Any] = {"rules": [{"tool": "git_push", "then": "allow"}], "default": default}
     async with fronted(modules, "git", approval=rules) as front, Client(front.server) as client:
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
+
     said = {"deny": "is denied by the configuration", "ask": "needs_approval"}[default]
     async with (
         fronted(modules, "evil", "git", approval=rules) as front,
@@ -216,6 +228,7 @@ async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_module
         # As in a plan: of a name that two modules have, the rule allows neither.
         for name in ("evil_git_push", "git_push"):
             assert said in await refused(client, name, repo="r")
+
     rules["rules"] = [{"module": "git", "tool": "git_push", "then": "allow"}]
     async with (
         fronted(modules, "evil", "git", approval=rules) as front,
@@ -223,4 +236,5 @@ async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_module
     ):
         assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
         assert said in await refused(client, "evil_git_push", repo="r")
+
     assert modules.calls("evil") == []

@@ -138,6 +138,7 @@ class Worker:
         if not self.person.waiting:
             await self.change()
             return
+
         run, approval = self.person.waiting.pop()
         decision = self.random.choice(["approve", "deny"])
         await self.works(
@@ -155,6 +156,7 @@ class Worker:
         if not waiting:
             await self.change()
             return
+
         other, run, approval = self.random.choice(waiting)
         told = [{"approval": approval, "decision": "approve"}]
         await self.fails("decide_approval", run, run=run, decisions=told)
@@ -177,6 +179,7 @@ class Worker:
         if not other.runs:
             await self.run()
             return
+
         run = self.random.choice([*other.runs])
         keys = self.random.choice([{}, {"paths": ["†output", "†input.text"]}, {"cancel": True}])
         await self.fails("check_run", run, run=run, **keys)
@@ -185,6 +188,7 @@ class Worker:
         if not self.person.runs:
             await self.run()
             return
+
         run, words = self.random.choice([*self.person.runs.items()])
         answer = self.random.choice(["plan", "recorded"])
         name = f"{self.person.marker}_{answer}_{self.random.randrange(10**9)}"
@@ -208,6 +212,7 @@ class Worker:
         if not self.crowd.shared:
             await self.share()
             return
+
         name, to = self.random.choice([*self.crowd.shared.items()])
         if self.person.name in to:
             result = await self.tool(name, a=3)
@@ -229,6 +234,7 @@ class Worker:
         if not other.tools:
             await self.publish()
             return
+
         name, words = self.random.choice([*other.tools.items()])
         way = self.random.randrange(6)
         if way == 0:
@@ -334,6 +340,7 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
             store.users.add(name)
             marker = f"zq{number}{random.Random(number).randrange(10**8):08}"
             people.append(Person(name, store.users.add_token(name)[1], marker, forms=number < 2))
+
     crowd = Crowd(people, tmp_path)
     serve = preloaded.python(
         BIN / "ideabridge", "serve", "--config", str(configuration), "--http", "127.0.0.1:0"
@@ -347,6 +354,7 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
                         client_of(url, person, people, ("legacy", "auto")[(number + place) % 2])
                     )
                     workers.append(Worker(crowd, person, client, number * 2 + place))
+
             failures: list[Exception] = []
 
             async def work(worker: Worker, working: TaskGroup) -> None:
@@ -360,9 +368,11 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
             async with anyio.create_task_group() as working:
                 for worker in workers:
                     working.start_soon(work, worker, working)
+
         for failure in failures:
             raise failure
         assert sum(worker.count for worker in workers) >= requests
+
     assert crowd.refused > requests / 10
     assert len(crowd.done) == 13
     with Store.open(tmp_path / "ideas.sqlite") as store:
@@ -375,5 +385,6 @@ async def test_of_mixed_requests_no_answer_holds_anything_of_another_user(
         for _, caller, by in decided:
             assert caller == f"user:{by.user}"
             assert (by.kind, by.via) == ways[caller]
+
         wanted = {(run, f"user:{person.name}") for person in people for run in person.decided}
         assert {(run, caller) for run, caller, _ in decided} == wanted

@@ -123,6 +123,7 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(
             "the person's answer in the form was not accepted: decision: expected deny"
             in told["notes"][0]
         )
+
     assert not (tmp_path / "one").exists()
     text, form = person.forms[0]
     assert form["decision"]["enum"] == ["deny"]
@@ -152,6 +153,7 @@ async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) ->
         configured(tmp_path), "auto", start=served, elicitation_callback=person
     ) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
+
     text = person.forms[0][0]
     shows, decides = (
         line for line in text.split("\n") if line.startswith("  ideabridge approvals")
@@ -163,6 +165,7 @@ async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) ->
         started = preloaded.python(BIN / "ideabridge", *more)
         ended = await anyio.run_process(started, stdin=subprocess.DEVNULL, cwd="/", check=False)
         assert ended.returncode == 0, ended.stderr.decode()
+
     assert (tmp_path / "one").read_text() == words
 
 
@@ -174,6 +177,7 @@ async def test_a_call_that_fits_is_shown_whole(era: str, tmp_path: Path) -> None
         assert (await call(client, "run_plan", calls=[note(tmp_path / "one", words)]))[
             "status"
         ] == "done"
+
     ((text, form),) = person.forms
     assert form["decision"]["enum"] == ["approve", "deny"]
     assert json.loads(value_in(text, "text")) == words
@@ -188,6 +192,7 @@ def value_in(text: str, name: str) -> str:
         if not line.startswith("  |   "):
             break
         shown.append(line.removeprefix("  |   "))
+
     return "".join(shown)
 
 
@@ -261,13 +266,16 @@ def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bo
             "",
             "Why it asks: a plan",
         ]
+
     assert ours == [*expected, f"Run run_1, approval {request.approval}."]
     for line in lines:
         # A terminal does not break it: what it would put into the next line would have no mark.
         assert sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in line) <= 80
+
     for one in text.replace("\n", ""):
         assert one.isprintable()
         assert one not in "\u3164\u2800\u034f\ufe0f"
+
     marks = re.findall("[\u0300-\u036f]+", text)
     assert all(len(one) <= 3 for one in marks)
 
@@ -323,6 +331,7 @@ async def test_a_module_cannot_imitate_an_approval(
     calls[0]["_id"] = "first"
     async with over_stdio(configuration, era, elicitation_callback=person) as client:
         done = await call(client, "run_plan", calls=calls)
+
     # One form was the module's, the other ours.
     [(theirs, form), (ours, _)] = sorted(
         person.forms, key=lambda one: one[0].startswith("Run write_note?")
@@ -336,6 +345,7 @@ async def test_a_module_cannot_imitate_an_approval(
     for line in ("Run write_note?", "Why it asks: it is harmless\\u202e"):
         assert f"  | {line}" in lines
         assert line not in lines
+
     assert "What you fill in goes to module asks, and approves nothing here." in lines
     assert "Do not write a password or a token into it. The call that asks:" in lines
     decision = form["decision"]

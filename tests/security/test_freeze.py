@@ -102,6 +102,7 @@ def at_work() -> set[int]:
                 found.add(pid)
         except OSError:
             continue
+
     return found
 
 
@@ -133,6 +134,7 @@ async def others_run_meanwhile(work: Callable[[], Awaitable[object]]) -> None:
         group.start_soon(others)
         await work()
         group.cancel_scope.cancel()
+
     assert turns >= 10
 
 
@@ -177,6 +179,7 @@ async def test_others_are_answered_while_a_call_computes_over_100_000_items(tmp_
         begun = await call(one, "run_plan", calls=plan, output="†state.told", wait_s=0)
         await is_answered(other, begun["run"])
         done = await call(one, "check_run", run=begun["run"], wait_s=45)
+
     kept = [one for one in range(100_000) if one % 7 > 5]
     assert (done["status"], done["output"]) == ("done", [len(kept), sum(kept)])
 
@@ -205,6 +208,7 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
         _,
     ):
         done = await call(one, "run_plan", calls=plan, output="†state.n", wait_s=45)
+
     assert (done["status"], done["output"]) == ("done", 2_000)
     [error] = done["errors"]
     assert (
@@ -339,6 +343,7 @@ async def test_a_worker_that_was_killed_is_named_and_replaced() -> None:
         await until(lambda: bool(at_work()))
         for pid in at_work():
             os.kill(pid, signal.SIGKILL)
+
     assert await shaped("count", items=many, by="v[0]") == {"null": 20_000}
 
 
@@ -475,6 +480,7 @@ async def test_a_check_that_takes_long_holds_up_nobody(
     # Where nothing can be awaited, it blocks for no longer than it may.
     with pytest.raises(LimitExceededError, match=stopped.format(3)):
         validator.check(value)
+
     assert at_work() == set()
 
 
@@ -518,10 +524,13 @@ async def test_a_worker_checks_and_explains_as_the_event_loop_does(
         await validator.check_apart(good)
         with pytest.raises(ValueMismatchError) as error:
             validator.check(bad)
+
         told.append(str(error.value))
         with pytest.raises(ValueMismatchError) as error:
             await validator.check_apart(bad)
+
         told.append(str(error.value))
+
     assert at_work()
     assert set(told) == {'the result: 99.id: found "x", expected an integer'}
 
@@ -558,6 +567,7 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
             )
             with anyio.fail_after(40):
                 assert await run.wait() == "done"
+
             errors = [str(error["error"]["message"]) for error in run.errors()]
             assert len(errors) == (0 if fits else 1)
             assert all(error.startswith("not run: parameters: found") for error in errors)

@@ -164,6 +164,7 @@ def test_many_callers_together_leave_connections_for_one_more(tmp_path: Path) ->
             )
             for _ in range(40):
                 stack.enter_context(team.connect(f"{head}Content-Length: 1000\r\n\r\n{{"))
+
         team.health()
         # What makes no sense is answered, and so it was read.
         headers = {"authorization": f"Bearer {team.tokens['late']}", "accept": "text/html"}
@@ -176,6 +177,7 @@ def test_a_body_is_not_read_before_it_is_known_who_sends_it(tmp_path: Path) -> N
         for path in ("/ui/approvals", "/ui/playground", "/ui/admin/users"):
             with open_to_all.connect(f"POST {path} HTTP/1.1\r\n{head}\r\n") as one:
                 assert status_of(one) == 403
+
     with site(tmp_path, "ann") as team:
         for path, status in (("/ui/approvals", 303), ("/mcp", 401), ("/metrics", 401)):
             with team.connect(f"POST {path} HTTP/1.1\r\n{head}\r\n") as one:
@@ -315,6 +317,7 @@ class Room:
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
             return
+
         self.entered.set()
         try:
             await anyio.sleep_forever()

@@ -114,6 +114,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             store.users.add(f"mallory-{era}")
             team.tokens["mallory"] = store.users.add_token(f"mallory-{era}")[1]
             store.publications.unpublish(name)
+
         # The same schemas: the pin of what calls it would not tell.
         same = {**PLAN, "calls": [{**PLAN["calls"][0], "b": 1000}]}
         async with team.client("mallory", era) as mallory:
@@ -121,6 +122,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
             given = {"idea": other, "name": name, "answer": "plan"}
             for to in ({}, {"to": "all"}, {"to": "bob"}):
                 assert "another owner" in await refused(mallory, "publish_idea", **given, **to)
+
         assert f"it needs the idea '{name}', which is not published here" in await refused(
             bob, report, a=1
         )
@@ -131,6 +133,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
         # An admin may take a name that nobody has.
         with Store.open(team.path) as store:
             store.publications.unpublish(name)
+
         mine = (await call(ada, "run_plan", **PLAN))["run"]
         assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan"))[
             "version"

@@ -43,6 +43,7 @@ async def test_a_milder_hint_of_a_known_tool_is_reported(
     modules.lists("git", "git_push", "git_tag", described("git_log", read_only=False), "new")
     with caplog.at_level(logging.WARNING):
         told = await notes(modules)
+
     assert told == tuple(
         f"{name} says now that it only reads; before, it did not"
         for name in ("git_push", "git_tag")
@@ -71,9 +72,11 @@ async def test_the_same_while_the_server_runs_and_rules_do_not_depend_on_it(tmp_
         with anyio.fail_after(20):
             while not bridge.modules["git"].status().notes:
                 await anyio.lowlevel.checkpoint()
+
         told = bridge.modules["git"].status().notes
         assert told == ("git_push says now that it destroys nothing; before, it did not",)
         modules.lists("git", "git_push", "refresh")
         run = await bridge.run_plan(PUSH)
         assert await run.wait(20) == "needs_approval"
+
     assert modules.calls("git") == []

@@ -78,6 +78,7 @@ class Provider:
                 self.send_response(status)
                 if status == 302:
                     self.send_header("location", provider.issuer + "/keys")
+
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -97,6 +98,7 @@ class Provider:
             return 200, json.dumps(
                 {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
             ).encode()
+
         if path == "/team/keys":
             return (200, json.dumps({"keys": self.jwks()}).encode())
         return (404, b"")
@@ -107,6 +109,7 @@ class Provider:
             algorithm = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
             public: Any = key.public_key()
             told.append({**algorithm.to_jwk(public, as_dict=True), "kid": kid, "use": "sig"})
+
         # Keys that must never check a signature.
         told.append(
             {"kty": "oct", "kid": "shared", "k": base64.urlsafe_b64encode(b"s" * 32).decode()}
@@ -130,6 +133,7 @@ class Provider:
         headers: dict[str, Any] = dict(head or {})
         if kid is not None:
             headers["kid"] = kid
+
         return jwt.encode(claims, self.keys[str(kid)] if key is None else key, alg, headers)
 
     def settings(self, **more: Any) -> AuthSettings:
@@ -243,6 +247,7 @@ async def test_a_token_of_the_provider_makes_a_user_and_nothing_else_does(
     assert not any("evil" in path for path in provider.hits)
     async with httpx2.AsyncClient() as http:
         assert (await http.post(url, json=PING)).status_code == 401
+
     with Store.open(tmp_path / "ideas.sqlite") as store:
         assert [(one.name, one.issuer) for one in store.users.all()] == [
             ("alice@127.0.0.1", provider.issuer)
@@ -263,6 +268,7 @@ async def test_made_up_key_ids_do_not_reach_the_provider(provider: Provider, url
 
         for number in range(100):
             group.start_soon(ask, provider.token(f"made-up-{number}", key=provider.keys["rsa"]))
+
     assert provider.hits.total() - before <= 2
     assert await status(url, provider.token()) != 401
 
@@ -276,6 +282,7 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.add("alice")
         own = store.users.add_token("alice")[1]
+
     runs: dict[str, str] = {}
     people = {
         "local": own,
@@ -297,9 +304,11 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
                 if one != who
             ]
             assert all("unknown run" in one for one in others)
+
     # Called otherwise from now on: still the same.
     async with client_of(url, provider.token(preferred_username="Somebody Else")) as client:
         assert [one["run"] for one in (await call(client, "check_run"))["runs"]] == [runs["first"]]
+
     with Store.open(tmp_path / "ideas.sqlite") as store:
         records = [store.runs.get(run) for run in runs.values()]
         callers = [one.caller for one in records if one is not None]
@@ -308,10 +317,12 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
         assert callers[2].startswith("user:alice@127.0.0.1.")
         assert callers[5] == "user:1005@127.0.0.1"
         store.users.change("alice@127.0.0.1", state="disabled")
+
     assert await status(url, provider.token()) == 401
     assert await status(url, provider.token(sub="1002")) != 401
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.change("alice@127.0.0.1", state="removed")
+
     assert await status(url, provider.token()) == 401
     async with client_of(url, own) as client:
         await all_tools(client)
@@ -350,6 +361,7 @@ async def test_a_token_without_the_scope_opens_no_door(provider: Provider, tmp_p
                 answer = await web.get(path, headers={"authorization": f"Bearer {token}"})
                 assert answer.status_code == 403
                 assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+
             answer = await web.post("/ui/sign-in", data={"token": token})
             assert answer.status_code == 403
             assert "lacks the scope tools:use" in answer.text
@@ -371,9 +383,11 @@ async def test_keys_are_those_of_now_and_outlive_a_provider_that_is_down_for_a_w
         provider.down = True
         with pytest.raises(ProviderError, match="status 503"):
             await identities.identify(provider.token())
+
         provider.down = False
         with pytest.raises(ProviderError):
             await identities.identify(provider.token())
+
         now += PAUSE_SECONDS + 1
         old = provider.token()
         assert await identities.identify(old) is not None
@@ -391,6 +405,7 @@ async def test_keys_are_those_of_now_and_outlive_a_provider_that_is_down_for_a_w
         now += STALE_SECONDS
         with pytest.raises(ProviderError):
             await identities.identify(provider.token("new"))
+
         provider.down = False
         now += PAUSE_SECONDS + 1
         assert await identities.identify(provider.token("new")) is not None
@@ -446,6 +461,7 @@ async def test_a_small_key_or_a_key_that_is_none_checks_nothing(provider: Provid
         identities = IdentityProvider(provider.settings())
         with pytest.warns(match="below"):
             token = provider.token(key=small)
+
         assert await identities.identify(token) is None
         assert await identities.identify(provider.token("broken", key=provider.keys["rsa"])) is None
     finally:

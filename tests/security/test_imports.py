@@ -119,8 +119,10 @@ def every_change(whole: JSONObject) -> list[tuple[str, JSONObject]]:
     for what, change in changes.items():
         changed: JSONObject = {**whole, **change}
         found.append((what, changed))
+
     for gone in ("digest", "publication", "meta"):
         found.append((f"no {gone}", {key: value for key, value in whole.items() if key != gone}))
+
     return found
 
 
@@ -139,6 +141,7 @@ def test_a_document_without_its_digest_is_refused_whatever_was_changed(
                 if what == "no digest"
                 else "digest: the document says" in said
             )
+
     assert (
         main(
             [
@@ -465,8 +468,10 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         for name in ("git_hub", "delete_repo", "git_hub_delete_repo"):
             with pytest.raises(PublicationError, match="module"):
                 await bridge.publish(run.id, name)
+
         with pytest.raises(PublicationNameError, match="ideabridge itself"):
             await bridge.publish(run.id, "run_plan")
+
         await bridge.publish(run.id, "push_all")
         # A module that lists a tool of this name later takes nothing away.
         bridge.modules["git-hub"].recall(
@@ -494,6 +499,7 @@ def test_links_in_a_target_folder_are_not_followed(
         assert victim.read_text(encoding="utf-8") == "precious"
         assert not (here / "absent").exists()
         (shared / "twice.json").unlink()
+
     os.mkfifo(shared / "twice.json")
     assert main(["ideas", "export", "twice", "--folder", "shared"]) == 2
     (shared / "twice.json").unlink()

@@ -85,8 +85,10 @@ async def test_a_plan_is_not_led_to_a_look_alike(
         assert "looks like git.git_log" in flagged["evil", LOOKING[kind]]
         with pytest.raises(PlanError) as caught:
             await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+
         assert "git_git_log" in str(caught.value)
         assert "evil_" not in str(caught.value)
+
     modules.takes_down("git")
     # How long a module that does not come up is waited for is tested elsewhere.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.5)
@@ -95,6 +97,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(
         with pytest.raises(PlanError, match="module 'git' is down") as caught:
             await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
         assert "evil" not in str(caught.value)
+
     assert modules.calls("evil") == []
 
 
@@ -112,6 +115,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
     store = tmp_path / "ideas.sqlite"
     async with Bridge(modules.configured("git"), store=store) as bridge:
         await bridge.offer.settled()
+
     modules.takes_down("git")
     both = modules.configured("evil", "git")
     other = both.modules["git"].model_copy(
@@ -126,6 +130,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
                 PlanError, match=r"git_log: module 'git' is down .*no other tool takes"
             ):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+
             run = await bridge.run_plan(
                 calls=[{"_tool": "git_log", "_module": "evil", "repo": "r"}]
             )
@@ -153,6 +158,7 @@ async def test_a_name_that_says_it_is_another_modules_is_not_believed(
                 )
                 assert await run.wait(20) == "done"
                 assert run.given() == "git.git_log"
+
     assert modules.calls("evil") == []
 
 
@@ -167,6 +173,7 @@ async def test_a_name_in_a_modules_form_is_not_believed_before_that_was_ever_up(
         for name in ("git.git_log", "git/git_log"):
             with pytest.raises(PlanError):
                 await bridge.run_plan(calls=[{"_tool": name, "repo": "r"}])
+
     assert modules.calls("evil") == []
 
 
@@ -180,13 +187,16 @@ async def test_a_rule_that_allows_a_name_allows_no_other_module_of_that_name(
     async with Bridge(modules.configured("git", approval=rules)) as bridge:
         run = await bridge.run_plan(calls=[{"_tool": "git_push", "repo": "r"}])
         assert await run.wait(20) == "done"
+
     async with Bridge(modules.configured("git", "evil", approval=rules)) as bridge:
         run = await bridge.run_plan(calls=[{"_tool": "git_push", "_module": "evil", "repo": "r"}])
         assert await run.wait(20) == "needs_approval"
+
     rules = {"rules": [{"module": "git", "tool": "git_push", "then": "allow"}]}
     async with Bridge(modules.configured("git", "evil", approval=rules)) as bridge:
         run = await bridge.run_plan(calls=[{"_tool": "git_push", "_module": "git", "repo": "r"}])
         assert await run.wait(20) == "done"
+
     assert modules.calls("evil") == []
 
 

@@ -65,14 +65,17 @@ async def test_who_made_the_same_idea_reads_metadata_of_their_own_run(
     plan: dict[str, Any] = {"calls": [{"_tool": "add", "a": 5, "b": 6}], "output": "†results.0"}
     async with neighbours.client("alice") as client:
         theirs = (await call(client, "run_plan", **plan))["run"]
+
     async with neighbours.client("bob") as client:
         mine = (await call(client, "run_plan", **plan))["run"]
+
     with Store.open(neighbours.store) as store:
         [made] = store.ideas.of_run(theirs)
         store.ideas.tag(made.id, ["theirs"])
         stored = store.ideas.get(made.id, caller="user:bob")
         assert (stored.meta.run, stored.meta.tags) == (mine, ())
         assert store.ideas.get(made.id, caller=SEES_ALL).meta.run == theirs
+
     async with neighbours.browser("bob") as bob:
         page = (await bob.get(f"/ui/ideas/id/{made.id}")).text
         assert mine in page
@@ -84,11 +87,13 @@ async def test_a_shared_tool_shows_no_later_run_of_its_owner(neighbours: Neighbo
         page = (await alice.get(f"/ui/ideas/{SHARED}")).text
         assert MARKER in page
         assert neighbours["run"] in page
+
     async with neighbours.browser("bob") as bob:
         page = (await bob.get(f"/ui/ideas/{SHARED}")).text
         assert "What it runs" in page
         assert MARKER not in page
         assert "run_" not in page
+
     async with neighbours.client("bob") as client:
         document = (await client.read_resource(f"idea://{SHARED}")).model_dump_json()
         assert "count_words" in document
@@ -145,8 +150,10 @@ async def test_what_a_module_wrote_is_for_those_alone_who_run_the_server(
         assert "ended with exit code 3" in json.dumps(died.model_dump(mode="json"))
         assert MARKER not in died.model_dump_json()
         await client.call_tool("say", {"text": MARKER})
+
     async with neighbours.browser("ada") as ada:
         assert f"called with {MARKER}" in (await ada.get("/ui/modules/talks")).text
+
     async with neighbours.browser("bob") as bob:
         for path in ("/ui/modules/talks", "/ui/modules"):
             page = await bob.get(path)

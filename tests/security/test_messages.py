@@ -71,6 +71,7 @@ def test_millions_of_values_are_refused_over_http(value: str, shared_url: str) -
     request = urllib.request.Request(shared_url, message(value, _meta=meta), headers)
     with urllib.request.urlopen(request, timeout=20) as answer:
         told = json.loads(answer.read())
+
     assert told["id"] == 7
     assert f"more than {MAX_MESSAGE_VALUES:,} JSON values" in told["result"]["content"][0]["text"]
 

@@ -90,12 +90,14 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
             MeantToolError, match=r"module 'git' is down .*no other tool takes the place"
         ):
             await bridge.start_idea("history", {"repo": "other"})
+
     # Not even where `git` is not configured any more, so that nothing of it is known.
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(
             MeantToolError, match="needs the server 'git', which is not configured here"
         ):
             await bridge.start_idea("history", {"repo": "other"})
+
     assert modules.calls("evil") == []
 
 
@@ -108,6 +110,7 @@ async def test_another_module_that_lists_the_name_disables_nothing(
     for order in (("git", "evil"), ("evil", "git")):
         async with Bridge(modules.configured(*order), store=store) as bridge:
             assert await replayed(bridge) == "git.git_log"
+
     assert modules.calls("evil") == []
 
 
@@ -125,12 +128,14 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(
         run = await bridge.run_plan({**LOG, "calls": calls})
         await ended(run)
         await bridge.publish(run.id, "counted", answer="plan")
+
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(
             MeantToolError, match="needs the tool 'words', which no file of tools has here"
         ):
             await bridge.start_idea("counted", {"repo": "a b"})
+
     assert modules.calls("evil") == []
 
 
@@ -160,11 +165,13 @@ async def test_a_tool_that_changed_since_publication_is_refused(
             MeantToolError, match=rf"git\.git_log has changed: {difference}"
         ) as caught:
             await bridge.start_idea("history", {"repo": "other"})
+
         assert "ideabridge ideas verify history" in str(caught.value)
         assert "ideabridge modules accept git" in str(caught.value)
         [verdict] = await bridge.verify(["history"])
         assert len(verdict.faults) == 1
         assert "git.git_log has changed" in verdict.faults[0]
+
     assert modules.calls("git") == ["git_log"]
 
 
@@ -201,6 +208,7 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
             run.errors()
         )
         assert 'required: was absent, now ["repo"]' in str(run.errors())
+
     assert modules.calls("git") == []
 
 
@@ -219,12 +227,14 @@ async def test_a_run_that_is_taken_up_again_calls_the_tool_it_was_made_with(
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan(LOG)
         assert await run.wait(20) == "needs_approval"
+
     modules.lists("git", described("git_log"))
     async with Bridge(modules.configured("git"), store=store) as bridge:
         again = await bridge.run(run.id)
         approve(again)
         await again.wait(20)
         assert "readOnlyHint: was absent, now true" in str(again.errors())
+
     assert modules.calls("git") == []
 
 
@@ -249,9 +259,11 @@ async def test_an_own_tool_that_changed_does_not_go_on_with_a_run(tmp_path: Path
     async with Bridge(ASKS, toolbox=box(wide=False), store=store) as bridge:
         run = await bridge.run_plan({**LOG, "calls": calls})
         assert await run.wait(20) == "needs_approval"
+
     async with Bridge(ASKS, toolbox=box(wide=True), store=store) as bridge:
         with pytest.raises(InterruptedRunError, match=r"'send' has changed .*force: was absent"):
             await bridge.resume(run.id)
+
     async with Bridge(ASKS, toolbox=box(wide=False), store=store) as bridge:
         again = await bridge.resume(run.id)
         approve(again)
@@ -281,6 +293,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
         assert isinstance(step, dict)
         assert step["by"] == {"kind": "person", "via": "terminal", "user": "local"}
         assert step["was"] == changed[0].pin.digest
+
     # What was accepted is that definition, and no later one.
     modules.lists("git", described("git_log", required=["repo"], additionalProperties=False))
     async with Bridge(modules.configured("git"), store=store) as bridge:
@@ -318,11 +331,13 @@ async def test_an_idea_of_before_means_the_tools_of_its_run(
             MeantToolError, match="needs the server 'git', which is not configured here"
         ):
             await bridge.start_idea("history", {"repo": "other"})
+
     modules.brings_up("git")
     modules.lists("git", described("git_log", read_only=False))
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match="readOnlyHint: was true, now false"):
             await bridge.start_idea("history", {"repo": "other"})
+
     assert modules.calls("evil") == []
 
 
@@ -336,21 +351,25 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
     without_pins(store)
     with closing(sqlite3.connect(store)) as connection:
         connection.executescript("UPDATE runs SET status = 'failed'; DELETE FROM events;")
+
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(
             MeantToolError, match="needs the server 'git', which is not configured here"
         ):
             await bridge.start_idea("history", {"repo": "other"})
+
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
         [verdict] = await bridge.verify(["history"], live=False)
         assert "module 'git' is down" in str(verdict.faults)
+
     modules.brings_up("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         [verdict] = await bridge.verify(["history"], live=False)
         assert "its tools are pinned now" in verdict.notes
         assert await replayed(bridge) == "git.git_log"
+
     assert modules.calls("evil") == []
 
 
@@ -389,6 +408,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(
             MeantToolError, match=r"idea:history has changed: .*repository: was absent"
         ) as caught:
             await bridge.start_idea("above", {"repo": "other"})
+
         assert "modules accept idea:history" in str(caught.value)
         [changed] = await bridge.changed_tools("idea:history")
         assert changed.publication.name == "above"

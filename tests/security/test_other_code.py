@@ -104,5 +104,6 @@ async def test_a_tool_of_a_context_runs_under_the_rules_for_the_code_that_it_nam
             run = await bridge.solve("x", context=context)
             run.submit(0, {"calls": [{"_tool": "tidy", "path": "a"}]})
             assert await run.wait(10) == status
+
         assert run.value("†results.0") == "seen a"
         assert DELETED == []

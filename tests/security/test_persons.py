@@ -115,10 +115,12 @@ async def test_the_model_cannot_decide_while_the_form_is_before_the_person(
     async with over_stdio(configured(tmp_path), era, **person(answer)) as client:
         assert "decide_approval" not in await all_tools(client)
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+
     assert len(said) == 2
     for one in said:
         assert "only the person decides: in the form" in one
         assert "ideabridge approvals decide" in one
+
     assert done["status"] == "done"
     assert "denied by the person at the client: no" in str(done["errors"])
     assert done["decided"] == ["call 0 (write_note): deny by the person at the client"]
@@ -139,6 +141,7 @@ async def test_the_model_cannot_decide_what_the_person_left_open(
         assert told["decides"].startswith("only the person decides: in the form")
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "nothing was decided: only the person decides" in said
+
     assert not (tmp_path / "one").exists()
 
 
@@ -153,6 +156,7 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
         made: dict[str, Any] = {"decision": "approve"}
         if form.startswith("Module asks asks"):
             made = {"decision": "value", "value": {"name": "Eve", "seats": 5}}
+
         decisions = [{"approval": approval, **made}]
         said.append(await refused(client, "decide_approval", run=run, decisions=decisions))
         if form.startswith("Module asks asks"):
@@ -167,6 +171,7 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
         calls = [{"_tool": "book", "who": "ann", "_outputPath": "got"}]
         solution = {"calls": calls, "output": "†state.got"}
         done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
+
     assert len(said) == 2
     assert all("only the person decides: in the form" in one for one in said)
     assert '"content": {"name": "Ann", "seats": 2}' in done["output"]
@@ -205,6 +210,7 @@ async def test_another_session_of_the_same_user_cannot_decide_what_a_form_asks(
             said = await refused(other, "decide_approval", run=latest, decisions=decision(told))
             assert "this run belongs to a client that shows forms" in said
             group.cancel_scope.cancel()
+
     assert not (tmp_path / "one").exists()
 
 
@@ -215,12 +221,14 @@ async def test_a_session_in_another_process_cannot_decide_about_a_run_begun_wher
     async with over_stdio(configuration, era, **person(never)) as client:
         # It asks for nothing to be shown, so that no form goes out.
         started = await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=0)
+
     async with over_stdio(configuration, era) as other:
         assert "decide_approval" in await all_tools(other)
         told = await call(other, "check_run", run=started["run"])
         assert told["status"] == "needs_approval"
         said = await refused(other, "decide_approval", run=started["run"], decisions=decision(told))
         assert "this run belongs to a client that shows forms" in said
+
     assert not (tmp_path / "one").exists()
 
 
@@ -263,6 +271,7 @@ async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: P
         ended = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
         assert ended.returncode == 0, ended.stderr.decode()
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
+
     assert (tmp_path / "one").read_text() == "hello"
     # Nobody typed it at a prompt: an assistant with a shell could have.
     assert journaled(tmp_path, told["run"]) == [
@@ -288,11 +297,13 @@ async def test_over_http_the_answer_names_the_page_and_the_command(
                         "only the person decides (approval.by in the "
                         f"configuration), {where}{terminal}"
                     ) in said
+
                 said = await refused(
                     client, "decide_approval", run=told["run"], decisions=decision(told)
                 )
                 assert f"{where}{terminal}" in said
                 assert "key=" not in text(run)
+
             if page:
                 async with httpx.AsyncClient(follow_redirects=True) as web:
                     inbox = await web.get(f"{url.removesuffix('/mcp')}/ui/approvals")
@@ -304,6 +315,7 @@ async def test_a_named_user_is_told_no_folder_of_the_server(era: str, tmp_path: 
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.add("ann")
         _, token = store.users.add_token("ann")
+
     program = preloaded.python(
         BIN / "ideabridge", "serve", "--http", "127.0.0.1:0", "--ui", "--config", str(configuration)
     )
@@ -377,6 +389,7 @@ async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody
         )
         assert "decided" not in told
         assert "you may decide with decide_approval" in told["decides"]
+
     assert journaled(tmp_path, told["run"]) == []
 
 
@@ -392,6 +405,7 @@ async def test_who_reads_the_first_of_many_forms_and_then_declines_all_denies(
             client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(8)]
         )
         assert (done["status"], len(done["decided"])) == ("done", 8)
+
     assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"person"}
 
 
@@ -413,6 +427,7 @@ async def test_approval_by_person_holds_where_forms_are_declined_at_once(
         assert "decide_approval" not in await all_tools(client)
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "approval.by in the configuration" in said
+
     assert not (tmp_path / "one").exists()
 
 
@@ -437,6 +452,7 @@ async def test_over_http_a_client_without_a_session_takes_nothing_from_others(
             assert (await call(client, "run_plan", calls=[note(tmp_path / "two")]))[
                 "status"
             ] == "done"
+
     assert len(forms) == 1
 
 
@@ -454,6 +470,7 @@ async def test_a_round_that_comes_back_to_another_process_is_declined_at_once_al
             )
             assert isinstance(required, types.InputRequiredResult)
             [approval] = required.input_requests or {}
+
         async with over_http(second, "auto", **person(declined)) as client:
             result = await client.session.call_tool(
                 "run_plan",
@@ -495,12 +512,14 @@ async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(
                     other, "decide_approval", run=told["run"], decisions=decision(told)
                 )
                 assert "nothing was decided: only the person decides" in said
+
             assert "in the form" in (await call(client, "check_run", run=told["run"]))["decides"]
             # What it has begun itself is another matter.
             mine = await call(other, "run_plan", calls=[note(tmp_path / "two")])
             assert (
                 await call(other, "decide_approval", run=mine["run"], decisions=decision(mine))
             )["status"] == "done"
+
     assert not (tmp_path / "one").exists()
 
 
@@ -543,6 +562,7 @@ async def test_answers_from_a_pipe_are_no_answers_of_a_person(tmp_path: Path) ->
             given = b"y\n" * 100
         ended = await ideabridge(*words, "--config", configuration, given=given)
         assert ended.returncode == 4, ended.stderr.decode()
+
     assert not (tmp_path / "one").exists()
     assert not (tmp_path / "two").exists()
 
@@ -594,4 +614,5 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     assert not [line for line in lines if line.startswith(".")]
     with Store.open(tmp_path / "ideas.sqlite") as store:
         [run] = store.runs.newest(caller=SEES_ALL)
+
     assert journaled(tmp_path, run.id) == [{"kind": "person", "via": "terminal", "user": "local"}]

@@ -108,9 +108,11 @@ class Walk:
         left = dict(values)
         for found in re.findall(r"{(\w+)(?::\w+)?}", route):
             path = re.sub(rf"{{{found}(:\w+)?}}", str(left.pop(found)), path)
+
         self.used.add(f"{method} {route}")
         with self.pinger.beside(f"{method} {route}") as pings:
             response = await anyio.to_thread.run_sync(load, path, left)
+
         self.measured.append(pings)
         assert response.status_code in (200, 400, 404), response.text[:500]
         return response
@@ -179,6 +181,7 @@ async def test_others_are_served_between_the_plan_checks_of_one_caller(tmp_path:
                     group.start_soon(
                         walk.mcp.call_tool, "run_plan", {"calls": calls, "dry_run": True}
                     )
+
     assert pings.answered > 2 * checks, pings.shown
 
 
@@ -217,8 +220,10 @@ async def test_every_tool_and_every_page_leaves_others_served(
             measured = sorted(walk.measured, key=lambda one: -one.processor)
             with capsys.disabled():
                 print("", *[one.shown for one in measured], sep="\n")
+
         assert set(OWN_NAMES) <= walk.used
         assert await routes() - walk.used == set()
+
     # docs/security.md has the figures, and says what they come from.
     held = [
         one.shown for one in walk.measured if one.processor > EXCEPTIONS.get(one.what.strip(), HELD)
@@ -306,8 +311,10 @@ async def _every_page(walk: Walk) -> None:
         "/admin",
     ):
         await walk.page(route)
+
     for route in ("/playground", "/playground/tools", "/admin/doctor"):
         await walk.page(route)
+
     for run in (many, wide):
         await walk.page("/approvals/whole", which=f"{run}:none")
         await walk.page("/runs/{run}", run=run)
@@ -315,12 +322,14 @@ async def _every_page(walk: Walk) -> None:
         await walk.page("/runs/{run}/picture.svg", run=run)
         for route in ("/runs/{run}/calls/{call}", "/runs/{run}/calls/{call}/result"):
             await walk.page(route, run=run, call=0)
+
         await walk.page("/runs/{run}/calls/{call}/images/{image}", run=run, call=0, image=0)
         await walk.form("/runs/{run}/fork", run=run, at="2")
         await walk.form("/runs/{run}/cancel", run=run)
         await walk.form("/runs/{run}/resume", run=run)
         await walk.page("/ideas/publish", ref=run, name="made")
         await walk.form("/ideas/publish", ref=run, name="made", decided="[{}, {}]")
+
     await walk.page("/ideas/{name}", name="many")
     await walk.page("/ideas/{name}/diff", name="made")
     await walk.page("/ideas/id/{idea}", idea="many")

@@ -161,9 +161,11 @@ async def test_a_connection_for_reading_writes_nothing(tmp_path: Path) -> None:
         other = Store.open_for_reading(reader)
         with pytest.raises(StoreAccessError, match="it can only be read"):
             other.settings.set("key", b"value")
+
         store.settings.set("key", b"value")
         assert other.settings.get("key") == b"value"
         other.close()
+
     assert Store.open(":memory:").reader() is None
 
 
@@ -185,6 +187,7 @@ async def test_a_publication_that_takes_too_long_twice_is_set_aside(
         assert "set aside: it was tried 2 times without success (lifting run" in str(told["error"])
         assert f"`ideabridge ideas publish {made.id} many` tries again" in str(told["error"])
         assert len(tries) == 2
+
     monkeypatch.undo()
     async with fronted(tmp_path) as front:
         front.running.publish_left()
@@ -203,8 +206,10 @@ def processes(parent: int) -> set[int]:
             line = path.with_name("cmdline").read_bytes()
         except OSError:
             continue
+
         if int(fields[1]) == parent and fields[0] != "Z" and JOB.encode() in line:
             found.add(int(path.parent.name))
+
     return found
 
 
@@ -243,6 +248,7 @@ async def test_a_publication_that_ends_its_processes_is_set_aside(tmp_path: Path
         await until(lambda pid=process.pid: bool(processes(pid)))
         os.kill(process.pid, signal.SIGKILL)
         await anyio.to_thread.run_sync(process.communicate)
+
     process = await anyio.to_thread.run_sync(started, tmp_path, run_id)
     told, _ = await anyio.to_thread.run_sync(process.communicate)
     assert "set aside: it was tried 2 times without success (its process ended)" in told

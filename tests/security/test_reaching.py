@@ -62,6 +62,7 @@ def test_the_start_says_how_clients_reach_it(tmp_path: Path, *, users: bool) -> 
     if users:
         with Store.open(tmp_path / "ideas.sqlite") as store:
             store.users.add("alice")
+
     command = serve(tmp_path, "--allow-host", "tools.example")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -70,7 +71,9 @@ def test_the_start_says_how_clients_reach_it(tmp_path: Path, *, users: bool) -> 
         while "(421)" not in (line := process.stderr.readline()):
             assert line, lines
             lines.append(line)
+
         process.terminate()
+
     told = "".join(lines)
     assert f"http://tools.example:{port}/mcp" in told
     header = " --header 'Authorization: Bearer TOKEN'" if users else ""

@@ -156,6 +156,7 @@ async def test_who_goes_on_with_a_large_run_reads_it_in_a_thread(
                 await bridge.resume(run_id)
             case _:
                 await bridge.cancel(run_id, "enough")
+
         assert readers
         assert threading.get_ident() not in readers
         run = await bridge.run(run_id)
@@ -172,6 +173,7 @@ async def test_who_goes_on_with_a_room_reads_it_and_its_run_in_a_thread(
         run = await bridge.run_plan({"calls": [task]})
         await until(lambda: bool(bridge.store.runs.rooms(run.id)))
         [room] = bridge.store.runs.rooms(run.id)
+
     async with Bridge(store=path) as bridge:
         readers.clear()
         await bridge.run(room.id if wanted == "the room" else run.id)
@@ -183,6 +185,7 @@ async def test_many_who_want_a_large_run_read_it_once(tmp_path: Path, readers: l
     path = tmp_path / "ideas.sqlite"
     async with Bridge(store=path) as bridge:
         run_id = (await ended(bridge, 3)).id
+
     async with Bridge(store=path) as bridge:
         readers.clear()
         async with anyio.create_task_group() as group:

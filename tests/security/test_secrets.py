@@ -59,6 +59,7 @@ def held(text: str) -> list[str]:
     found = [name for name, form in encoded(SECRET).items() if form in text]
     if SECRET in unquote(text):
         found.append("unquoted")
+
     for part in re.findall(r"[A-Za-z0-9+/_-]{8,}", text):
         for cut in range(4):
             whole = part[cut:].replace("-", "+").replace("_", "/")
@@ -68,6 +69,7 @@ def held(text: str) -> list[str]:
                 continue
             if SECRET.encode()[2:-2] in plain:
                 found.append(f"in base64: {part[:40]}")
+
     return found
 
 
@@ -91,6 +93,7 @@ def test_encodings_of_a_secret_are_found(value: str, around: bytes) -> None:
     secrets.add("API_TOKEN", value, certain=True)
     if not secrets.mask(value).startswith("[secret:"):
         return
+
     data = value.encode()
     for name, form in encoded_anywhere(value, around):
         for text in (form, f"see {form} there"):
@@ -99,6 +102,7 @@ def test_encodings_of_a_secret_are_found(value: str, around: bytes) -> None:
             result: JSON = {"a": [text]}
             assert "[secret:API_TOKEN]" in json.dumps(secrets.redact(result)), name
             assert secrets.places(result) == [("a.0", "API_TOKEN")], name
+
     assert data
 
 
@@ -122,6 +126,7 @@ def test_a_secret_is_found_in_base64_that_is_written_in_lines(end: str, width: i
             assert data[first:last][:9] not in masked, before
             assert data[first:last][-9:] not in masked, before
             assert "[secret:API_TOKEN]" in str(secrets.redact({"a": [f"see {text}"]})), before
+
     assert secrets.mask("a" * 64 + "\n" + "b" * 64) == "a" * 64 + "\n" + "b" * 64
 
 
@@ -165,6 +170,7 @@ def test_short_and_ordinary_values_are_not_masked_absurdly() -> None:
         "AUTH": "basic",
     }.items():
         secrets.add_env(name, value)
+
     text = "1234 abcde production 8080 basic YWJjZGU= 6162636465 MTIzNA=="
     assert secrets.mask(text) == text
     secrets.add_env("API_KEY", "abcdef")
@@ -212,9 +218,11 @@ async def test_whatever_a_call_brings_holds_no_secret(name: str, tmp_path: Path)
             said.append(json.dumps(await bridge.modules["leaky"].call(name, {}, progress=heard)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             said.append("".join(traceback.format_exception(error)))
+
         run = await bridge.run_plan({"calls": [{"_tool": name}]})
         await run.wait(20)
         said.append(json.dumps(run.answer(whole=True)))
+
     assert "[secret:API_TOKEN]" in "".join(said)
     assert held("".join(said)) == []
     assert held(kept(tmp_path)) == []
@@ -238,6 +246,7 @@ async def test_what_a_module_asks_holds_no_secret(tmp_path: Path) -> None:
         await bridge.modules["leaky"].ready(20)
         run = await bridge.run_plan({"calls": [{"_tool": "ask"}]})
         assert await run.wait(20) == "done"
+
     (request,) = asked
     told = json.dumps(request.question)
     assert "[secret:API_TOKEN]" in told
@@ -260,11 +269,14 @@ async def test_a_host_is_told_no_secret(tmp_path: Path, era: str) -> None:
         said += [tool.model_dump_json() for tool in (await all_tools(client)).values()]
         with pytest.raises(MCPError) as refused:
             await client.call_tool("refuse", {"x": "y"}, progress_callback=heard)
+
         said.append(refused.value.error.model_dump_json())
         for name in ("say", "fail", "structured", "die"):
             result = await client.call_tool(name, {"x": "y"}, progress_callback=heard)
             said.append(result.model_dump_json())
+
         said.append(json.dumps(await call(client, "search_tools", words="say")))
+
     assert "[secret:API_TOKEN]" in "".join(said)
     assert held("".join(said)) == []
 
@@ -286,6 +298,7 @@ async def test_the_token_of_the_server_is_a_secret_like_any_other(tmp_path: Path
             assert held(result.model_dump_json()) == []
             failed = await client.call_tool("run_plan", {"calls": [{"_tool": "process"}]})
             assert structured(failed)["status"] == "done"
+
     assert held(kept(tmp_path)) == []
 
 
@@ -321,6 +334,7 @@ def test_no_log_record_holds_a_secret_or_a_control_character(
         logger.log(
             level, "sent %r\x1b]0;owned\x07", encoded(SECRET), exc_info=True, stack_info=True
         )
+
     logger.log(level, "%d of %s", "not a number", SECRET)
     written = stream.getvalue()
     # The secret is that of other configurations in this process, too.
@@ -366,6 +380,7 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
                 assert not result.is_error, result
                 # What a tool file gives is a result like any other.
                 assert held(result.model_dump_json()) == []
+
     written = await anyio.Path(tmp_path / "stderr").read_text()
     assert written.count("[secret:API_TOKEN]") >= len(encoded(SECRET))
     assert held(written) == []

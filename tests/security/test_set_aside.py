@@ -97,7 +97,9 @@ async def taken_up(store: Path) -> Desk:
         with anyio.fail_after(10):
             while not (desk.begun.is_set() or ended.is_set()):
                 await anyio.lowlevel.checkpoint()
+
         group.cancel_scope.cancel()
+
     return desk
 
 
@@ -106,6 +108,7 @@ async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path
     run_id = await stuck_run(path)
     for _ in range(2):
         assert (await taken_up(path)).started == 1
+
     third = await taken_up(path)
     assert third.started == 0
     [(left, why)] = third.left
@@ -131,6 +134,7 @@ async def test_a_person_may_take_it_up_and_it_goes_on(tmp_path: Path) -> None:
     run_id = await stuck_run(path)
     for _ in range(3):
         await taken_up(path)
+
     desk = Desk(free=True)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         run = await bridge.resume(run_id)
@@ -173,12 +177,14 @@ async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) ->
                 run_id = (
                     await bridge.run_plan(read_plan({"calls": calls, "output": "†state.s5"}))
                 ).id
+
             run = await bridge.run(run_id)
             with anyio.fail_after(10):
                 if process < 5:
                     await at_work.wait()
                 else:
                     assert await run.result() == 5
+
             assert reached == [process]
 
 
@@ -191,6 +197,7 @@ async def test_a_run_that_was_left_is_cancelled_without_being_taken_up(
     run_id = await stuck_run(path)
     for _ in range(takings):
         await taken_up(path)
+
     desk = Desk()
     # Another configuration could not go on with it, and ends it all the same.
     async with Bridge(toolbox=desk.toolbox if same else None, store=path) as bridge:
@@ -224,6 +231,7 @@ async def test_a_run_of_another_process_is_cancelled_there(
         assert (code, out) == (0, {"run": run_id, "status": "cancelled"})
         told = await call(client, "check_run", run=run_id, wait_s=5)
         assert (told["status"], told["reason"]) == ("cancelled", "cancelled at the command line")
+
     gate.close()
 
 
@@ -239,6 +247,7 @@ async def test_check_run_cancels_across_processes(tmp_path: Path) -> None:
         )
         told = await call(other, "check_run", run=begun["run"], cancel=True)
         assert told["status"] == "cancelled"
+
     gate.close()
 
 
@@ -263,6 +272,7 @@ def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
             record = looking.runs.get(run_id)
             assert record is not None
             driver = int(str(record.driver).rsplit("|", 5)[3])
+
         os.kill(driver, signal.SIGSTOP)
 
         async def cancel() -> None:
@@ -275,5 +285,6 @@ def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
         os.kill(driver, signal.SIGCONT)
         assert process.stdout.readline() == "ended cancelled\n"
         process.stdin.close()
+
     with Store.open(store) as looking:
         assert looking.requests.cancels() == {}

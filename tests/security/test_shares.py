@@ -45,8 +45,10 @@ class Caller:
             connection = http.client.HTTPConnection(self._address, timeout=20)
         else:
             connection = self._kept
+
         if apart:
             self._connections.append(connection)
+
         accept = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
@@ -55,6 +57,7 @@ class Caller:
             text = json.dumps({"jsonrpc": "2.0", **message})
         else:
             text = message
+
         connection.request(
             method, "/mcp", None if text is None else text.encode(), {**accept, **headers}
         )
@@ -133,6 +136,7 @@ def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:
     for session in sessions:
         streams.append(caller.send("GET", None, {**headers, "mcp-session-id": session}, apart=True))
         assert streams[-1].status == 200
+
     answer = caller.send("GET", None, {**headers, "mcp-session-id": sessions[0]}, apart=True)
     assert answer.status == 429
     assert (
@@ -158,6 +162,7 @@ def test_listeners_of_one_caller_are_bounded(caller: Caller) -> None:
     for _ in range(MOST):
         streams.append(caller.send("POST", message, headers, apart=True))
         assert streams[-1].status == 200
+
     answer = caller.send("POST", message, headers, apart=True)
     assert f"you have {MOST} listeners" in answer.read().decode()
     for one in streams:
@@ -169,6 +174,7 @@ def test_runs_of_one_caller_at_work_are_bounded(caller: Caller, tmp_path: Path) 
     held = [{"_tool": "hold", "gate": str(gate.path)}]
     for _ in range(MOST):
         assert "running" in caller.call("run_plan", calls=held, wait_s=0)
+
     assert f"you have {MOST} runs at work" in caller.call("run_plan", calls=held, wait_s=0)
     latest = caller.call("check_run").splitlines()[1].partition(":")[0]
     assert "cancelled" in caller.call("check_run", run=latest, cancel=True)
@@ -185,10 +191,13 @@ def test_quotas_are_counted_by_caller_and_given_back() -> None:
             full,
         ):
             pass
+
         with quotas.holding("ben", "things", 2, 1), quotas.holding("ben", "things", 2, 1):
             pass
+
     with quotas.holding("ann", "things", 2, 2):
         pass
+
     with quotas.holding("ann", "bytes", 100, 80):
         more = quotas.holding("ann", "bytes", 100, 30)
         with pytest.raises(QuotaError, match="you have 80 bytes and ask for 30 more"), more:
@@ -200,10 +209,12 @@ def test_rates_are_counted_by_caller_over_time() -> None:
     quotas = Quotas(lambda: now)
     for _ in range(3):
         quotas.spend("ann", "calls", 3, 60)
+
     with pytest.raises(
         QuotaError, match=r"too many calls: one caller may make 3 in 60 s; try again in 20\.0 s"
     ) as told:
         quotas.spend("ann", "calls", 3, 60)
+
     assert told.value.retry_after == pytest.approx(20)
     quotas.spend("ben", "calls", 3, 60)
     now += 20.001

@@ -41,6 +41,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for module in (names, shown, forms):
         monkeypatch.setattr(module, "visible", counting)
+
     return lengths
 
 

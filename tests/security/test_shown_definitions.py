@@ -133,6 +133,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "IDEABRIDGE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
+
     monkeypatch.setenv("HOME", str(home))
     project = tmp_path / "project"
     project.mkdir()
@@ -215,6 +216,7 @@ def test_no_command_about_hosts_shows_a_secret(
 ) -> None:
     for file in (folder / ".mcp.json", Path.home() / ".claude.json"):
         file.write_text(json.dumps({"mcpServers": DEFINITIONS}), encoding="utf-8")
+
     main([*words, "claude-code", *json_too])
     shown = capsys.readouterr()
     check(shown.out + shown.err)

@@ -73,9 +73,11 @@ def descendants(pid: int) -> set[int]:
         except OSError:
             continue
         parents[int(stat.parent.name)] = int(fields[1])
+
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
+
     return found - {pid}
 
 
@@ -105,8 +107,10 @@ def halt_at_work(server: int) -> None:
             if is_worker(pid) and computed > 0.3 * os.sysconf("SC_CLK_TCK"):
                 os.kill(pid, signal.SIGSTOP)
                 return
+
         # No event says that a worker computes.
         time.sleep(0.01)
+
     raise AssertionError("no worker is at its job after 20 s")
 
 

@@ -111,6 +111,7 @@ class Served:
         assert b"your latest runs" in body
         if connection is None:
             talk.close()
+
         return time.monotonic() - began
 
     def end(self) -> bytes:
@@ -196,6 +197,7 @@ def test_a_thousand_slow_sockets_keep_nobody_with_the_token_waiting(served: Serv
         held = served.descriptors()
     finally:
         attack.end()
+
     assert max(seconds) < 1, seconds
     assert held < DESCRIPTORS - 100
     served.call(kept)
@@ -208,6 +210,7 @@ def test_a_server_ends_while_requests_are_still_arriving(served: Served) -> None
     sockets = [served.connect() for _ in range(60)]
     for number, one in enumerate(sockets):
         one.send(KINDS[number % len(KINDS)].encode())
+
     # Answered after those that came before it were read.
     served.call()
     assert served.end() == b""
@@ -220,6 +223,7 @@ def test_malformed_requests_do_not_flood_the_log(served: Served) -> None:
         with served.connect() as one:
             one.sendall(b"\x00 this is not HTTP\r\n\r\n")
             assert b"400" in one.recv(1000)
+
     log = served.end()
     assert log.count(b"Invalid HTTP request") <= 2 * MOST_ALIKE
     assert b"more lines like these were left out" in log
@@ -251,6 +255,7 @@ def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Se
     threads = [threading.Thread(target=flood) for _ in range(8)]
     for one in threads:
         one.start()
+
     try:
         seconds: list[float] = []
         for _ in range(10):
@@ -260,6 +265,7 @@ def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Se
         stop.set()
         for one in threads:
             one.join(20)
+
     assert max(seconds) < 1, seconds
 
 
@@ -295,6 +301,7 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
         return
+
     connection = connections.connection_of(scope)
     assert connection is not None
     caller = next(
@@ -305,6 +312,7 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
         connection.hold(len(message["body"]))
         if message["body"]:
             HELD.set()
+
     if message["type"] == "http.request":
         connection.whole()
         length = str(len(ANSWER)).encode()
@@ -422,6 +430,7 @@ async def test_callers_who_send_much_end_no_request_of_others(
         for _ in range(40):
             await begin(port, b"alice")
             await begin(port, b"bob")
+
         await patient.send(b"1234567890")
         assert b"200 OK" in await patient.receive()
 

@@ -60,6 +60,7 @@ def served(
         tokens = {
             name: store.users.add_token(store.users.add(name).name)[1] for name in ("alice", "bob")
         }
+
     module = preloaded.module(ASKS, *(["--legacy"] if request.param == "legacy" else []))
     configuration = configured(folder, mcpServers={"asks": module}, expose=["modules"])
     with http_process(configuration) as url:

@@ -131,6 +131,7 @@ def test_open_questions_of_a_worker_are_those_of_the_journal(
     for (question, _), (before, _) in zip(read.asked, left.asked, strict=True):
         assert question.to_json() == before.to_json()
         _expect_same(question.tool, before.tool)
+
     for grant, before in zip(read.grants, left.grants, strict=True):
         assert grant.to_json() == before.to_json()
         assert (grant.by, grant.activity, str(grant)) == (before.by, before.activity, str(before))

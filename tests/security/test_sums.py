@@ -47,6 +47,7 @@ async def test_a_plan_of_costly_literals_holds_up_everybody_for_a_bounded_time(
             begun = time.monotonic()
             said = await refused(client, "run_plan", calls=[{"_tool": "trap", "x": value}] * 40)
             took = time.monotonic() - begun
+
     # Each of the 40 may block for 1.3 s by itself.
     assert took < 5 * BLOCKED_IN_SUM
     assert (
@@ -71,9 +72,11 @@ def test_checks_that_block_do_so_for_a_share_of_the_time(monkeypatch: pytest.Mon
     for _ in range(100):
         with pytest.raises(LimitExceededError, match=r"stopped after|not checked, because"):
             validator.check(value)
+
     assert now - 100 < BLOCKED_IN_SUM * 1.2
     with pytest.raises(LimitExceededError, match=r"blocked this process for 2 s; try again later"):
         validator.check(value)
+
     now += 1_000
     assert blocking.left() == BLOCKED_IN_SUM
 
@@ -174,6 +177,7 @@ async def test_many_large_results_at_once_leave_turns_to_others(tmp_path: Path) 
                 await other.list_tools(cache_mode="bypass")
                 slowest = max(slowest, time.monotonic() - begun)
                 await anyio.sleep(0.05)
+
     # All of them in one pass take more than 4 s.
     assert slowest < 2
 

@@ -91,10 +91,13 @@ async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
                 await client.session.send_request(
                     types.SubscribeRequest(params=params), types.EmptyResult
                 )
+
             for tool in ("form", "open", "sample", "roots"):
                 assert text(await client.call_tool(tool, {})) == "done"
+
             with pytest.raises(MCPError) as error:
                 await client.call_tool("must_open", {})
+
             host.note("error", error.value.error)
             assert (
                 text(await client.call_tool("notify", {}, progress_callback=host.progressed))
@@ -104,6 +107,7 @@ async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
                 # It comes on another stream than the result.
                 with anyio.fail_after(20):
                     await host.heard_completion.wait()
+
     expected = {
         "ElicitRequestFormParams",
         "ElicitRequestURLParams",
@@ -114,6 +118,7 @@ async def test_no_part_of_a_message_on_behalf_of_a_module_holds_a_secret(
     }
     if era == "legacy":
         expected |= {"log", "notifications/elicitation/complete", "notifications/resources/updated"}
+
     assert host.messages.keys() >= expected
     assert [kind for kind, messages in host.messages.items() if SECRET in "".join(messages)] == []
     assert "[secret:API_TOKEN]" in str(host.messages)
@@ -125,6 +130,7 @@ async def test_no_name_of_a_question_holds_a_secret(tmp_path: Path) -> None:
     configuration = configured(tmp_path, mcpServers={"asks": module}, expose=["modules"])
     async with over_stdio(configuration, "auto", elicitation_callback=host.elicit) as client:
         refused = text(await client.call_tool("named", {"who": SECRET[:6]}))
+
     assert host.messages == {}
     assert "asks questions whose names hold the secret API_TOKEN of the configuration" in refused
     assert SECRET not in refused

@@ -136,6 +136,7 @@ def at_terminal(here: Path, words: list[str], columns: int) -> str:
         with contextlib.suppress(OSError):
             while part := os.read(primary, 65536):
                 seen += part
+
     os.close(primary)
     return seen.decode("utf-8", "replace")
 
@@ -192,12 +193,14 @@ def test_no_command_lets_hidden_characters_through_to_a_terminal(here: Path, col
                 continue
             if words[:2] == ["ideas", "export"] and more:
                 continue
+
             told = at_terminal(here, [*words, *more], columns)
             name = " ".join([*words, *more])
             assert hidden(told) == [], name
             # A link or a style in the words of others is text.
             assert "\x1b]8" not in told, name
             seen[name] = told
+
     shown = "".join(seen.values())
     assert shown.count("\\u001b]0;owned\\u0007\\u009b2J\\u202egnp.exe") > 20
     assert "[bold red link=file:///etc]x[/]" in shown.replace("\r\n", "")

@@ -80,6 +80,7 @@ async def test_an_answer_that_speaks_of_a_session_has_no_call_sent_again(tmp_pat
             await modules["m"].call("lost", {})
         assert caught.value.outcome == "failed"
         assert await modules["m"].call("quick", {}) == "done"
+
     assert calls.read_text(encoding="utf-8") == "lost\nquick\n"
 
 
@@ -264,4 +265,5 @@ async def test_a_stream_of_noise_leaves_other_tasks_their_turns(event: bytes) ->
         piece = event * (128 * 1024 // len(event))
         await mailbox.read(cast("httpx2.Response", _Inflated(piece, 2)), None)
         group.cancel_scope.cancel()
+
     assert turns > 3

@@ -104,6 +104,7 @@ async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Pa
         run = await one.run_plan(read_plan({"calls": calls}))
         await run.wait()
         assert run.status == "needs_approval"
+
     async with bridge(tmp_path, run_bytes=12 * MEGABYTE) as one:
         again = await one.run(run.id)
         again.decide(again.pending()[0].approval, "approve", by="a person")
@@ -170,6 +171,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
         for name in ("length", "change"):
             run = await ran(one, calls=[{"_tool": name, "value": many}], input=given)
             assert f"its parameters {wanted} are taken" in errors(run)
+
         # Each item is small enough to run alone, but a person would decide about all
         # of them together.
         each = [{"n": number} for number in range(1000)]
@@ -217,6 +219,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
 ) -> None:
     for module in (executor, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+
     ending = anyio.Event()
 
     @tool(read_only=True)
@@ -237,6 +240,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
         working = [await open_bridge.run_plan(read_plan(plan), caller="alice") for _ in range(8)]
         with anyio.fail_after(60):
             refused = [run for run in working if await ended_or_waiting(run)]
+
         assert 0 < len(refused) < len(working)
         assert "with it your runs would take about" in str(refused[0].errors())
         assert "at most 61 MB are kept for one caller" in str(refused[0].errors())
@@ -246,6 +250,7 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
         ending.set()
         for run in (*working, other):
             await run.wait(30)
+
         assert {run.answer()["output"] for run in working if run not in refused} == {60_000}
         # What has ended makes room.
         again = await open_bridge.run_plan(read_plan(plan), caller="alice")
@@ -265,6 +270,7 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
 ) -> None:
     for module in (executor, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+
     plan: dict[str, Any] = {
         "calls": [{"_tool": "change", "value": 1}],
         "input": {"many": [[]] * 50_000},
@@ -276,6 +282,7 @@ async def test_the_contexts_of_waiting_runs_together_keep_a_bounded_part_of_memo
             assert run.status == "needs_approval"
             waiting[run.id] = weakref.ref(run)
             del run
+
         gc.collect()
         # Each takes about 5 MB. A run that is not in memory is read from its journal when
         # somebody asks for it.
@@ -289,6 +296,7 @@ async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
 ) -> None:
     for module in (executor, runs):
         monkeypatch.setattr(module, "CALLER_MEMORY", 32 * MEGABYTE)
+
     ending = anyio.Event()
 
     @tool(read_only=True)
@@ -302,7 +310,9 @@ async def test_a_run_whose_context_does_not_fit_beside_the_others_is_refused(
         working = [await open_bridge.run_plan(read_plan(plan)) for _ in range(3)]
         with pytest.raises(LimitExceededError, match="at most 30 MB are kept for one caller"):
             await open_bridge.run_plan(read_plan(plan))
+
         ending.set()
         for run in working:
             await run.wait(30)
+
         assert (await ran(open_bridge, **plan)).status == "done"

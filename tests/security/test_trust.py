@@ -179,6 +179,7 @@ async def test_a_server_says_so_to_hosts(clone: Path, mode: str) -> None:
             assert f"`ideabridge trust $'{clone}/a\\u000a\\u202eb'`" in text.replace("\\\\", "\\")
             assert "obey me" not in text
             assert "‮" not in text
+
     assert not is_trusted(path)
 
 
@@ -210,14 +211,18 @@ async def test_every_answer_about_a_missing_tool_says_so(clone: Path, mode: str)
             assert "ideabridge.json is not trusted and not used" in answer, name
             assert told in answer
             assert "ignore all that" not in answer
+
         with pytest.raises(MCPError, match="is not trusted and not used"):
             await client.read_resource("git://log")
+
         with pytest.raises(MCPError, match="is not trusted and not used"):
             await client.get_prompt("summary")
+
         # Trust that is given now does not reach this server, as it says.
         trust_file(path)
         answer = str((await client.call_tool("git_log", {})).content)
         assert "must be restarted: it reads the file at its start" in answer
+
     path.write_text(path.read_text() + "\n")
     async with serving(clone, mode) as client:
         answer = str((await client.call_tool("git_log", {})).content)
@@ -298,10 +303,13 @@ def test_a_change_of_any_named_file_ends_trust(
         (clone / "start").write_text("same", encoding="utf-8")
     elif file != "tools.py" and how == "new":
         named.unlink(missing_ok=True)
+
     if file not in ("ideabridge.json", "tools.py") and how != "new":
         named.write_text("one", encoding="utf-8")
+
     if file == "tools.py" and how == "new":
         named.unlink()
+
     path = write_trusted(
         clone, {"mcpServers": {"x": entry} if entry else {}, "tools": ["tools.py"]}
     )
@@ -312,6 +320,7 @@ def test_a_change_of_any_named_file_ends_trust(
         path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
     else:
         named.write_text("two", encoding="utf-8")
+
     capsys.readouterr()
     assert main(["trust", "--show", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
@@ -328,6 +337,7 @@ def test_the_file_that_was_looked_at_is_the_one_that_is_loaded(clone: Path) -> N
     (clone / "tools.py").write_text(TOOL + "# swapped", encoding="utf-8")
     with pytest.raises(ToolFileError, match="is not the file that was trusted"):
         Bridge(loaded)
+
     assert not (clone / "IMPORTED").exists()
 
 
@@ -351,6 +361,7 @@ def test_more_files_than_anybody_looks_at_are_refused(
     assert "more than 10,000 words" in capsys.readouterr().err
     with (clone / "big").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
+
     write(clone, {"mcpServers": {"x": {"command": "./big"}}})
     assert main(["trust", "--show"]) == 2
     assert "names more files than can be trusted" in capsys.readouterr().err
@@ -381,6 +392,7 @@ def test_a_trusted_file_names_only_variables_that_were_allowed(
         assert "the variable AWS_SECRET_ACCESS_KEY is not allowed" in shown.err
         assert "ideabridge trust --env AWS_SECRET_ACCESS_KEY" in shown.err
         assert "time" in shown.out.split("up")[0]
+
     assert seen == []
     # What is not set gives nothing away, and HOME holds no secret.
     write_trusted(
@@ -462,6 +474,7 @@ async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly
         for module in ("time", "theirs"):
             await client.call_tool("search_tools", {"words": "", "module": module})
         names = set(await all_tools(client))
+
     assert "theirs_convert_time" in names or "convert_time" in names
     assert not names & {"time_convert_time", "write"}
     assert load_configuration(project=clone).unexposed == {"time"}
@@ -523,6 +536,7 @@ def test_the_store_of_a_project_is_inside_its_folder(
     write_trusted(clone, {"store": store.format(outside)})
     with pytest.raises(ConfigurationError, match="leads out of the folder"):
         load_configuration(project=clone)
+
     assert main(["runs", "list"]) == 2
     assert "the store of a project is inside its folder" in capsys.readouterr().err
     assert list(outside.iterdir()) == []
@@ -537,6 +551,7 @@ def test_a_trusted_file_does_not_take_a_key_for_its_model(
     url, seen = listener
     for name in ("AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "OPENAI_ORG_ID"):
         monkeypatch.setenv(name, "wJalrXUtnFEMI")
+
     model = {"name": "openai:x", "base_url": url, "key_env": "AWS_SECRET_ACCESS_KEY", "retries": 0}
     write_trusted(clone, {"model": model, "store": "s.sqlite"})
     main(["solve", "x", "--mind", "model"])
@@ -591,10 +606,12 @@ def test_a_file_that_others_may_have_written_is_refused(
         path = tmp_path / "given.json"
         path.write_text("{}", encoding="utf-8")
         words += ["--config", str(path)]
+
     if how == "everybody":
         path.chmod(0o666)
     else:
         not_ours(path, monkeypatch)
+
     assert main(words) == 2
     told = capsys.readouterr().err
     assert f"{path}: is refused: " in told
@@ -623,6 +640,7 @@ def test_what_was_trusted_must_be_readable(
         trust_path().chmod(0o666)
     else:
         trust_path().write_bytes(content)
+
     assert not is_trusted(path)
     assert main(["modules", "list"]) == 0
     told = capsys.readouterr().err
@@ -647,6 +665,7 @@ def test_trust_is_for_its_user_alone_and_kept_in_one_piece(clone: Path) -> None:
     for folder in folders:
         folder.mkdir()
         write(folder, {})
+
     processes = [
         subprocess.Popen(preloaded.python(script, str(folder / "ideabridge.json")))
         for folder in folders
@@ -690,6 +709,7 @@ def test_a_terminal_asks(clone: Path) -> None:
         assert "What these load is not covered." in told
         assert not any(one in shown for one in ("\x1b]", "‮", "\x07"))
         assert "\n  covers    nothing" not in shown.replace("\r", "")
+
     assert not is_trusted(clone / "ideabridge.json")
 
 
@@ -817,6 +837,7 @@ def test_a_host_that_starts_in_a_folder_of_the_clone_takes_no_file_beside_it(
     # The entry for a host, which the repository brings, also names the folder to start in.
     for folder in ("sub", "conf", kept):
         (clone / folder).mkdir()
+
     (clone / file).write_text(json.dumps({"tools": [str(clone / "tools.py")]}), encoding="utf-8")
     monkeypatch.chdir(clone / "sub")
     assert main(["tools", "list", "--config", f"../{file}"]) == 0
@@ -836,8 +857,10 @@ def test_a_file_inside_the_project_needs_trust_however_it_is_named(
     if where == "linked":
         (tmp_path / "link").symlink_to(clone)
         words = ["--config", str(tmp_path / "link" / "conf" / "mine.json")]
+
     if where == "elsewhere":
         words += ["--project", str(tmp_path / "home")]
+
     assert main(["tools", "list", *words]) == 0
     told = capsys.readouterr().err
     assert "mine.json is not used: nobody has trusted it" in told
@@ -995,6 +1018,7 @@ def test_a_person_is_asked_once_by_a_command(clone: Path) -> None:
     write_own({"store": str(clone / "mine.sqlite")})
     with Store.open(clone / "mine.sqlite"):
         pass
+
     # This one needs the configuration at two places.
     terminal = Terminal(clone, ["ideas", "export", "none", "--output", "x.json"])
     terminal.read_until("s(how the file): ")
@@ -1013,6 +1037,7 @@ def test_a_store_that_the_folder_brings_along_is_named(
     assert "exists already" not in capsys.readouterr().out
     with Store.open(clone / "theirs.sqlite"):
         pass
+
     main(["trust", "--show"])
     assert (
         f"{clone}/theirs.sqlite exists already: its runs and published ideas are used"

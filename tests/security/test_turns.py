@@ -51,6 +51,7 @@ async def test_large_work_of_one_caller_comes_after_the_first_of_another() -> No
         many = await bridge.run_plan({"calls": [busy] * 30}, input={"rows": rows}, caller=ALICE)
         while settled(many) < 2:
             await many.runner.wait_changed()
+
         before = settled(many)
         run = await bridge.run_plan({"calls": [busy]}, input={"rows": rows}, caller=BOB)
         assert await run.wait() == "done"
@@ -116,6 +117,7 @@ async def test_many_plan_checks_of_one_caller_come_after_the_first_of_another(
             # All of them are on their way before the other caller comes.
             await anyio.lowlevel.checkpoint()
             group.start_soon(ask, BOB)
+
     assert len(checked) == 21
     assert checked.index(BOB) <= 2 * worker.MOST + 2
 
@@ -131,6 +133,7 @@ async def test_a_cancelled_dry_run_ends_its_check(monkeypatch: pytest.MonkeyPatc
             while not workers.at_work:
                 await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
+
         # The thread that waited for the process notices its end.
         while workers.at_work:
             await anyio.lowlevel.checkpoint()

@@ -55,6 +55,7 @@ def test_auth_of_a_project_file_is_not_passed_over(
         write_trusted(project, {"auth": AUTH})
     else:
         (project / "ideabridge.json").write_text(json.dumps({"auth": AUTH}))
+
     said = refusal(project, *words)
     assert f"{project / 'ideabridge.json'}: auth is not used" in said
     assert "or remove it" in said
@@ -82,7 +83,9 @@ def test_with_ones_own_auth_that_of_a_project_does_not_matter(project: Path) -> 
         lines = [process.stderr.readline()]
         while lines[-1] and "serving on" not in lines[-1]:
             lines.append(process.stderr.readline())
+
         process.terminate()
+
     assert "serving on" in lines[-1]
 
 
@@ -90,8 +93,10 @@ def test_a_server_that_has_lost_the_store_with_its_users_does_not_start(project:
     file = write_trusted(project, {"store": "ideas.sqlite"})
     with Store.open(project / "ideas.sqlite") as store:
         store.users.add("ann")
+
     with listening(command(project, *SERVE)) as url:
         assert url
+
     file.write_text(json.dumps({"store": "ideas.sqlite", "order": "none"}))
     said = refusal(project, *SERVE)
     assert "changed since it was trusted" in said
@@ -108,5 +113,7 @@ def test_a_server_that_has_lost_the_store_with_its_users_does_not_start(project:
         lines = [process.stderr.readline()]
         while lines[-1] and "serving on" not in lines[-1]:
             lines.append(process.stderr.readline())
+
         process.terminate()
+
     assert "serving on" in lines[-1]

@@ -126,6 +126,7 @@ def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: P
                 one + "\n",
             ):
                 assert users.verify(wrong) is None
+
         # The id of one with the secret of the other.
         assert users.verify(first[:17] + second[17:]) is None
         store.back_up(tmp_path / "copy")
@@ -144,13 +145,16 @@ def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: P
         assert users.verify(second) is None
         with pytest.raises(UserError, match="never given to another person"):
             users.add("alice")
+
         with pytest.raises(UserError, match="no user 'alice'"):
             users.change("alice", state="active")
+
     with closing(sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE users SET state = 'active'")
         connection.execute(
             "UPDATE user_tokens SET revoked = NULL, expires = '2026-01-01T00:00:00.000+00:00'"
         )
+
     with Store.open(tmp_path / "s.sqlite") as store:
         assert store.users.verify(second) is None
 
@@ -187,10 +191,12 @@ def test_the_command_line_shows_a_token_once(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.sqlite") as store:
         assert store.users.verify(token) is None
         assert store.users.verify(rotated) is not None
+
     assert token[17:] not in shown
     assert rotated[17:] not in shown
     for state in ("disable", "enable", "remove"):
         ran("users", state, "alice")
+
     assert "alice" not in ran("users", "list")
 
 
@@ -211,14 +217,18 @@ async def test_from_the_first_user_on_every_request_needs_a_token(tmp_path: Path
             # The server notices its first user within half a second.
             with anyio.fail_after(20), pytest.raises(MCPError, match="error response"):
                 await _ask_until_refused(client)
+
         assert await team.status("nobody-knows-this-token") == 401
         async with team.client("alice") as client:
             assert "unknown run" in await refused(client, "check_run", run=run)
+
         with Store.open(tmp_path / "ideas.sqlite") as store:
             store.users.change("alice", state="removed")
+
         assert await team.status("alice") == 401
         async with httpx2.AsyncClient() as http:
             assert (await http.post(url, json=PING)).status_code == 401
+
     async with over_stdio(configuration, "auto") as owner:
         assert [one["run"] for one in (await call(owner, "check_run"))["runs"]] == [run]
 
@@ -228,16 +238,20 @@ async def test_rotation_keeps_what_is_a_users_and_the_token_from_before_stays_on
 ) -> None:
     async with team.client("alice") as client:
         run = await published(client, "rotated")
+
     with Store.open(team.path) as store:
         old, team.tokens["alice"] = team.tokens["alice"], store.users.add_token("alice", "new")[1]
         store.users.revoke(old)
+
     assert await team.status(old) == 401
     async with team.client("alice") as client:
         assert (await call(client, "check_run", run=run))["status"] == "done"
         assert "rotated" in await all_tools(client)
+
     async with team.client(OWNER_TOKEN) as client:
         own = await published(client, "of_the_old_token")
         assert "unknown run" in await refused(client, "check_run", run=run)
+
     with Store.open(team.path) as store:
         record = store.runs.get(own)
         assert record is not None
@@ -251,6 +265,7 @@ async def test_who_is_disabled_hears_nothing_more_on_streams_that_are_open(team:
     with Store.open(team.path) as store:
         store.users.add("eve")
         team.tokens["eve"] = store.users.add_token("eve")[1]
+
     headers = {
         **team.headers("eve"),
         "accept": "application/json, text/event-stream",
@@ -281,6 +296,7 @@ async def test_who_is_disabled_hears_nothing_more_on_streams_that_are_open(team:
                     store.users.change("eve", state="disabled")
                 async for _ in stream.aiter_bytes():
                     pass
+
         assert (await http.post(team.url, json=PING, headers=session)).status_code == 401
 
 
@@ -355,6 +371,7 @@ async def test_a_sealed_state_of_one_user_is_of_no_use_to_another(team: Team) ->
         answer = await ask(who, reply)
         assert "error" in answer.lower(), answer
         assert not note.exists()
+
     answer = await ask("alice", reply)
     assert note.read_text() == "written", answer
 
@@ -403,13 +420,16 @@ async def test_no_user_cancels_the_request_of_another(team: Team) -> None:
         with anyio.fail_after(20):
             while runs == before:
                 runs = (await call(client, "check_run"))["runs"]
+
         # Alice's host goes away, without a word: her run goes on.
         group.cancel_scope.cancel()
+
     await cancel("bob")
     gate.open()
     async with team.client("alice") as client:
         run = (await call(client, "check_run"))["runs"][0]["run"]
         assert (await call(client, "check_run", run=run))["status"] == "done"
+
     gate.close()
 
 
@@ -446,11 +466,13 @@ async def test_who_listens_hears_of_nothing_that_is_published_to_others(
                         params=types.SubscribeRequestParams(uri=f"idea://{name}")
                     )
                     await client.session.send_request(request, types.EmptyResult)
+
             updated = "ResourceUpdated" if mode == "auto" else "notifications/resources/updated"
             if mode == "auto":
                 changed = "ToolsListChanged"
             else:
                 changed = "notifications/tools/list_changed"
+
             before = others.methods.count(changed)
             await published(alice, name)
             await heard.until(updated)
@@ -687,6 +709,7 @@ async def test_one_user_has_so_many_runs_at_work_and_no_more(tmp_path: Path) -> 
             await call(alice, "check_run", run=runs[0], cancel=True)
             await call(alice, "run_plan", **PLAN)
             await call(alice, "check_run", run=runs[1], cancel=True)
+
     gate.close()
 
 
@@ -697,6 +720,7 @@ def test_a_project_file_says_nothing_of_who_may_use_the_server(
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
+
     project = tmp_path / "project"
     project.mkdir()
     auth = {"issuer": "https://evil.example", "audience": "x"}

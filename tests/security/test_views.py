@@ -109,10 +109,12 @@ async def test_changes_of_views_are_told_of_an_allowed_module_alone(tmp_path: Pa
                 await client.session.send_request(
                     types.SubscribeRequest(params=params), types.EmptyResult
                 )
+
         await client.call_tool("evil_touch", {})
         await client.call_tool("good_touch", {})
         with anyio.fail_after(10):
             await two.wait()
+
         assert "ui://good/run" in changed
         assert "ui://evil/run" not in changed
 

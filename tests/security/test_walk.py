@@ -143,6 +143,7 @@ async def page_places() -> list[Place]:
         site = Site(bridge, Front(bridge, group, "0"))
         found = list(places(site.application(routes_of(site)).routes))
         group.cancel_scope.cancel()
+
     assert len(found) > 30
     return [place for place in found if place.path not in QUIET]
 
@@ -168,6 +169,7 @@ async def expect_same_pages(browser: Browser, place: Place, pair: Pair, *, deep:
         ways += [(key,) for key in keys]
     elif "{" not in place.path:
         ways += [keys, ("ref",)]
+
     for way in ways:
         answers: list[str] = []
         for name in (pair.real, pair.absent):
@@ -179,6 +181,7 @@ async def expect_same_pages(browser: Browser, place: Place, pair: Pair, *, deep:
             text = await shown(browser, answer, name)
             assert MARKER not in text.replace(pair.real, ""), (place, way, pair, text)
             answers.append(text)
+
         assert answers[0] == answers[1], (place, way, pair)
 
 
@@ -229,14 +232,18 @@ def uses(tool: types.Tool, pair: Pair) -> Iterator[tuple[str, list[dict[str, Any
             given = filling(schema, name)
             if key not in given:
                 given[key] = filling(member, name)
+
             # A publication of this walk would change the answer to the next one.
             if tool.name == "publish_idea" and key != "name":
                 given["name"] = "walked"
+
             arguments.append({**given, **({"wait_s": 0} if "wait_s" in members else {})})
+
         # The digit of a version is a word of other tools.
         is_search = "words" in arguments[0] and "version" in pair.kind
         if pair.real in json.dumps(arguments[0]) and not is_search:
             yield key, arguments
+
     if tool.name == "run_plan":
         for form in ("{}", "idea:{}"):
             calls = [
@@ -287,6 +294,7 @@ async def walk_tools(client: Client, pairs: list[Pair]) -> int:
                     answers,
                 )
                 assert answers[0] == answers[1], (tool.name, key, pair)
+
     return count
 
 
@@ -314,6 +322,7 @@ async def walk_offerings(client: Client, pairs: list[Pair]) -> None:
         "skills/list",
     ):
         assert MARKER not in await told(client, method, ""), method
+
     templates = [
         one.uri_template for one in (await client.list_resource_templates()).resource_templates
     ]
@@ -329,9 +338,11 @@ async def walk_offerings(client: Client, pairs: list[Pair]) -> None:
                 ("skills/get", filled),
                 ("resources/subscribe", filled),
             ]
+
         requests.append(("prompts/get", [{"name": name} for name in names]))
         for task in ("get", "update", "cancel"):
             requests.append((f"tasks/{task}", [{"taskId": name} for name in names]))
+
         references: list[dict[str, Any]] = [
             {"type": "ref/resource", "uri": one} for one in templates
         ]
@@ -351,6 +362,7 @@ async def walk_offerings(client: Client, pairs: list[Pair]) -> None:
                 context = [{"context": {"arguments": {"name": name}}} for name in names]
                 asked = [{**one, **other} for one, other in zip(versions, context, strict=True)]
                 requests.append(("completion/complete", asked))
+
         for method, asked in requests:
             answers = [
                 await told(client, method, name, **one)
@@ -372,6 +384,7 @@ def test_the_walk_knows_every_query() -> None:
         read.update(
             re.findall(r'(?:query_params|asked)(?:\.get|\.getlist)?[\[(]"([a-z]+)"', source)
         )
+
     # What chooses a part of what was found, and no object.
     parts = {"at", "calls", "events", "is", "key", "kind", "show", "since", "status", "until"}
     assert read - parts <= set(QUERY)

@@ -58,6 +58,7 @@ class Watch:
             clock = 0.0 if begun is None else time.monotonic() - begun
             if processor > NOTED or clock > 5 * NOTED:
                 self._note(processor, clock)
+
             self._seen.clear()
 
         def awake(loop: Any, listed: Any) -> None:
@@ -104,6 +105,7 @@ def _places(frame: FrameType | None) -> str:
         if not found or "/ideabridge/" in name:
             found.append(f"{Path(name).name}:{frame.f_lineno} {frame.f_code.co_name}")
         frame = frame.f_back
+
     return " < ".join(found)
 
 

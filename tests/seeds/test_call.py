@@ -42,6 +42,7 @@ async def test_an_idea_becomes_a_tool_whose_fields_a_call_fills_in_any_host(tmp_
         await call(
             client, "publish_idea", idea=done["run"], name="adding", description="Add two numbers."
         )
+
     # Another host, which has seen nothing of it.
     async with over_stdio(configuration, "auto") as client:
         offered = (await all_tools(client))["adding"]
@@ -123,6 +124,7 @@ async def test_a_container_idea_holds_the_context_the_allowed_tools_and_the_chos
         parent = last["meta"]
         assert isinstance(parent, dict)
         container: Any = bridge.export_idea(str(parent["parent"]))
+
     assert container["solution"] == {"calls": chosen, "output": None}
     assert named_in(container["schema"]) == ["look", "listen"]
     assert "What is there?" in str(container["context"])

@@ -118,6 +118,7 @@ async def test_the_array_of_messages_is_a_context(tmp_path: Path) -> None:
         run = await bridge.solve(context=messages)
         assert await run.result() == "Paris"
         assert [one["title"] for one in bridge.runs()] == ["What is the capital of France?"]
+
     assert mind.requests[0].texts == messages
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=messages)
@@ -161,6 +162,7 @@ async def test_the_content_of_a_message_is_a_typed_object(tmp_path: Path) -> Non
     solution: JSON = {"output": "†input.city"}
     async with Bridge(mind=Prepared(solution)) as bridge:
         assert await ended(await bridge.solve(context=messages)) == "Paris"
+
     async with over_stdio(configured(tmp_path), "auto") as client:
         told = await call(client, "solve", context=messages)
         assert (await call(client, "solve", run=told["run"], turn=0, solution=solution))[
@@ -245,6 +247,7 @@ async def test_a_task_or_a_context_is_needed(ideabridge: Command, project: Path)
         for context in contexts:
             with pytest.raises(ArgumentError, match="expected a task, or a context"):
                 await bridge.solve(context=context)
+
     (project / "context.json").write_text(
         '{"context": [], "schema": {}, "solution": null}', encoding="utf-8"
     )

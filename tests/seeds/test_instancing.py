@@ -59,6 +59,7 @@ async def test_one_request_serves_all_instances_and_shows_them_together() -> Non
         assert run.state == {
             name: {"text": text, "sentiment": expected[name]} for name, text in TEXTS.items()
         }
+
     assert len(mind.requests) == 1
     assert all(name in mind.read(0) and text in mind.read(0) for name, text in TEXTS.items())
 
@@ -71,6 +72,7 @@ async def test_a_tool_knows_nothing_of_instances_and_meta_properties_begin_with_
         for context in (STATES[:1], STATES):
             run = await bridge.solve("Judge.", context=context, tools=["analyze"])
             assert await run.result() == "none"
+
     alone, together = (_properties(request.schema) for request in mind.requests)
     assert [name for name in alone if not name.startswith("_")] == ["text"]
     assert [name for name in together if not name.startswith("_")] == ["text"]
@@ -91,6 +93,7 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         # Rehearsed: its fault is told, nothing has run, and the corrected plan passes.
         with pytest.raises(PlanError, match="†state has no 'txt'"):
             await bridge.dry_run({**first, "instances": {"a": {"text": "wonderful"}}})
+
         rehearsed = await bridge.dry_run({**PLAN, "instances": {"a": {"text": "wonderful"}}})
         assert "†state.text" in json.dumps(rehearsed, ensure_ascii=False)
         ran = [
@@ -101,13 +104,16 @@ async def test_a_plan_is_made_before_it_runs_refined_and_followed_for_each_insta
         ]
         for run in ran:
             assert await run.wait(10) == "done"
+
         # The same plan over the same states gives the same, each time.
         assert ran[0].state == ran[1].state
+
     mind = Prepared({"calls": [aimed("i0")], "output": None}, {"calls": [], "output": "done"})
     async with Bridge(toolbox=Toolbox(analyze), mind=mind) as bridge:
         context: list[JSON] = [*STATES[:2], {"type": "plan", "plan": PLAN}]
         run = await bridge.solve("Judge each.", context=context)
         assert await run.result() == "done"
+
     assert '"†state.text"' in mind.read(0)
     # The state of an instance says where it stands in the plan.
     assert "done in 1 of 2 instances, not in i1" in mind.read(1)

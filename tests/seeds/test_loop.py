@@ -55,6 +55,7 @@ async def test_several_rounds_end_in_an_output_of_the_users_schema_made_of_what_
             "Add, then add ten, and report.", output_schema=REPORT, tools=["add"]
         )
         assert await run.result() == {"total": 13, "steps": [3, 13]}
+
     # One schema for all rounds, composed once from the tools and the output schema.
     assert len({str(request.schema) for request in mind.requests}) == 1
     properties: Any = mind.requests[0].schema["properties"]

@@ -78,6 +78,7 @@ async def test_only_calls_that_are_ready_are_put_before_a_person_and_those_that_
         run = await bridge.run_plan(read_plan({"calls": calls}))
         assert await run.wait(10) == "done"
         assert run.state == {"receipt": "sent first", "again": "sent sent first"}
+
     # The second was asked about when its value was there, and the fourth, which cannot run, never.
     assert asked == ["first", "sent first"]
 
@@ -96,6 +97,7 @@ async def test_calls_and_an_output_in_one_step_end_the_loop_after_the_calls() ->
     )
     async with Bridge(toolbox=Toolbox(work), mind=mind) as bridge:
         assert await (await bridge.solve("Work.")).result() == "finished"
+
     assert done == [7]
     assert len(mind.requests) == 1
 
@@ -115,6 +117,7 @@ async def test_a_chain_that_fails_is_rewritten_by_a_mind_that_sees_call_and_caus
     async with Bridge(toolbox=Toolbox(read_file), mind=mind) as bridge:
         run = await bridge.solve("Read the file.", tools=["read_file"])
         assert await run.result() == "text of a"
+
     errors = [message["error"] for message in mind.context(1) if message.get("type") == "error"]
     # Each error of the tick is a message of its own with the whole call and the cause, in the
     # order of the calls.

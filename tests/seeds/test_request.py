@@ -61,6 +61,7 @@ async def test_a_context_is_rebuilt_and_holds_no_answer_and_nothing_of_other_run
         assert await first.result() == 3
         second = await bridge.solve("THE SECOND TASK", output_schema={"type": "integer"})
         assert await second.result() == 3
+
     later = mind.read(1)
     unrelated = mind.read(2)
     assert "THE FIRST TASK" in later
@@ -110,6 +111,7 @@ async def test_a_schema_describes_any_type_and_holds(
     async with Bridge(mind=mind) as bridge:
         run = await bridge.solve("Answer.", output_schema=schema)
         assert await run.result() == output
+
     assert "output" in mind.read(1)
     assert len(mind.requests) == 2
 
@@ -129,6 +131,7 @@ async def test_reasoning_and_confidence_come_where_the_schema_puts_them() -> Non
     async with Bridge(mind=mind) as bridge:
         run = await bridge.solve("What is the capital of France?", output_schema=schema)
         assert list(await run.result()) == ["reasoning", "confidence", "answer"]
+
     sent: Any = mind.requests[0].schema
     assert list(sent["properties"])[:2] == ["calls", "output"]
     assert list(sent["properties"]["output"]["anyOf"][0]["properties"]) == [
@@ -158,6 +161,7 @@ async def test_every_message_passes_its_handler_before_the_request_goes_out() ->
     async with Bridge(mind=mind, handlers=handlers) as bridge:
         run = await bridge.solve("Write.", context=[{"type": "style", "style": "Homer"}])
         assert await run.result() == "a text"
+
     [request] = mind.requests
     assert request.texts[0] == {"role": "system", "content": "Write in the style of Homer."}
     assert request.model == {"temperature": 0.9}
@@ -186,6 +190,7 @@ async def test_over_mcp_the_triple_is_one_whole_that_anybody_can_check(tmp_path:
         assert (done["status"], done["output"]) == ("done", 3)
         await call(client, "publish_idea", idea=done["run"], name="adding")
         read: Any = await client.read_resource("idea://adding")
+
     document = json.loads(read.contents[0].text)
     assert document["solution"] == solution
     assert document["context"][0]["content"] == "Add."

@@ -45,9 +45,11 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if name == "gated":
         if not GATES:
             GATES.append(os.open(arguments["gate"], os.O_RDONLY))
+
         os.read(GATES[0], len(b"open\n"))
         GATED.append(name)
         return {"content": [block(str(len(GATED)))]}
+
     return {"content": [block(json.dumps({"tool": name, "arguments": arguments}))]}
 
 
@@ -60,11 +62,13 @@ def messages(hold: str | None) -> Generator[Any]:
         if pipe in ready:
             os.read(pipe, len(b"open\n"))
             pipe = None
+
         if 0 in ready:
             data = os.read(0, 65536)
             if not data:
                 return
             pending += data
+
         while pipe is None and b"\n" in pending:
             line, _, pending = pending.partition(b"\n")
             yield json.loads(line)

@@ -128,6 +128,7 @@ class Model:
         self.asked.append(params)
         if self.then is not None:
             await self.then()
+
         answer = self.answers.pop(0)
         if not isinstance(answer, str | dict):
             return answer
@@ -137,10 +138,12 @@ class Model:
             return types.CreateMessageResultWithTools(
                 role="assistant", content=[use], model="scripted-1", stop_reason="toolUse"
             )
+
         if isinstance(answer, str):
             text = answer
         else:
             text = json.dumps(answer, ensure_ascii=False)
+
         content = types.TextContent(text=text)
         return types.CreateMessageResult(
             role="assistant", content=content, model="scripted-1", stop_reason="endTurn"
@@ -176,6 +179,7 @@ class Alternating(httpx2.AsyncHTTPTransport):
         self._next += 1
         if request.headers.get("mcp-method") == "tools/call":
             self.calls.append(port)
+
         request.url = request.url.copy_with(port=port)
         request.headers["host"] = f"127.0.0.1:{port}"
         return await super().handle_async_request(request)

@@ -70,6 +70,7 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(
             await other.session.send_request(request, types.EmptyResult)
             tools = "notifications/tools/list_changed"
             updated = "notifications/resources/updated"
+
         await call(one, "run_plan", **PLAN, save_as="sum_up")
         await heard.until(tools)
         await heard.until(updated)
@@ -119,6 +120,7 @@ async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that
             "output": {"paid": "†state.paid"},
         }
         await call(client, "run_plan", **plan, save_as="pay_somebody")
+
     (tmp_path / "open").unlink()
     given: list[Any] = []
     async with over_stdio(configuration, "legacy") as client, anyio.create_task_group() as group:
@@ -129,4 +131,5 @@ async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that
         group.start_soon(call_idea)
         await client.list_prompts()
         (tmp_path / "open").touch()
+
     assert given == [{"paid": "done: pay Bob"}]

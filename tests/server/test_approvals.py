@@ -192,5 +192,6 @@ async def test_more_approvals_than_an_answer_holds_are_shown_one_part_after_anot
         assert len(text(result)) + len(json.dumps(told)) < 700_000
         result = await client.call_tool("decide_approval", {**approving(told), "wait_s": 15})
         told = result.structured_content
+
     assert seen == [str(number) for number in range(600)]
     assert told["status"] == "done"

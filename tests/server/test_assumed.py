@@ -124,6 +124,7 @@ async def test_every_place_has_the_assumptions_and_the_schema_admits_them(
         for one in (plain, told):
             Validator(schema, what="structured content").check(one["structuredContent"])
         assert "assumed" in (schema["properties"] if isinstance(schema["properties"], dict) else ())
+
     own = plain["structuredContent"]
     assert {name: members.pop(name) for name in own} == own
     assert list(members.values()) == [[LINE]]
@@ -254,5 +255,6 @@ async def test_the_clients_model_goes_on_where_the_plan_has_no_value(
             assert structured(result) == {"total": total}, text(result)
             assert result.meta is not None
             assert result.meta["ideabridge/answer"] == way
+
     [asked] = model.asked
     assert "calls.0.b has no value for these data" in said(asked)

@@ -60,11 +60,13 @@ async def test_a_person_chooses_what_a_call_assumes_in_a_form(era: str, tmp_path
             checked = await client.call_tool("check_run", {"run": result.meta["ideabridge/run"]})
             assert "assumed" not in structured(checked)
             assert f"assumed, and approved:\n- {line}" in text(checked)
+
         plain = tmp_path / "plain"
         assert structured(
             await client.call_tool("noted", {"path": str(plain), "words": "hello"})
         ) == {"result": 5}
         assert plain.read_text() == "hello"
+
     field = forms[0].requested_schema["properties"]["assumed_1"]
     assert field["title"] == "calls.0.text"
     assert (field["enum"], field["default"]) == ([taken, other], taken)

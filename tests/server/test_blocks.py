@@ -72,6 +72,7 @@ async def test_a_block_in_the_output_of_a_plan_is_a_block_beside_other_values(
 ) -> None:
     async with gateway(tmp_path, mode) as client:
         result = await plan(client, give(block), output={"chart": "†results.0.0", "n": 3})
+
     assert wire(result) == [block]
     assert structured(result)["output"] == {"chart": placed(block, 1), "n": 3}
     assert PNG[:100] not in text(result) + json.dumps(structured(result))
@@ -90,6 +91,7 @@ async def test_a_program_and_a_published_idea_return_blocks(tmp_path: Path, mode
             "run_plan", {"program": program, "input": given, "save_as": "pictures"}
         )
         replayed = await client.call_tool("pictures", given)
+
     expected = {"pictures": [placed(IMAGE, 1), placed(SOUND, 2)], "n": 2}
     for result, value in ((ran, structured(ran)["output"]), (replayed, structured(replayed))):
         assert wire(result) == [IMAGE, SOUND], text(result)
@@ -114,6 +116,7 @@ async def test_output_that_is_a_block_or_lists_of_blocks_and_blocks_deep_within(
         whole = await plan(
             client, {**give(IMAGE, {"type": "text", "text": "x" * 30_000}), "_outputPath": "shot"}
         )
+
     assert (wire(alone), structured(alone)["output"]) == ([IMAGE], placed(IMAGE, 1))
     assert wire(listed) == [IMAGE, other]
     see = {"type": "text", "text": "see"}
@@ -136,6 +139,7 @@ async def test_without_an_output_the_state_and_the_results_have_blocks(tmp_path:
         whole = await client.call_tool(
             "check_run", {"run": run, "paths": ["†state.shot", "†state.shot.0"]}
         )
+
     assert (wire(kept), structured(kept)["state"]) == ([IMAGE], {"shot": [placed(IMAGE, 1)]})
     assert (wire(unkept), structured(unkept)["results"]) == ([IMAGE], {"0": [placed(IMAGE, 1)]})
     assert wire(whole) == [IMAGE]
@@ -151,6 +155,7 @@ async def test_blocks_over_the_bounds_are_said_and_reached_by_reference(tmp_path
         heavy = await plan(client, {**give(*large), "_outputPath": "all"})
         run = structured(heavy)["run"]
         last = await client.call_tool("check_run", {"run": run, "paths": ["†state.all.2"]})
+
     assert wire(many) == small[:20]
     assert structured(many)["state"]["all"][20]["data"].startswith(
         "not shown, 53 bytes: check_run with its path"
@@ -194,6 +199,7 @@ async def test_no_view_becomes_a_block_of_an_answer(tmp_path: Path) -> None:
     async with gateway(tmp_path) as client:
         values = {"structuredContent": {"views": views, "plain": plain, "marked": marked}}
         result = await plan(client, give(**values), output="†results.0")
+
     as_text = page("file:///x.html", "text/plain")
     assert wire(result) == [as_text, {**IMAGE, "_meta": {"own": 1}}]
     assert structured(result)["output"]["views"] == views
@@ -220,6 +226,7 @@ async def test_an_idea_whose_schema_refuses_a_placeholder_keeps_its_structured_c
         await client.list_tools()
         # The client checks structured content against the schema.
         result = await client.call_tool("strict", given)
+
     assert not result.is_error, text(result)
     assert (wire(result), structured(result)) == ([image], {"shot": image})
     assert '"data":"content[1] of this answer"' in text(result)
@@ -254,6 +261,7 @@ async def test_images_of_python_tools_are_blocks(tmp_path: Path, mode: str) -> N
             {"_tool": "plot"},
             output={"a": "†results.0", "b": "†results.1"},
         )
+
     assert (wire(drawn), structured(drawn)) == ([image], placed(image, 1))
     assert wire(plotted) == [image], text(plotted)
     assert wire(both) == [image]
@@ -268,6 +276,7 @@ async def test_a_host_that_shows_structured_content_alone_gets_the_content(tmp_p
     async with over_stdio(configuration, "legacy", client_info=info) as client:
         shown = await plan(client, give(IMAGE), output={"chart": "†results.0.0"})
         plain = await plan(client, give({"type": "text", "text": "a"}), output="†results.0")
+
     assert (wire(shown), shown.structured_content) == ([IMAGE], None)
     assert "content[1] of this answer" in text(shown)
     assert structured(plain)["output"] == "a"
@@ -288,6 +297,7 @@ async def test_a_request_by_turns_has_no_base64_and_its_image_is_read_by_referen
         looked = await client.call_tool("check_run", {"run": run, "paths": ["†state.shot"]})
         read = {"calls": [{"_tool": "read", "reference": "†state.shot"}], "output": None}
         shown = await client.call_tool("solve", {"run": run, "turn": 1, "solution": read})
+
     [request] = structured(answered)["requests"]
     [state] = [one["content"] for one in request["context"] if one["content"].startswith("State")]
     assert f"{len(PNG):,} characters" in state

@@ -30,6 +30,7 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
                 answer = await plain.post(url, headers=headers, json={})
                 assert answer.status_code == 401
                 assert answer.headers["www-authenticate"].startswith("Bearer")
+
         for mode in ("legacy", "auto"):
             async with (
                 httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}) as authorised,
@@ -39,6 +40,7 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
                     "run"
                 ]
                 assert (await call(client, "check_run"))["runs"][0]["run"] == run
+
     async with over_stdio(configuration, "auto") as local:
         assert (await call(local, "check_run"))["runs"] == []
         assert "unknown run" in await refused(local, "check_run", run=run)
@@ -66,10 +68,13 @@ def test_hosts_that_are_taken() -> None:
     loopback = names_of("127.0.0.1", ())
     for host in ("127.0.0.1", "127.0.0.1:8787", "LOCALHOST:1", "[::1]", "[::1]:8787"):
         assert status_of(loopback, host) is None
+
     for host in ("", "evil.example", "127.0.0.1.evil.example", "localhost:80:80", "[::1]:x", "::1"):
         assert status_of(loopback, host) == 421
+
     for origin in ("http://localhost:3000", "https://127.0.0.1"):
         assert status_of(loopback, "localhost", origin) is None
+
     for origin in (
         "null",
         "https://evil.example",
@@ -78,6 +83,7 @@ def test_hosts_that_are_taken() -> None:
         "https://localhost@evil.example",
     ):
         assert status_of(loopback, "localhost", origin) == 403
+
     everywhere = names_of("0.0.0.0", ("tools.example", "other.example:8080"))
     assert status_of(everywhere, "tools.example", "https://tools.example") is None
     assert status_of(everywhere, "0.0.0.0") == 421

@@ -93,12 +93,14 @@ async def test_a_person_approves_by_a_form(
     client_of = over_http(url, era, **person(answer))
     if transport == "stdio":
         client_of = over_stdio(configured(tmp_path), era, **person(answer))
+
     async with client_of as client:
         done = await call(
             client, "run_plan", calls=[note(tmp_path / "one")], output={"length": "†state.one"}
         )
         assert done["status"] == "done"
         assert done["output"] == {"length": 5}
+
     assert (tmp_path / "one").read_text() == "hello"
     # A long value goes on in the next line of the form.
     text = forms[0].replace("\n  |   ", "")
@@ -136,8 +138,10 @@ async def test_a_person_allows_a_tool_for_the_rest_of_the_run_by_a_form(
         one = {**note(tmp_path / "one", text), "_outputPath": f"s{number}"}
         # Each call asks after the one before.
         calls.append({**one, "_imports": [f"†state.s{number - 1}"]} if number else one)
+
     async with over_http(url, era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=calls)
+
     assert done["status"] == "done"
     assert "expected run, because max and parameters go with it" in forms[1]
     assert "The last answer was not accepted: parameters" in forms[2]
@@ -156,16 +160,19 @@ async def test_two_forms_answered_in_the_other_order_never_mix_up_their_calls(
         forms.append(text)
         if len(forms) == 2:
             both.set()
+
         await both.wait()
         if "first words" in text:
             await second.wait()
             return said("deny", "not the first")
+
         second.set()
         return said("approve")
 
     calls = [note(tmp_path / "one", "first words"), note(tmp_path / "two", "second words")]
     async with over_http(url, era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=calls)
+
     assert done["status"] == "done"
     assert "not the first" in str(done["errors"])
     assert [error["call"]["path"] for error in done["errors"]] == [str(tmp_path / "one")]
@@ -180,6 +187,7 @@ async def test_a_declined_form_denies(url: str, era: str, tmp_path: Path) -> Non
 
     async with over_http(url, era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+
     assert done["status"] == "done"
     assert "denied by the person at the client: the person declined the form" in str(done["errors"])
     assert not (tmp_path / "one").exists()
@@ -211,6 +219,7 @@ async def test_a_cancelled_form_leaves_the_call_waiting_and_check_run_asks_again
         assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"
         assert not (tmp_path / "one").exists()
         assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
+
     assert (tmp_path / "one").read_text() == "hello"
 
 
@@ -231,6 +240,7 @@ async def test_calls_that_ask_one_after_another_are_asked_about_within_one_reque
     first["_id"] = "a"
     async with over_http(url, era, **always(said("approve"))) as client:
         done = await call(client, "run_plan", calls=chain)
+
     assert done["status"] == "done"
     assert done["state"] == {"one": 5, "two": 5}
 
@@ -256,6 +266,7 @@ async def test_a_published_tool_asks_and_gives_its_output(
         )
         assert done["saved"]["version"] == 1
         assert await call(client, name, path=str(tmp_path / "two"), text="three") == {"length": 5}
+
     assert (tmp_path / "two").read_text() == "three"
 
 
@@ -286,8 +297,10 @@ async def test_a_form_asks_about_what_decide_approval_has_left(
         decisions = [{"approval": told["approvals"][0]["approval"], "decision": "deny"}]
         left = await call(client, "decide_approval", run=told["run"], decisions=decisions)
         assert [one["call"]["path"] for one in left["approvals"]] == [str(tmp_path / "two")]
+
     async with over_http(url, era, **always(said("approve"))) as client:
         done = await call(client, "check_run", run=told["run"])
+
     assert done["status"] == "done"
     assert not (tmp_path / "one").exists()
     assert (tmp_path / "two").exists()
@@ -303,6 +316,7 @@ async def test_forms_and_progress_of_one_request(url: str, era: str, tmp_path: P
         arguments = {"calls": [note(tmp_path / "one"), note(tmp_path / "two")]}
         result = await client.call_tool("run_plan", arguments, progress_callback=noted)
         assert structured(result)["status"] == "done"
+
     assert sorted(told, key=lambda one: one[0]) == told
 
 
@@ -369,6 +383,7 @@ async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: 
             await shown.wait()
             latest = (await call(other, "check_run"))["runs"][0]["run"]
             await call(other, "check_run", run=latest)
+
     assert told["status"] == "done"
     assert (tmp_path / "one").read_text() == "hello"
 
@@ -396,6 +411,7 @@ async def test_a_time_out_denies_while_the_form_is_out(tmp_path: Path) -> None:
     with anyio.fail_after(10):
         async with over_stdio(configuration, "legacy", **person(answer)) as client:
             done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+
     assert done["status"] == "done"
     assert "nobody decided within 0.3 s" in str(done["errors"])
 
@@ -436,6 +452,7 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
     async with over_stdio(configuration, "auto", **forms) as client:
         required = await first_round(client, arguments)
         (approval,) = required.input_requests or {}
+
     async with over_stdio(configuration, "auto", **forms) as client:
         answers = {approval: said("approve"), "a0-other": said("deny")}
         done = structured(await again(client, arguments, required.request_state, answers))
@@ -458,6 +475,7 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
             with pytest.raises(MCPError) as caught:
                 await again(client, wrong, state, {approval: said("approve")})
             assert caught.value.code == types.INVALID_PARAMS
+
         assert len((await call(client, "check_run"))["runs"]) == 1
 
 

@@ -69,6 +69,7 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
             process.stdin.close()
         else:
             process.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
+
         process.wait(timeout=5)
         assert time.monotonic() - started < 2.2
         assert not is_there(pid)

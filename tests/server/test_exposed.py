@@ -114,9 +114,11 @@ async def whole_or_refused(client: Client) -> None:
                 assert len(text(result)) + len(image.data) == size
             else:
                 assert text(result).count("x") + text(result).count("y") == size
+
         error = await refused(client, "sized", kind=kind, size=1_000_000)
         assert "1,000," in error
         assert "run_plan" in error
+
     # What the error advises works, also for a text that is too large for an answer.
     calls = [{"_tool": "sized", "kind": "text", "size": 1_000_000, "_outputPath": "log"}]
     told = await call(client, "run_plan", calls=calls)
@@ -160,6 +162,7 @@ async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> 
 
     async with over_stdio(configuration, "legacy") as client:
         assert structured(await sized(client, 700_000)) == {"log": "x" * 700_000}
+
     with http_process(configuration) as url:
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:
@@ -171,6 +174,7 @@ async def test_an_answer_after_progress_is_whole_or_an_error(tmp_path: Path) -> 
                 assert "progress" in text(late)
                 # The session goes on.
                 assert not (await sized(client, 10)).is_error
+
     assert len(reports) == 1 + 3 * len(ERAS)
 
 
@@ -240,6 +244,7 @@ async def test_results_of_a_direct_call_arrive_as_they_were_sent(tmp_path: Path)
     for mode in ERAS:
         async with over_stdio(configuration, mode) as client:
             await arrives_as_sent(client)
+
     with http_process(configuration) as url:
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:

@@ -89,6 +89,7 @@ async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path)
         group.start_soon(run)
         with anyio.fail_after(20):
             assert await anyio.Path(tmp_path / "paying").read_text() == "paying\n"
+
         disk.fail(errno.EIO, seconds=5)
         gate.open()
         # The result of the payment could not be journaled, and will be.
@@ -96,7 +97,9 @@ async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path)
         assert (tmp_path / "ledger").read_text() == "paid 7\n"
         with anyio.fail_after(2):
             assert "pay" in json.dumps(await call(client, "search_tools", words="pay"))
+
         assert not answers
+
     gate.close()
     (answer,) = answers
     assert (answer["status"], answer["output"], answer["errors"]) == ("done", "parcel", [])
@@ -105,4 +108,5 @@ async def test_five_seconds_of_errors_in_the_middle_of_a_payment(tmp_path: Path)
     async with over_stdio(configuration, "auto") as client:
         again = await call(client, "check_run", run=answer["run"])
         assert (again["status"], again["output"]) == ("done", "parcel")
+
     assert (tmp_path / "ledger").read_text() == "paid 7\nshipped for receipt for 7\n"

@@ -80,6 +80,7 @@ async def test_the_meta_of_a_request_reaches_the_module_without_that_of_the_conn
     async with gateway(tmp_path, mode) as client:
         found = json.loads(text(await client.call_tool("meta", {}, meta=sent)))
         nothing = json.loads(text(await client.call_tool("meta", {})))
+
     assert {key: found[key] for key in sent} == sent
     assert not [
         key
@@ -109,10 +110,12 @@ async def test_a_long_error_of_the_protocol_is_whole_and_says_what_is_left_out(
     async with gateway(tmp_path, "auto") as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("refuses", {"cries": 10_000, "times": 10_000})
+
         assert caught.value.message == "the shop is closed" + "!" * 10_000
         assert caught.value.data == {"opens": "at " + "nine" * 10_000}
         with pytest.raises(MCPError) as caught:
             await client.call_tool("refuses", {"times": 20_000})
+
     left_out = " (its data of 80,015 bytes is left out; at most 65,536 are passed on)"
     assert (caught.value.message, caught.value.data) == (f"the shop is closed{left_out}", None)
 
@@ -147,8 +150,10 @@ async def test_the_instructions_of_exposed_modules_are_among_ours_once_they_are_
     said = "Instructions of the server one:\nAsk for one thing at a time."
     async with gateway(tmp_path, "auto") as client:
         await client.list_tools()
+
     async with gateway(tmp_path, "auto") as client:
         assert said in (client.instructions or "")
+
     module = preloaded.module(FAITHFUL)
     hidden = configured(tmp_path, mcpServers={"one": module}, expose=[])
     async with over_stdio(hidden, "auto") as client:
@@ -204,6 +209,7 @@ async def test_an_answer_over_the_size_of_an_event_arrives_unless_progress_came_
                     assert "at most 1,000,000 fit over HTTP after a notification or 15 s" in text(
                         late
                     )
+
     assert told == [1, 1]
 
 
@@ -218,6 +224,7 @@ async def test_a_log_message_over_the_bound_says_its_size(tmp_path: Path) -> Non
             await client.call_tool("meta", {"logged": size})
         # Each message stands before the result on the wire, and is handled in a task of its own.
         await client.call_tool("meta", {})
+
     assert logged == [
         "x" * 200_000,
         "(a log message of 300,026 bytes is left out; at most 262,144 are passed on)",

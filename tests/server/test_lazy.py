@@ -38,6 +38,7 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
         told = await call(client, "decide_approval", run=run, decisions=[deny])
         assert (told["status"], told["turn"]) == ("needs_solution", 1)
         assert "other numbers" in str(told["requests"])
+
     # Another server process, on the same store, takes the next turn.
     async with over_stdio(path, era) as client:
         told = await call(client, "submit_solution", run=run, turn=1, solution={"calls": CALLS})

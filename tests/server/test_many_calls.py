@@ -42,6 +42,7 @@ async def _steps_of_an_answer(calls: int) -> int:
         assert await run.wait() == "done"
         result = run.answer()
         steps = instructions_of(lambda: shorten_answer(run, result))
+
     assert "counts" not in result["state"]
     assert len(result["state"]["last"]) == calls // 2
     return steps

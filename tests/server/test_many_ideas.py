@@ -95,10 +95,12 @@ async def test_the_list_stays_short_and_everything_is_found(
                 )
                 assert told["results"] == {"0": 4}
                 assert (await call(client, name, text="seven77"))["result"] == 7
+
             assert (await call(client, "search_tools", words=f"item{MANY:05}"))["tools"] == []
             # What was called is told now, among the most used.
             tools = await all_tools(client)
             assert len(tools) == len(LISTED) + 120
             assert {"report_00007", "report_04321"} <= tools.keys()
             assert all(len(name) <= 48 for name in tools)
+
         group.cancel_scope.cancel()

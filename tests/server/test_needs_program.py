@@ -486,6 +486,7 @@ async def test_a_call_after_results_that_say_nothing_was_no_decision(
         for calls, says in ((sends, False), (looks, True)):
             for name, arguments in calls:
                 await client.call_tool(name, arguments)
+
             # The call of the first tool is one of the session, too.
             numbers = [0, 1] if calls is sends else [3, 4]
             tool = f"{calls[0][0]}_both"
@@ -532,6 +533,7 @@ async def test_the_list_of_runs_has_one_short_line_for_each_program(
         await refused(client, "publish_idea", **wrong)
         await call(client, "publish_idea", **handed_in(work, run))
         listed = await client.call_tool("check_run", {})
+
     right, other = structured(listed)["runs"]
     assert (right["title"], right["status"]) == (
         f"Write task, a program that does what run {run} did.",
@@ -648,6 +650,7 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
             url = stack.enter_context(http_process(configuration))
             opened = Client(url, mode=era, read_timeout_seconds=20, elicitation_callback=answer)
             client = await stack.enter_async_context(opened)
+
         await by_hand(client, work)
         session = (await call(client, "check_run"))["sessions"][0]["run"]
         arguments = {**handed_in(work, session), "program": OTHERS_TOO}
@@ -666,6 +669,7 @@ async def test_the_person_is_asked_at_each_call_that_no_recording_reached(
             ["label", "I-103", "soon"],
         ]
         assert structured(await client.call_tool("done", {}))["result"] == changed
+
     # The call that the recording reached asks nobody.
     assert ["I-101" in form or "I-102" in form for form in forms] == [True, True]
     assert all(

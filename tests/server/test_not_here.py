@@ -122,6 +122,7 @@ async def test_what_waits_for_its_server_stays_listed(tmp_path: Path, mode: str)
         assert "The MCP servers and own tools of the user are behind this one." in (
             client.instructions or ""
         )
+
     disabled = {"shop": {**plain(tmp_path, "shop", "buy"), "disabled": True}}
     async with over_stdio(configured(tmp_path, mcpServers=disabled), mode) as client:
         assert "outer" not in await all_tools(client)
@@ -136,11 +137,13 @@ async def test_instructions_claim_nothing_that_is_not_there(tmp_path: Path, mode
         assert (client.instructions or "").startswith(
             "No MCP server and no tool of the user is configured here"
         )
+
     servers = {"shop": plain(tmp_path, "shop", "buy")}
     async with over_stdio(configured(tmp_path, tools=[], mcpServers=servers), mode) as client:
         assert (client.instructions or "").startswith(
             "The MCP servers of the user are behind this one. For more"
         )
+
     with http_process(configured(tmp_path, tools=[])) as url:
         async with Client(url, mode=mode) as client:
             assert "no tool of the user is configured" in (client.instructions or "")
@@ -148,6 +151,7 @@ async def test_instructions_claim_nothing_that_is_not_there(tmp_path: Path, mode
                 "run"
             ]
             await call(client, "publish_idea", idea=run, name="counting")
+
         async with Client(url, mode=mode) as client:
             assert "published from runs; no MCP server is configured here" in (
                 client.instructions or ""
@@ -198,6 +202,7 @@ async def test_a_change_of_what_an_idea_needs_is_announced(tmp_path: Path, mode:
         await call(client, "publish_idea", idea=run, name="order")
         if mode == "legacy":
             await heard.until("notifications/tools/list_changed")
+
         assert "outer" in await all_tools(client)
 
 

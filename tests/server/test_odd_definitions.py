@@ -74,9 +74,11 @@ async def test_every_tool_of_an_odd_server_is_shown_and_called(tmp_path: Path) -
             check_meta(shown[name].input_schema)
             check_meta(shown[name].output_schema or {})
             assert "$" not in str(shown[name].input_schema)
+
         for name in (name for name in names if name.startswith("t")):
             result = await client.call_tool(name, {"x": "1"})
             assert not result.is_error, (name, text(result))
+
         # What can be read is checked.
         assert "expected text" in await refused(client, "t10", x=5)
         calls = [{"_tool": f"odd.{name}", "x": "1"} for name in names if name.startswith("t")]

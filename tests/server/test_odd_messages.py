@@ -86,6 +86,7 @@ class Speaker:
             answers.append(answer)
             if answer.get("id") == request:
                 return answers
+
         raise AssertionError(f"{request!r} is not answered; answered are {answers}")
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -203,6 +204,7 @@ def test_what_cannot_be_served_is_answered_with_an_error(
     answers = speaker.until("next")
     if len(answers) == 1:
         answers = [*speaker.until(request_id), *answers]
+
     [answer] = [one for one in answers if one["id"] != "next"]
     assert answer["id"] == request_id
     assert type(answer["id"]) is type(request_id)
@@ -244,6 +246,7 @@ def test_each_message_of_a_line_is_answered(speaker: Speaker) -> None:
         answers.append(answer)
         if len(answers) == 6:
             break
+
     assert sorted(answer["id"] for answer in answers if "result" in answer) == [1, 2, 3, 4]
     assert [answer["error"]["code"] for answer in answers if answer["id"] is None] == [
         -32700,
@@ -333,6 +336,7 @@ def session(first: int, *, modern: bool) -> list[dict[str, Any]]:
             "params": {"_meta": META},
         }
         return [*requests, *notifications, discover]
+
     hello = {**INITIALIZE, "id": first + len(calls)}
     return [
         hello,
@@ -389,8 +393,10 @@ def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         members = cast("dict[str, object]", value).items()
     elif isinstance(value, list):
         members = enumerate(cast("list[object]", value))
+
     for key, member in members:
         found += [(*path, key), *places(member, (*path, key))]
+
     return found
 
 
@@ -409,6 +415,7 @@ def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
         owner: Any = message
         for key in path:
             owner = owner[key]
+
         if kind == "drop":
             del owner[last]
         else:
@@ -416,11 +423,14 @@ def lines(draw: st.DrawFn, message: dict[str, Any]) -> bytes:
                 owner[last] = draw(st.sampled_from(ODD))
             else:
                 owner[last] = [{"a": owner[last]}]
+
         return dumped(message) + b"\n"
+
     if kind == "double":
         name = draw(st.sampled_from(sorted(message)))
         extra = dumped({name: draw(st.sampled_from(ODD))})
         return line[:-1] + b"," + extra[1:] + b"\n"
+
     place = draw(st.integers(0, len(line)))
     match kind:
         case "bytes":
@@ -469,8 +479,10 @@ def expect_the_others(speaker: Speaker, data: st.DataObject, first: int, *, mode
             assert "Traceback" not in error
             assert "pydantic" not in error
             assert "mcp_types" not in error
+
         if not missing:
             return
+
     raise AssertionError(f"{missing} are not answered after {line!r}")
 
 
@@ -522,6 +534,7 @@ def posted(url: str, body: bytes) -> tuple[int, dict[str, Any]]:
     except urllib.error.HTTPError as error:
         status = error.code
         content = error.read()
+
     return status, json.loads(content) if content.startswith(b"{") else {}
 
 

@@ -54,6 +54,7 @@ async def test_a_result_that_breaks_its_schema_is_shown_with_the_error(
         direct = await client.call_tool(tool, given)
         error = await failed(client, tool, given)
         caught = await in_program(client, tool, given)
+
     assert direct.is_error
     assert "answered against its own schema" in text(direct)
     assert ("ran, and its result cannot be used" in text(direct)) == (tool == "change")
@@ -87,6 +88,7 @@ async def test_what_breaks_its_schema_is_no_value_that_later_calls_read(tmp_path
         read = await client.call_tool(
             "check_run", {"run": run, "paths": ["†data.error.1.error.sent"]}
         )
+
     own, dependent = structured(result)["errors"]
     assert own["error"]["sent"] == {"structuredContent": WRONG}
     assert dependent["error"]["kind"] == "dependency"
@@ -106,6 +108,7 @@ async def test_a_tool_that_sends_no_structure_has_its_text_shown(tmp_path: Path,
         direct = await client.call_tool("typed", {"result": {"content": [SAID]}})
         error = await failed(client, "typed", {"result": {"content": [SAID, IMAGE]}})
         nothing = await failed(client, "typed", {"result": {"content": []}})
+
     assert (parsed.is_error, structured(parsed)) == (False, {"n": 4})
     assert direct.is_error
     assert "cannot open it" in text(direct)
@@ -146,17 +149,20 @@ async def test_everything_of_an_error_reaches_the_caller(
         await client.list_tools()
         direct = await client.call_tool("typed", given)
         error = await failed(client, "typed", given)
+
     assert direct.is_error
     assert direct.structured_content is None
     assert (direct.meta or {}).get("ideabridge/structured") == result.get("structuredContent")
     if "structuredContent" in result:
         assert encode_text(result["structuredContent"]) in text(direct)
+
     content = [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in direct.content
     ]
     assert content[: len(result["content"])] == result["content"]
     if not result["content"] and "structuredContent" in result:
         assert text(direct) == said
+
     assert said in error["message"]
     assert (error.get("sent"), error["blocks"]) == (sent, blocks)
 
@@ -185,6 +191,7 @@ async def test_the_data_of_an_error_of_the_protocol_reaches_the_caller(
         with pytest.raises(MCPError) as caught:
             await client.call_tool("give", given)
         error = await failed(client, "give", given)
+
     assert caught.value.data == {"detail": "the disk is full"}
     assert "the disk is full" in error["message"]
 
@@ -201,6 +208,7 @@ async def test_content_beside_structured_content_is_read_by_reference(
         read = await client.call_tool(
             "check_run", {"run": run, "paths": ["†content.0", "†content.1.1.1", "†content.2"]}
         )
+
     assert structured(result)["output"] == {"n": 3}
     assert "calls[0] sent more than its value; read it at †content.0" in structured(result)["notes"]
     values = structured(read)["values"]
@@ -228,6 +236,7 @@ async def test_content_that_says_the_same_as_structured_content_is_not_kept_twic
         result = await client.call_tool(
             "run_plan", {"calls": [{"_tool": "give", "result": one} for one in same]}
         )
+
     assert structured(result)["errors"] == []
     assert "notes" not in structured(result)
 
@@ -247,6 +256,7 @@ async def test_structured_content_that_is_no_object_reaches_the_caller(
             "run_plan", {"calls": [{"_tool": "give", "result": given}], "output": "†results.0"}
         )
         error = await failed(client, "typed", {"result": given})
+
     assert structured(ran)["output"] == structure
     for result in (direct, wrong, bad):
         assert "cannot open it" in text(result)
@@ -254,6 +264,7 @@ async def test_structured_content_that_is_no_object_reaches_the_caller(
             result.structured_content
         )
         assert "ideabridge/structuredContent" not in str(result.meta)
+
     assert wrong.is_error
     assert error["sent"] == {"structuredContent": structure, "content": [SAID]}
 
@@ -278,6 +289,7 @@ async def test_an_odd_member_does_not_make_the_outcome_of_a_change_unknown(
         read = await client.call_tool(
             "check_run", {"run": run, "paths": ["†content.0", "†data.error.0.error.message"]}
         )
+
     assert structured(ran).get("approvals") is None
     if result.get("isError"):
         assert [one["error"]["kind"] for one in structured(ran)["errors"] if one["call"]] == [
@@ -285,4 +297,5 @@ async def test_an_odd_member_does_not_make_the_outcome_of_a_change_unknown(
         ]
     else:
         assert structured(ran)["output"] == {"n": 3}
+
     assert said in text(read).replace('\\"', '"')

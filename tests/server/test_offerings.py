@@ -127,6 +127,7 @@ async def test_changes_are_told_in_both_eras(tmp_path: Path, module: tuple[str, 
                         told.append(type(event).__name__)
                         if "ResourceUpdated" in told and "PromptsListChanged" in told:
                             break
+
             await old.session.send_request(
                 types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=WATCHED)),
                 types.EmptyResult,

@@ -180,6 +180,7 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
                 group.start_soon(check)
                 await begun.wait()
                 gate.open()
+
     [answer] = answers
     assert (answer["status"], answer["output"]) == ("done", {"words": 1})
     # The progress of a run at work elsewhere is reported here.
@@ -298,6 +299,7 @@ async def test_a_form_at_another_server_decides_about_a_run_at_work(
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         told = await call(other, "check_run", run=run, wait_s=20)
         assert (told["status"], told["state"]) == ("done", {"x": "open", "y": 5})
+
     assert len(forms) == 1
 
 
@@ -324,12 +326,14 @@ async def test_what_a_run_asked_whose_server_died_is_asked_at_another(
                 await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0")
             )["output"]
             run = (await call(client, "run_plan", calls=[note], wait_s=0))["run"]
+
         os.kill(int(pid), signal.SIGKILL)
         async with Client(
             urls[1], mode=era, read_timeout_seconds=20, elicitation_callback=person
         ) as client:
             told = await call(client, "check_run", run=run, wait_s=20)
             assert (told["status"], told["state"]) == ("done", {"y": 5})
+
     assert len(forms) == 1
 
 

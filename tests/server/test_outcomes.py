@@ -61,6 +61,7 @@ async def cut_off(folder: Path, count: int = 1) -> tuple[Path, list[str]]:
                 if isinstance(event, CallStarted):
                     break
             runs.append(run.id)
+
     (folder / "open").touch()
     return path, runs
 
@@ -112,6 +113,7 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
         forms += 1
         if given is None:
             await read_by_a_person()
+
         return types.ElicitResult(action="decline" if given is None else "accept", content=given)
 
     async with over_stdio(path, era, elicitation_callback=answer) as client:
@@ -150,6 +152,7 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(
 
     async with over_stdio(path, era, elicitation_callback=answer) as client:
         told = await call(client, "check_run", run=run)
+
     assert (told["status"], told["output"]) == ("done", 5)
     assert "notes" not in told
     first, second, third = forms
@@ -218,6 +221,8 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
             "pay Bob",
             *["look Cid"] * 3,
         ]
+
     with Store.open(tmp_path / "ideas.sqlite") as store:
         kept = [(one.name, one.outcome) for one in store.direct_calls.page(caller=SEES_ALL).items]
+
     assert sorted(kept) == [("look", "error"), ("pay", "unknown")]

@@ -46,6 +46,7 @@ async def test_the_own_tools_are_few_closed_and_short(client: Client) -> None:
     assert not any("$ref" in one for one in told.values())
     for name in LISTED:
         assert tools[name].description
+
     annotations = tools["decide_approval"].annotations
     assert annotations is not None
     assert annotations.destructive_hint is True
@@ -360,10 +361,12 @@ async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not
         given = {"path": str(tmp_path / "note"), "text": "oak"}
         told = await call(client, "run_plan", calls=[note], input=given, save_as="noted")
         assert told["status"] == "needs_approval"
+
     async with Bridge(load_configuration(configuration)) as bridge:
         other = await bridge.run_plan(SUM, caller="bob")
         await other.wait()
         await bridge.publish(other.id, "noted", caller="bob")
+
     async with over_stdio(configuration, "legacy") as client:
         approve = {"approval": told["approvals"][0]["approval"], "decision": "approve"}
         told = await call(client, "decide_approval", run=told["run"], decisions=[approve])
@@ -425,6 +428,7 @@ async def test_cancelling_the_request_cancels_the_run(
         group.start_soon(run)
         with anyio.fail_after(10):
             await started.wait()
+
         group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             latest = await call(client, "check_run")

@@ -162,14 +162,17 @@ async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path
     async with client_of(urls, OWNER) as client:
         given = (await call(client, "run_plan", **PLAN))["run"]
         await call(client, "publish_idea", idea=given, name="given_up", answer="plan")
+
     with Store.open(folder / "ideas.sqlite") as store:
         store.publications.unpublish("given_up")
+
     other: dict[str, Any] = {**PLAN, "output": {"total": "†state.s"}}
     async with client_of(urls, OTHER) as client:
         assert "last version" not in await _error(client.read_resource("idea://given_up"))
         taken = (await call(client, "run_plan", **other))["run"]
         told = await refused(client, "publish_idea", idea=taken, name="given_up", answer="plan")
         assert told == "the name 'given_up' is published by another owner; choose another name"
+
     async with client_of(urls, OWNER) as client:
         told = await call(client, "publish_idea", idea=given, name="given_up", answer="plan")
         assert told["version"] == 2
@@ -189,6 +192,7 @@ async def test_a_subscription_hears_nothing_of_what_is_published_to_others(
                 params=types.SubscribeRequestParams(uri=f"idea://{SECRET}")
             )
             await client.session.send_request(request, types.EmptyResult)
+
         mine = (await call(other, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
         await call(owner, "publish_idea", idea=run, name=SECRET, answer="plan")
         await heard.until("notifications/resources/updated")

@@ -108,12 +108,15 @@ async def test_a_program_in_a_plan_goes_on_after_a_kill(
             # The program has committed, and waits at the gate.
             while [one["event"] for one in events_of(tmp_path, room)].count("call_started") < 3:
                 await call(client, "check_run", run=run, wait_s=0)
+
         os.kill(process["output"], signal.SIGKILL)
+
     async with over_stdio(configuration, mode) as client:
         with anyio.fail_after(20):
             told = await call(client, "check_run", run=run, wait_s=0)
             while wait == "pay" and told["status"] == "running":
                 told = await call(client, "check_run", run=run, wait_s=1)
+
             if wait == "pay":
                 # Nobody knows whether it paid, so a person is asked, in the plan's run.
                 assert told["status"] == "needs_approval"
@@ -123,8 +126,10 @@ async def test_a_program_in_a_plan_goes_on_after_a_kill(
                 await call(client, "decide_approval", run=run, decisions=decisions)
             else:
                 gate.open()
+
             while told["status"] != "done":
                 told = await call(client, "check_run", run=run, wait_s=5)
+
     gate.close()
     assert told["output"] == ["open", 1]
     assert git(repo, "log", "--format=%s").splitlines() == ["from a program", "first"]

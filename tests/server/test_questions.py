@@ -73,6 +73,7 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
         assert told["status"] == "done"
         assert told["output"].startswith("ann:\n")
         assert '"content": {"meals": ["fish"], "name": "Ann", "seats": 2}' in told["output"]
+
     (first, form), (second, _) = person.forms
     assert first.startswith(
         "Module asks asks while it runs book of module asks (the text is its own):"
@@ -158,6 +159,7 @@ async def test_people_at_several_clients_are_asked_about_their_own_calls_alone(
     async with anyio.create_task_group() as group:
         for who in people:
             group.start_soon(ask, who)
+
     for who, person in people.items():
         [(message, _)] = person.forms
         assert f"Seats for {who}?" in message

@@ -119,11 +119,13 @@ async def test_a_module_tells_of_no_change_of_a_resource_of_another_one(tmp_path
         for uri in ("notes://42", "evil://1"):
             subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
             await client.session.send_request(subscribe, types.EmptyResult)
+
         await client.call_tool("evil_touch", {"uri": "notes://42"})
         await client.call_tool("evil_touch", {"uri": "evil://1"})
         await heard.until("notifications/resources/updated")
         await client.call_tool("good_touch", {"uri": "notes://42"})
         await heard.until("notifications/resources/updated", 2)
+
     assert heard.methods.count("notifications/resources/updated") == 2
 
 
@@ -145,6 +147,7 @@ async def test_progress_of_a_resource_is_told_and_extends_its_time_out(
         result = await client.session.send_request(
             request, types.ReadResourceResult, progress_callback=on_progress
         )
+
     assert [one.uri for one in result.contents] == ["note://slow"]
     assert told == [0, 1, 2, 3, 4]
 
@@ -168,7 +171,9 @@ async def test_a_change_within_a_resource_is_told_to_who_subscribed_to_it(tmp_pa
         await client.session.send_request(subscribe, types.EmptyResult)
         for uri in ("file:///folders", "file:///other/a", "file:///folder/a/b"):
             await client.call_tool("one_touch", {"uri": uri})
+
         await some.until("notifications/resources/updated")
+
     assert heard == ["file:///folder/a/b"]
 
 
@@ -204,6 +209,7 @@ async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+
     client: Client
 
     async def subscribed() -> types.EmptyResult:
@@ -215,10 +221,13 @@ async def test_resources_and_prompts_are_back_after_a_restart_of_their_server(
             modules = {"one": {"url": f"http://127.0.0.1:{port}/mcp"}}
             client = await stack.enter_async_context(gateway(tmp_path, "legacy", modules))
             assert await read(client, "note://1") == "one"
+
         # Each new process does not know the session.
         with http_module(port):
             assert await read(client, "note://1") == "one"
+
         with http_module(port):
             assert (await client.get_prompt("one_prompt")).messages
+
         with http_module(port):
             assert await subscribed() == types.EmptyResult()

@@ -37,6 +37,7 @@ async def fill_in(_context: Any, params: types.ElicitRequestParams) -> types.Eli
         return types.ElicitResult(action="decline")
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
+
     texts: dict[str, Any] = {"name": "Ada", "color": "blue", "context": "work"}
     fields = params.requested_schema["properties"]
     return types.ElicitResult(
@@ -125,6 +126,7 @@ async def test_what_a_client_does_not_declare_is_not_asked(
         assert "action=decline" in text(
             await client.call_tool("test_elicitation", {"message": "Leave me alone"})
         )
+
     async with asked(tmp_path, module, mode) as client:
         refused = await client.call_tool("test_elicitation", {"message": "Name?"})
         assert refused.is_error
@@ -139,14 +141,17 @@ async def test_a_module_learns_what_the_client_of_each_call_declares(
     client: Client
     async with asked(tmp_path, (), mode, sampling_callback=answer) as client:
         assert text(await client.call_tool("test_missing_capability", {})) == "The client samples."
+
     async with asked(tmp_path, (), mode, elicitation_callback=fill_in) as client:
         if mode == "legacy":
             assert "sampling is required" in text(
                 await client.call_tool("test_missing_capability", {})
             )
             return
+
         with pytest.raises(MCPError) as refused:
             await client.call_tool("test_missing_capability", {})
+
         assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
         assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
 
@@ -168,6 +173,7 @@ async def test_a_module_of_both_eras_is_spoken_to_in_the_one_in_which_it_asks(
             text(await client.call_tool("test_sampling", {"prompt": "Who?"}))
             == "LLM response: re: Who?"
         )
+
     (tmp_path / "another").mkdir()
     async with asked(tmp_path / "another", (), mode, elicitation_callback=fill_in) as client:
         assert text(await client.call_tool("test_pushed_question_of_a_reader", {})) == "Hello, Ada!"
@@ -264,6 +270,7 @@ async def test_a_question_that_may_be_of_two_calls_reaches_nobody(tmp_path: Path
 
             group.start_soon(meet, one, "ann")
             group.start_soon(meet, two, "bob")
+
     assert shown == []
     assert ["nobody was asked: 2 calls" in said for said in answers.values()] == [True, True], (
         answers
@@ -322,6 +329,7 @@ async def test_a_module_that_looks_first_asks_for_addresses_and_for_models_with_
         assert text(await client.call_tool("one_open", {})) == "accept"
         assert opened == ["https://pay.example/7"]
         assert text(await client.call_tool("one_samples", {})) == "tiny"
+
     async with linking(tmp_path, mode, sampling_callback=answer) as client:
         for tool, why in (
             ("one_open", "the client does not declare elicitation"),
@@ -353,9 +361,11 @@ async def test_a_client_learns_that_an_address_that_it_opened_is_done(
                 nullcontext() if tool == "one_open" else pytest.raises(MCPError, match="pay first")
             ):
                 await client.call_tool(tool, {})
+
             await other.call_tool("one_tell", {})
             await heard.until(DONE)
             # It is told once, and to nobody else.
             await other.call_tool("one_tell", {})
             await other.call_tool("one_tell", {})
+
     assert (heard.methods.count(DONE), others.methods.count(DONE)) == (1, 0)

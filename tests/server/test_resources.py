@@ -55,11 +55,14 @@ async def test_published_ideas_are_resources(client: Client) -> None:
         document: Any = json.loads(content.text)
         assert document["publication"]["name"] == name
         assert document["context"][0]["content"] == "Greet politely."
+
     for uri in (f"idea://{name}/7", "idea://nothing_such", "file:///etc/passwd"):
         with pytest.raises(MCPError, match="unknown resource"):
             await client.read_resource(uri)
+
     with pytest.raises(MCPError, match="cursor"):
         await client.list_resources(cursor="Not A Cursor")
+
     with pytest.raises(MCPError, match="cursor"):
         await client.list_tools(cursor="Not A Cursor")
 
@@ -75,6 +78,7 @@ async def test_names_and_versions_are_completed(client: Client) -> None:
     for start in ("c", "compl", name):
         found = await client.complete(reference, {"name": "name", "value": start})
         assert name in found.completion.values
+
     assert (
         await client.complete(reference, {"name": "name", "value": "zz"})
     ).completion.values == []
@@ -118,5 +122,6 @@ async def test_ideas_with_words_are_prompts(client: Client) -> None:
     assert texts == ["Greet politely.", 'Input: {"who":"Eve","times":3}']
     with pytest.raises(MCPError, match="missing: times"):
         await client.get_prompt(name, {"who": "Eve"})
+
     with pytest.raises(MCPError, match="unknown prompt"):
         await client.get_prompt("nothing_such")

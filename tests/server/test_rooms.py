@@ -47,6 +47,7 @@ async def test_a_host_that_shows_only_text_is_told_which_run_and_turn_each_reque
             turn=int(turn),
             solution={"calls": [], "output": f"by {run[-1]}"},
         )
+
     # The answer is that of the run which was asked for.
     assert told["run"] == found[0][0].rpartition(".")[0]
     assert told["status"] == "done"
@@ -115,6 +116,7 @@ async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
         }
         solution: dict[str, Any] = {"calls": [written], "output": None}
         told = await call(client, "submit_solution", run=request["run"], turn=0, solution=solution)
+
     assert told["status"] == "needs_approval"
     names = [one["approval"] for one in told["approvals"]]
     assert [name.partition("/")[0] for name in names] == ["1", "2"]
@@ -127,12 +129,14 @@ async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
     for _ in range(5):
         if told["status"] != "needs_solution":
             break
+
         request = told["requests"][0]
         room = request["run"]
         turn = request["turn"]
         contexts[room] = str(request["context"])
         answered: dict[str, Any] = {"calls": [], "output": room[-1]}
         told = await call(client, "submit_solution", run=room, turn=turn, solution=answered)
+
     assert path.read_text() == "note"
     assert "not today" in contexts[f"{told['run']}.1"]
     assert "not today" not in contexts[f"{told['run']}.2"]
@@ -195,6 +199,7 @@ async def test_a_form_asks_about_a_call_in_a_room(tmp_path: Path, mode: str) -> 
         ]
         told = await call(client, "run_plan", calls=calls, output="†state.wanted.length")
         assert (told["status"], told["output"]) == ("done", 7)
+
     assert len(forms) == 3
     assert f"{told['run']}.0" in "".join(forms)
     assert (tmp_path / "wanted").read_text() == "written"

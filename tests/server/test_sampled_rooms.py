@@ -149,6 +149,7 @@ async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done
     model = Thinking(think)
     async with over_stdio(latent, era, **model.keys) as client:
         done = await call(client, "run_plan", calls=rooms, output=["†state.one", "†state.two"])
+
     assert done["output"] == ["10 and more", "20 and more"]
     assert len(model.asked) == 4
 
@@ -179,6 +180,7 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(
         )
         async with over_http(url, era, **solving.keys) as other:
             done = await call(other, "solve", task="Spell 7.", tools=[f"idea:{name}"])
+
         assert done["output"] == "seven"
         assert len(solving.asked) == 2
 
@@ -228,6 +230,7 @@ async def test_every_round_of_a_plans_room_may_land_on_another_process(latent: P
             ) as client,
         ):
             done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
+
     assert done["output"] == {"words": "three"}
     assert len(transport.calls) == 2
     assert transport.calls[0] != transport.calls[1]
@@ -240,9 +243,11 @@ async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(
     async with over_stdio(latent, era, **model.keys) as client:
         told = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2}, wait_s=0)
         assert not model.asked
+
     async with over_stdio(latent, era, **model.keys) as client:
         # After a restart too.
         done = await call(client, "check_run", run=told["run"])
+
     assert done["output"] == {"words": "three"}
 
 
@@ -324,11 +329,13 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
             for _ in range(2):
                 with pytest.raises(MCPError, match="User rejected"):
                     await client.call_tool("run_plan", arguments)
+
             latest = (await call(client, "check_run"))["runs"]
             assert [one["status"] for one in latest] == ["needs_solution"] * 2
             for one in latest:
                 assert f"turn 0 of {one['run']}.1 at 20" in one["note"]
                 assert "the person may have refused" in one["note"]
+
             listed = text(await client.call_tool("check_run", {}))
             assert "no answer has come" in listed
             # Who looks how it stands does not make the person be asked again.
@@ -410,6 +417,7 @@ async def test_two_that_ask_for_a_plan_put_its_request_to_the_model_once(latent:
             [latest] = (await call(other, "check_run"))["runs"]
             told.update(await call(other, "check_run", run=latest["run"]))
             go.set()
+
     assert [one["output"] for one in results] == [{"words": "three"}]
     assert len(model.asked) == 1
     assert told["status"] == "needs_solution"

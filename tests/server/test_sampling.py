@@ -104,6 +104,7 @@ async def solved_by_sampling(
     else:
         assert first.tools is None
         assert '"count_words"' in said(first)
+
     assert minds_of(configuration, done["run"]) == [("sampling", "scripted-1")] * 3
 
 
@@ -144,6 +145,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting(tmp_path: Pa
     async with over_stdio(configuration, "auto", **model.keys) as client:
         done = await call(client, "solve", **ADD)
         assert done["output"] == 3
+
     assert "thought_process" in said(model.asked[0])
     with Store.open(tmp_path / "ideas.sqlite") as store:
         assert store.ideas.get(done["run"], caller=SEES_ALL).idea.solution == thinking
@@ -170,6 +172,7 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
     configuration, task = prepare(tmp_path)
     async with over_stdio(configuration, "auto", **Model(*SCRIPT).keys) as client:
         done = await call(client, "solve", **task)
+
     with recording(tmp_path / "ideas.sqlite") as mind:
         async with Bridge(load_configuration(configuration), store=":memory:", mind=mind) as bridge:
             run = await bridge.solve(
@@ -203,6 +206,7 @@ async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
             ) as client,
         ):
             done = await call(client, "solve", **task)
+
     assert done["output"] == OUTPUT
     assert len(transport.calls) == 4
     assert all(
@@ -265,6 +269,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         # and counts once.
         again = state_of(await retried(client, ADD, first, UNREADABLE))
         assert "came before" in refusal_of(await retried(client, ADD, first, UNREADABLE))
+
     async with served(transport, configuration, **keys) as client:
         # The server was restarted between.
         second = state_of(await retried(client, ADD, again, IDLE))
@@ -279,6 +284,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
             with pytest.raises(MCPError) as caught:
                 await retried(client, wrong, state, SUM)
             assert caught.value.code == types.INVALID_PARAMS
+
         done = await retried(client, ADD, second, SUM)
         assert isinstance(done, types.CallToolResult)
         assert structured(done)["output"] == 3
@@ -426,6 +432,7 @@ async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(
         model = Model(answer, SUM)
         async with over_http(url, era, **model.keys) as client:
             assert (await call(client, "solve", **ADD))["output"] == 3
+
         # As what it wrote, and as what is wrong with it.
         assert said(model.asked[1]).count(told) >= 2
         assert (
@@ -486,6 +493,7 @@ async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up
         # What the caller hands in counts, and the model is asked on.
         again = await call(client, "submit_solution", run=told["run"], turn=8, solution=IDLE)
         assert again["output"] == 3
+
     assert len(model.asked) == 9
 
 
@@ -495,6 +503,7 @@ async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(u
     async with over_http(url, "auto", input_required_max_rounds=2, **model.keys) as client:
         with pytest.raises(InputRequiredRoundsExceededError):
             await client.call_tool("solve", ADD)
+
         assert len(model.asked) == 2
         [latest, *_] = (await call(client, "check_run"))["runs"]
         assert latest["status"] == "needs_solution"
@@ -504,6 +513,7 @@ async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(u
         # The step it was not asked for is handed in; the rounds of that call are counted anew.
         done = await call(client, "submit_solution", run=latest["run"], turn=2, solution=IDLE)
         assert done["output"] == 3
+
     assert len(model.asked) == 4
 
 
@@ -523,6 +533,7 @@ async def test_the_model_is_asked_about_what_a_form_let_run(
 
     async with over_http(url, era, elicitation_callback=approve, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 5
+
     assert (tmp_path / "one").read_text() == "hello"
 
 
@@ -551,6 +562,7 @@ async def test_the_model_answers_the_requests_of_rooms_too(url: str, era: str) -
             output_schema={"type": "array"},
             tools=["anonymous.solve"],
         )
+
     assert done["output"] == ["one", "two"]
     assert len(model.asked) == 3
 
@@ -567,6 +579,7 @@ async def test_an_explicit_choice_wins(url: str, era: str) -> None:
         assert not model.asked
         assert (await call(client, "solve", **ADD, mind="sampling"))["output"] == 3
         assert "no model is configured here" in await refused(client, "solve", **ADD, mind="model")
+
     async with over_http(url, era) as client:
         assert "declares the capability" not in str(await call(client, "solve", **ADD))
         assert "needs a client that declares" in await refused(
@@ -581,10 +594,12 @@ async def test_another_client_of_the_caller_is_told_who_answers(url: str, era: s
         assert told["status"] == "needs_solution"
         assert "nobody is asked without waiting" in str(told["notes"])
         run = told["run"]
+
     async with over_http(url, era) as client:
         told = await call(client, "check_run", run=run)
         assert told["mind"]["name"] == "sampling"
         assert "this client declares no sampling" in str(told["notes"])
+
     async with over_http(url, era, **model.keys) as client:
         assert (await call(client, "check_run", run=run))["output"] == 3
 
@@ -613,6 +628,7 @@ async def test_a_solution_handed_in_meanwhile_withdraws_the_question(url: str) -
             await shown.wait()
             run = (await call(other, "check_run"))["runs"][0]["run"]
             await call(other, "submit_solution", run=run, turn=0, solution=SUM)
+
     assert told["output"] == 3
 
 
@@ -636,6 +652,7 @@ async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> N
     model = Model(SUM)
     async with over_stdio(configured(tmp_path, sampling=wishes), era, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 3
+
     (asked,) = model.asked
     assert (asked.max_tokens, asked.temperature) == (1000, 0.5)
     preferences = asked.model_preferences
@@ -683,6 +700,7 @@ async def test_an_answer_that_comes_before_the_driver_has_left_is_not_asked_for_
             answer = await call(
                 client, "solve", task="think", output_schema={"type": "integer"}, wait_s=20
             )
+
         assert (answer["status"], answer["output"]) == ("done", 42)
         assert len(model.asked) == 1
         group.cancel_scope.cancel()

@@ -37,6 +37,7 @@ def repository(folder: Path, name: str, subject: str) -> Path:
         git(repo, "add", "notes.txt")
         who = ("-c", f"user.name={name.title()}", "-c", f"user.email={name}@example.org")
         git(repo, *who, "commit", "-q", "-m", line)
+
     return repo
 
 
@@ -116,6 +117,7 @@ async def test_direct_calls_of_git_and_files_become_a_tool_that_the_inspector_ca
         assert not improved.is_error, text(improved)
         again = text(await client.call_tool("latest", {"repo_path": str(oak)}))
         assert "Plant the oak" in again
+
     assert latest(inspector)["inputSchema"]["required"] == ["repo_path"]
     shown = inspector.call("latest", repo_path=str(elm))
     assert not shown.get("isError")

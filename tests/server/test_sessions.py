@@ -131,6 +131,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
         await refused(client, "fail", message="bad luck")
         await client.call_tool("status", {"x": "††literal"})
         await call(client, "add", a=3, b=3)
+
     assert len(rows(tmp_path, "session_calls")) == 4
     loaded = load_configuration(configuration)
     async with Bridge(loaded) as first, Bridge(loaded) as second:
@@ -140,6 +141,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
             # Two servers on one store.
             group.start_soon(first.direct_sessions.end_idle, later)
             group.start_soon(second.direct_sessions.end_idle, later)
+
         assert rows(tmp_path, "sessions") == rows(tmp_path, "session_calls") == []
         (session,) = first.direct_sessions.latest("local")
         assert not session.in_progress
@@ -171,6 +173,7 @@ async def test_a_session_ends_as_a_run_that_can_be_lifted(tmp_path: Path) -> Non
         assert first.direct_sessions.latest("local") == [session]
         with pytest.raises(UnknownRunError):
             await first.direct_sessions.part(session.run, [2, 3], "ada")
+
         with pytest.raises(PublicationError, match="calls 0 to 3"):
             await first.direct_sessions.part(session.run, [3, 4], "local")
 
@@ -198,6 +201,7 @@ async def test_a_session_is_published_at_the_command_line(
         async with over_stdio(configuration, "legacy") as two:
             await call(two, "add", a=1, b=2)
             await sessions_of(two)
+
         # The first one has ended before: the latest is meant.
         assert await publish("session", "latest") == 0
         await call(one, "add", a=1, b=2)
@@ -242,9 +246,11 @@ async def test_after_a_kill_the_calls_that_were_written_can_be_published(tmp_pat
         with anyio.fail_after(20):
             while not rows(tmp_path, "session_calls"):
                 await call(client, "add", a=1, b=1)
+
         os.kill(process, signal.SIGKILL)
         with pytest.raises(MCPError):
             await call(client, "add", a=1, b=1)
+
     count = len(rows(tmp_path, "session_calls"))
     async with over_stdio(configuration, "legacy") as client:
         (session,) = await sessions_of(client)
@@ -267,6 +273,7 @@ async def test_without_sessions_the_lines_remain(tmp_path: Path, switch: str) ->
         assert "nothing was called directly" in await refused(
             client, "publish_idea", idea="session", name="x"
         )
+
     assert rows(tmp_path, "session_calls") == []
     assert len(rows(tmp_path, "direct_calls")) == 1
 
@@ -287,6 +294,7 @@ async def test_large_results_and_secrets_are_marked_and_not_kept(tmp_path: Path)
         await call(
             client, "publish_idea", idea="session", name="x", calls=[0, 0], answer="recorded"
         )
+
     assert b"xxxx" * 1000 not in stored(tmp_path)
     assert secret.encode() not in stored(tmp_path)
     async with Bridge(load_configuration(configuration)) as bridge:
@@ -317,6 +325,7 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
             "call 2 cannot be published: it has arguments whose names mean something else in a plan"
             in error
         )
+
     async with Bridge(load_configuration(configuration)) as bridge:
         await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE)
         (session,) = bridge.direct_sessions.latest("local")
@@ -355,6 +364,7 @@ async def test_a_session_has_a_bounded_number_of_calls(tmp_path: Path) -> None:
         for _ in range(MOST_CALLS + 1):
             await client.call_tool("add", {"a": 1, "b": 1})
         assert [one["calls"] for one in await sessions_of(client)] == [1, MOST_CALLS]
+
     async with Bridge(load_configuration(configuration)) as bridge:
         assert await bridge.direct_sessions.end_idle(time.time() + 2 * PAUSE) == 2
         longest = bridge.direct_sessions.latest("local")[1]

@@ -96,6 +96,7 @@ async def test_a_person_agrees_in_a_form(configuration: Path, era: str) -> None:
         assert structured(await client.call_tool("task", {"table": "gifts"})) == {
             "result": {"Ulm": 40}
         }
+
     [form] = shown
     # The form breaks long lines, and marks each.
     whole = " ".join(form.replace("  | ", "").split())
@@ -201,6 +202,7 @@ async def test_what_a_clients_model_wrote_waits_until_it_is_handed_in(
         assert "and a person is asked" in made["note"]
         handed = await call(client, "publish_idea", idea=run["run"], name="task", **answer)
         assert len(handed["needs_person"]["approvals"]) == 1
+
     assert versions(configuration.parent) == [1]
 
 
@@ -221,6 +223,7 @@ async def test_a_user_shares_with_others_after_a_person_agreed(tmp_path: Path, e
         tokens = {
             name: store.users.add_token(store.users.add(name).name)[1] for name in ("ann", "bob")
         }
+
     with http_process(configuration) as url:
         async with as_user(url, tokens["ann"], era) as ann, as_user(url, tokens["bob"], era) as bob:
             await by_hand(ann, WORK)

@@ -88,6 +88,7 @@ async def test_a_published_idea_is_a_skill_whose_files_have_the_listed_digests(
         data = content.text.encode()
         assert (file["digest"], file["size"]) == (f"sha256:{sha256(data).hexdigest()}", len(data))
         texts[file["uri"].rpartition("/")[2]] = content.text
+
     head = texts["SKILL.md"].split("---\n")[1]
     # Every value of the frontmatter is a JSON text, which is YAML, too.
     members = {
@@ -163,6 +164,7 @@ async def test_who_lists_again_has_no_file_written_again(monkeypatch: pytest.Mon
             assert await published(client) == name
             await asked(client, ListSkills())
             assert len(written) == 3
+
         group.cancel_scope.cancel()
 
 
@@ -179,8 +181,10 @@ async def test_what_is_no_skill_is_refused(client: Client) -> None:
         with pytest.raises(MCPError) as refused:
             await asked(client, GetSkill(params=OneUri(uri=uri)))
         assert refused.value.error.code == types.INVALID_PARAMS
+
     with pytest.raises(MCPError):
         await client.read_resource(f"skill://{name}/{written}/references/../SKILL.md")
+
     with pytest.raises(MCPError, match="cursor"):
         await asked(client, ListSkills(params=types.PaginatedRequestParams(cursor="Not A Cursor")))
 

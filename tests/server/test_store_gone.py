@@ -70,12 +70,14 @@ async def test_a_store_that_is_gone_takes_no_runs_and_what_it_held_is_saved(
             told = await refused(client, "run_plan", **PLAN)
             assert f"{store}: the store is gone" in told
             assert "saved in" in told
+
         assert "the store is gone" in await refused(client, "check_run", run=done["run"])
         (rescued,) = rescued_of(store)
         assert str(rescued) in told
         assert stat.S_IMODE(rescued.stat().st_mode) == 0o600
         # No other file takes its place.
         assert store.exists() is (way in (replace, take_the_log))
+
     check(rescued)
     # As the error says: move it there, and go on.
     delete(store)
@@ -94,6 +96,7 @@ async def test_a_server_without_requests_notices_within_a_second_or_two(tmp_path
         with anyio.fail_after(20):
             while not (tmp_path / "ideas.sqlite-wal").exists():
                 await anyio.lowlevel.checkpoint()
+
             hello = {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {},
@@ -103,11 +106,13 @@ async def test_a_server_without_requests_notices_within_a_second_or_two(tmp_path
             await process.stdin.send(json.dumps(line).encode() + b"\n")
             assert process.stdout is not None
             await process.stdout.receive()
+
         delete(store)
         heard = b""
         with anyio.fail_after(5):
             while b"the store is gone" not in heard:
                 heard += await process.stderr.receive()
+
         await process.stdin.aclose()
         with anyio.fail_after(5):
             await process.wait()
@@ -120,11 +125,14 @@ def test_a_store_that_comes_back_goes_on(tmp_path: Path) -> None:
         (tmp_path / "a").rename(tmp_path / "b")
         with pytest.raises(StoreGoneError, match="could not be saved"):
             store.settings.set("k", b"2")
+
         with pytest.raises(StoreGoneError, match="deleted or moved"):
             store.settings.get("k")
+
         (tmp_path / "b").rename(tmp_path / "a")
         assert store.settings.get("k") in (b"1", b"2")
         store.settings.set("k", b"3")
+
     with Store.open(tmp_path / "a" / "ideas.db") as store:
         assert store.settings.get("k") == b"3"
 
@@ -142,13 +150,16 @@ def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(
         moved.rename(tmp_path / "b")
         with pytest.raises(StoreGoneError):
             store.settings.set("k", b"2")
+
         (tmp_path / "b").rename(moved)
         store.settings.set("k", b"3")
         before = set(rescued_of(path))
         delete(path)
         with pytest.raises(StoreGoneError, match="is saved in"):
             store.settings.set("more", b"4")
+
         [saved] = set(rescued_of(path)) - before
+
     with Store.open(saved) as store:
         assert store.settings.get("k") == b"3"
 
@@ -161,9 +172,11 @@ def test_a_store_whose_folder_is_made_anew_is_saved_there(tmp_path: Path) -> Non
         (tmp_path / "a").rename(tmp_path / "b")
         with pytest.raises(StoreGoneError, match="could not be saved"):
             store.settings.set("k", b"2")
+
         (tmp_path / "a").mkdir()
         with pytest.raises(StoreGoneError, match="is saved in"):
             store.settings.set("k", b"3")
+
     assert len(rescued_of(path)) == 1
 
 
@@ -176,9 +189,12 @@ def test_closing_a_store_that_was_replaced_leaves_the_new_one_alone(tmp_path: Pa
         new.settings.set("k", b"new")
         with pytest.raises(StoreGoneError, match="replaced by another file"):
             old.settings.set("k", b"lost")
+
         old.close()
         new.settings.set("k", b"newer")
         assert new.settings.get("k") == b"newer"
+
     with Store.open(path) as new:
         assert new.settings.get("k") == b"newer"
+
     check(path)

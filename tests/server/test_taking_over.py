@@ -126,6 +126,7 @@ async def test_who_waits_takes_a_question_over_when_the_client_it_was_put_to_lea
         await other.come(group, url, era, second, run)
         assert not second.numbers
         asked.leave()
+
     assert other.told["output"] == ["1 by second"]
     assert second.numbers == [1]
 
@@ -149,6 +150,7 @@ async def test_a_request_takes_over_from_another_of_the_same_client_that_is_give
         one.leave()
         await model.shown[1].wait()
         model.free[1].set()
+
     assert other.told["output"] == ["1 by the model"]
     assert model.numbers == [1, 1]
 
@@ -172,6 +174,7 @@ async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_an
         async with anyio.create_task_group() as either:
             for model in (first, second):
                 either.start_soon(seen, model.shown[3], either)
+
         asked.leave()
         await asked.gone.wait()
         # It is asked about the second, though the third is not answered yet, whoever was
@@ -179,6 +182,7 @@ async def test_what_is_left_of_the_rooms_is_taken_over_while_another_is_still_an
         await second.shown[2].wait()
         await second.shown[3].wait()
         second.free[3].set()
+
     assert other.told["output"] == ["1 by first", "2 by second", "3 by second"]
     assert second.numbers.count(2) == 1
 
@@ -201,16 +205,19 @@ async def test_of_several_that_wait_one_takes_over_and_the_next_when_that_one_le
         await first.shown[1].wait()
         for one, model in zip(waiting, others, strict=True):
             await one.come(group, url, "legacy", model, run)
+
         asked.leave()
         async with anyio.create_task_group() as either:
             for model in others:
                 either.start_soon(seen, model.shown[1], either)
+
         # One question, to one of them.
         [taker] = [number for number, model in enumerate(others) if model.shown[1].is_set()]
         left = 1 - taker
         others[left].free[1].set()
         waiting[taker].leave()
         await others[left].shown[1].wait()
+
     assert [one.told.get("output") for one in waiting].count(["1 by others"]) == 1
     assert [model.numbers for model in others] == [[1], [1]]
 
@@ -222,12 +229,15 @@ async def test_when_all_have_left_the_next_to_come_is_asked(era: str, url: str) 
     async with anyio.create_task_group() as group:
         for one, model in zip(gone, models, strict=True):
             await one.come(group, url, "legacy", model, run)
+
         await models[0].shown[1].wait()
         # Both at once: the second may leave before it has heard of the first.
         for one in gone:
             one.leave()
+
         for one in gone:
             await one.gone.wait()
+
     last = Asked("last", 1)
     async with Client(url, mode=era, read_timeout_seconds=20, **last.keys) as client:
         assert (await call(client, "check_run", run=run))["output"] == ["1 by last"]
@@ -244,5 +254,6 @@ async def test_an_answer_that_comes_in_time_is_not_asked_for_twice(era: str, url
         await first.shown[1].wait()
         await other.come(group, url, era, second, run)
         first.free[1].set()
+
     assert asked.told["output"] == other.told["output"] == ["1 by first"]
     assert not second.numbers

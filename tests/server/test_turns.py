@@ -54,6 +54,7 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     # The text alone is enough to write a solution.
     for part in ("with solve", '"_tool"', told["run"], "turn: 0"):
         assert part in text(result)
+
     # With what the host has just sent, which is not repeated.
     assert "Add the numbers" not in text(result)
     assert "What your call has given is left out" in text(result)
@@ -189,6 +190,7 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
     async with killed(configuration, mode) as client:
         run = (await call(client, "solve", **TASK))["run"]
         await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
+
     async with killed(configuration, mode) as client:
         # A host that lost its context finds its way back.
         latest = await call(client, "check_run")
@@ -199,6 +201,7 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
         assert told["turn"] == 0
         told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
         assert told["turn"] == 1
+
     async with over_stdio(configuration, mode) as client:
         same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
         assert same["turn"] == 1

@@ -49,6 +49,7 @@ async def told(client: Client, mode: str, heard: Heard) -> AsyncGenerator[str]:
     if mode == "legacy":
         yield "notifications/tools/list_changed"
         return
+
     ready = anyio.Event()
 
     async def listen() -> None:

@@ -183,6 +183,7 @@ async def test_the_session_that_goes_on_is_a_further_run_at_the_terminal(
 ) -> None:
     async with over_stdio(configuration, "legacy") as client:
         earlier = await anvil(client)
+
     async with over_stdio(configuration, "legacy") as client:
         await cog(client)
         await call(client, "check_run")
@@ -194,5 +195,6 @@ async def test_the_session_that_goes_on_is_a_further_run_at_the_terminal(
             )
 
         assert await anyio.to_thread.run_sync(publish) == 0
+
     assert json.loads(capsys.readouterr().out)["version"] == 1
     assert len(lifting(configuration.parent, "review")["confirmed_by"]) == 1

@@ -88,11 +88,14 @@ async def test_the_first_list_search_and_call_wait_for_a_module(
 
         for one in (listed, searched, called):
             group.start_soon(one)
+
         # The server answers meanwhile; what it was asked before waits.
         with pytest.raises(MCPError):
             await client.read_resource("idea://none")
+
         assert got == {}
         gate.open()
+
     assert "climb" in got["list"]
     assert names_of(got["search"])[0] == "climb"
     assert "unavailable" not in got["search"]
@@ -117,6 +120,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
     names = {"mail_search", "web_search", "mail_only", "web_only"}
     async with over_stdio(configuration, "legacy") as client:
         assert names <= (await all_tools(client)).keys()
+
     # As configured before, one comes up with another definition, the other does not
     # come up for now.
     plain(tmp_path, "mail", SEARCH_BY_PLACE)
@@ -131,6 +135,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
         if "mail_only" in before:
             assert names <= before.keys()
             await heard.until("notifications/tools/list_changed")
+
         tools = await all_tools(client)
         assert names & tools.keys() == names - {"mail_only"}
         assert "place" in tools["mail_search"].input_schema["properties"]
@@ -146,6 +151,7 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
         await client.list_prompts()
         assert answered == []
         gate.open()
+
     assert '"oak"' in answered[0]
 
 
@@ -155,6 +161,7 @@ async def test_a_listed_definition_that_is_gone_calls_nothing_else(
     modules = {"mail": plain(tmp_path, "mail", "search", "send"), "mute": plain(tmp_path, "mute")}
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         assert {"search", "send"} <= (await all_tools(client)).keys()
+
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
     # Nobody waits for a module that had no tools.
     mute = Gate(tmp_path, "mute_gate")
@@ -176,6 +183,7 @@ async def test_a_listed_definition_that_is_gone_calls_nothing_else(
         await client.list_prompts()
         assert errors == {}
         gate.open()
+
     mute.close()
     assert "place" in errors["search"]
     assert "has no tool 'send'" in errors["send"]
@@ -192,6 +200,7 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
     )
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         await bridge.modules["mail"].ready(10)
+
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
     async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
         gate.open()
@@ -200,7 +209,9 @@ async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gat
         with anyio.fail_after(10):
             run = await bridge.run_plan(plan)
             assert '"inbox"' in str(await run.result())
+
         assert bridge.modules["mute"].status().state == "connecting"
+
     mute.open()
     mute.close()
 
@@ -209,6 +220,7 @@ async def test_another_module_of_the_same_name_does_not_take_the_list_over(tmp_p
     first = plain(tmp_path, "mail", "search")
     async with fronted(tmp_path, {"mail": first}) as front, Client(front.server) as client:
         assert "search" in await all_tools(client)
+
     for other in (
         plain(tmp_path, "other", "send"),
         {**first, "deny": ["search"]},
@@ -237,6 +249,7 @@ async def test_what_is_missing_is_named(
             told = {one["module"]: one["state"] for one in structured(result)["unavailable"]}
             assert told == {"mute": "connecting", "gone": "failed"}
             assert "search again" in text(result)
+
         assert "unavailable" not in await call(
             client, "search_tools", words="climb", module="trees"
         )
@@ -290,6 +303,7 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
         assert tools["search"].description == "Search as [secret:API_TOKEN]."
         assert secret not in str(tools)
         assert "holds a secret" in str(front.catalogue.bridge.modules["mail"].status().notes)
+
     stored = [await file.read_bytes() async for file in anyio.Path(tmp_path).glob("ideas.sqlite*")]
     assert b"Search as [secret" in b"".join(stored)
     assert secret.encode() not in b"".join(stored)
@@ -349,6 +363,7 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(
         with anyio.fail_after(20):
             while not published:
                 await anyio.lowlevel.checkpoint()
+
         assert bridge.modules["mute"].status().state == "connecting", "it waits for no other module"
         [publication] = published
         assert publication.answer == "auto"
@@ -359,7 +374,9 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(
         ) == (True, False)
         with anyio.fail_after(20):
             [verdict] = await bridge.verify(["look_up"])
+
         assert verdict.faults == []
+
     mute.open()
     mute.close()
 
@@ -372,6 +389,7 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     async with bridged(tmp_path, modules) as bridge:
         publication = await bridge.publish(run, "look_up")
         document = bridge.store.export_idea("look_up", caller=SEES_ALL)
+
     published = cast("JSONObject", document["publication"])
     changed = sealed({**document, "publication": {**published, "description": "Looks up."}})
     plain(tmp_path, "mail", READS, hold=gate.path)
@@ -382,10 +400,12 @@ async def test_nothing_is_published_while_a_module_is_not_up(
                 ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
             ):
                 await bridge.publish(run, "early", answer=answer)
+
         with pytest.raises(
             ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
         ):
             await bridge.import_idea(changed, publish=True, replace=["look_up"])
+
         [verdict] = await bridge.verify(["look_up"])
         assert "mail" in str(verdict.faults)
         assert [
@@ -425,6 +445,7 @@ async def with_a_slow_module(
         entry = plain(folder, "slow", "hum", hold=gate.path)
     else:
         entry = lists(slow)
+
     configuration = configured(
         folder, mcpServers={"slow": entry, "fast": lists("plain")}, expose=["modules"], **top
     )
@@ -433,6 +454,7 @@ async def with_a_slow_module(
         assert anyio.current_time() - began < AT_ONCE
         yield client
         gate.open()
+
     gate.close()
 
 
@@ -512,6 +534,7 @@ async def test_a_list_that_arrives_late_is_announced(
             with anyio.fail_after(10):
                 while not arrived:
                     await anyio.lowlevel.checkpoint()
+
             assert "e0" in [
                 one.name for one in (await client.list_prompts(cache_mode="bypass")).prompts
             ]
@@ -534,6 +557,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         assert told["status"] == "needs_approval"
         [approval] = told["approvals"]
         assert approval["call"]["_tool"] == "write_note"
+
     # The next server is asked to go on before the module is up, and the one after it at a moment
     # when it is broken.
     plain(tmp_path, "mail", READS, hold=gate.path)
@@ -548,11 +572,13 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         waits = "it is being published. Modules that are not up: mail (connecting)."
         assert saved_in(told) == {"name": "noted", "pending": waits}
         assert "noted" not in await all_tools(client)
+
     (tmp_path / "mail.json").rename(tmp_path / "away.json")
     async with over_stdio(configuration, "legacy") as client:
         told = await call(client, "check_run", run=told["run"])
         assert told["saved"].keys() == {"name", "pending"}
         assert "Modules that are not up: mail (" in told["saved"]["pending"]
+
     plain(tmp_path, "mail", READS)
     heard = Heard()
     async with over_stdio(configuration, "legacy", message_handler=heard) as client:

@@ -139,6 +139,7 @@ async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Cl
     assert told["status"] == "needs_solution"
     for part in ("with solve", "Add one to a.", "how it was solved before", told["run"], "turn: 0"):
         assert part in text(result)
+
     assert "found" in await refused(
         client, "submit_solution", run=told["run"], turn=0, solution={"calls": 1}
     )
@@ -173,4 +174,5 @@ async def test_the_answer_says_which_way_auto_took(client: Client) -> None:
         assert result.meta is not None
         assert result.meta["ideabridge/answer"] == "plan"
         runs.add(result.meta["ideabridge/run"])
+
     assert len(runs) == 2

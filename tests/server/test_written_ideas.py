@@ -95,6 +95,7 @@ async def answers(client: Client) -> None:
             name,
             answer,
         )
+
     order = await call(client, "order", fruit="pear", count=2)
     assert order["sum"] == 18
     words = await client.call_tool("longest_words", {"text": "a bbb cc dddd", "most": 2})
@@ -132,6 +133,7 @@ async def test_a_folder_of_ideas_goes_from_one_store_to_another(tmp_path: Path) 
     # Two hosts, one over stdio and one over HTTP, on one store.
     async with over_stdio(here, ERAS[0]) as host:
         await answers(host)
+
     with http_process(here) as url:
         async with Client(url, mode=ERAS[-1], read_timeout_seconds=20) as other:
             await answers(other)

@@ -43,6 +43,7 @@ def _in_one_piece() -> jsonschema.Draft202012Validator:
         assert defined.keys().isdisjoint(definitions)
         properties = properties | named
         definitions |= defined
+
     text = encode_text({"type": whole["type"], "properties": properties, "$defs": definitions})
     text = re.sub(r'"meta/[a-z-]+#/', '"#/', text.replace('"$dynamicRef":"#meta"', '"$ref":"#"'))
     return jsonschema.Draft202012Validator(cast("JSONObject", json.loads(text)))
@@ -70,6 +71,7 @@ def _scalar(draw: st.DrawFn) -> Pair:
             "minLength": draw(st.integers(0, len(text))),
             "maxLength": 9,
         }, text
+
     if kind == "integer":
         number = draw(st.integers(-(2**70), 2**70))
         return {"type": "integer", "minimum": number, "exclusiveMaximum": number + 1}, number
@@ -89,6 +91,7 @@ def _scalar(draw: st.DrawFn) -> Pair:
         return {"type": "string", "pattern": "^[a-c]+$", "format": "date"}, draw(
             st.text("abc", min_size=1, max_size=3)
         )
+
     return {}, draw(_constants)
 
 
@@ -108,6 +111,7 @@ def _object(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
         required = draw(st.lists(st.sampled_from(sorted(members)), unique=True))
     else:
         required = []
+
     schema: JSONObject = {"type": "object", "properties": properties, "required": [*required]}
     closing = draw(
         st.sampled_from(
@@ -135,6 +139,7 @@ def _object(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
         schema["propertyNames"] = {"maxLength": 20}
     elif closing == "counts":
         schema["minProperties"] = schema["maxProperties"] = len(value)
+
     return schema, value
 
 
@@ -148,6 +153,7 @@ def _array(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
             value,
             other,
         ]
+
     if kind == "contains":
         return {"type": "array", "contains": schema, "minContains": 1}, [value, None, "x"]
     if kind == "unevaluated":
@@ -211,6 +217,7 @@ def _parameters(draw: st.DrawFn) -> tuple[JSONObject, JSONObject]:
         value["tree"] = {"kids": [{"kids": []}, {}]}
         if "maxProperties" in schema:
             del schema["maxProperties"]
+
     return schema, value
 
 
@@ -230,6 +237,7 @@ def places(value: JSON) -> list[tuple[str | int, ...]]:
             stack.extend(((*place, key), child) for key, child in item.items())
         elif isinstance(item, list):
             stack.extend(((*place, index), child) for index, child in enumerate(item))
+
     return found
 
 
@@ -237,12 +245,14 @@ def replaced(value: JSON, place: tuple[str | int, ...], new: JSON) -> JSON:
     """A copy of `value` with `new` at `place`."""
     if not place:
         return new
+
     key, *rest = place
     if isinstance(value, dict):
         return {
             name: replaced(item, tuple(rest), new) if name == key else item
             for name, item in value.items()
         }
+
     assert isinstance(value, list)
     return [
         replaced(item, tuple(rest), new) if index == key else item

@@ -77,6 +77,7 @@ def test_any_part_of_valid_parameters_may_be_a_reference(
             break
         changed = replaced(changed, data.draw(st.sampled_from(found)), "†state.x")
         assert admitted.problems(changed) == []
+
     call = meta_valid(call_schema(Tool("do", "", schema), latent=False, instances=["①"]))
     assert isinstance(changed, dict)
     meta: JSONObject = {
@@ -393,6 +394,7 @@ def test_hostile_schemas_are_bounded() -> None:
     for level in range(1, 60):
         part: JSONObject = {"$ref": f"#/$defs/a{level - 1}"}
         definitions[f"a{level}"] = {"anyOf": [part, part]}
+
     schema: JSONObject = {"$defs": definitions, "$ref": "#/$defs/a59"}
     assert len(encode_text(call_schema(Tool("x", "", schema), latent=False))) < 1_000_000
     meta_valid(
@@ -401,6 +403,7 @@ def test_hostile_schemas_are_bounded() -> None:
     deep: JSONObject = {}
     for _ in range(300):
         deep = {"items": deep}
+
     with pytest.raises(LimitExceededError):
         admit_references(deep)
 

@@ -238,6 +238,7 @@ async def test_a_cancelled_call_does_not_wait_for_its_thread() -> None:
                 group.start_soon(call, stuck, nothing)
                 await anyio.to_thread.run_sync(started.wait)
                 group.cancel_scope.cancel()
+
         assert not release.is_set()
     finally:
         release.set()
@@ -381,6 +382,7 @@ def test_every_name_that_mcp_allows_is_kept() -> None:
     assert tool_from(größe).tool.name.isascii()
     for name in ("getPrice", "GET", "a.b-c_D9", "9", "_private", "x" * 128):
         assert tool_from(getPrice, name=name).tool.name == name
+
     for name in ("", "a b", "größe", "a/b", "x" * 129, "a\n"):
         with pytest.raises(
             ToolDefinitionError, match=r"does not fit \^\[A-Za-z0-9_.-\]\{1,128\}\$"

@@ -76,8 +76,10 @@ def test_aliases_cannot_stand_for_more_than_a_text_may_hold() -> None:
     laughs += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(LimitExceededError, match="aliases written out"):
         yaml("\n".join(laughs))
+
     with pytest.raises(LimitExceededError, match="aliases written out"):
         yaml(f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]")
+
     chain = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 2 * MAX_DEPTH))]
     with pytest.raises(LimitExceededError, match="nests deeper"):
         yaml("\n".join(chain))
@@ -132,6 +134,7 @@ def test_json_may_have_comments_and_trailing_commas() -> None:
     assert read_written(b"\xef\xbb\xbfa: 1", what="it") == {"a": 1}
     with pytest.raises(InvalidJSONError, match="twice"):
         read_written('{"a": 1, "a": 2}', what="it")
+
     with pytest.raises(InvalidJSONError, match="UTF-8"):
         read_written(b"\xff", what="it")
 

@@ -394,6 +394,7 @@ def test_no_reference_is_left_and_what_was_admitted_is(
     validator = Validator(inlined, what="W")
     for value in admitted:
         validator.check({"x": value})
+
     for value in refused:
         assert not validator.is_valid({"x": value})
 
@@ -678,6 +679,7 @@ def _most_bytes(validator: Validator) -> int:
             high = middle - 1
         else:
             low = middle
+
     return low
 
 
@@ -687,6 +689,7 @@ def test_no_keyword_makes_a_check_in_the_event_loop_take_long(number: int) -> No
     whole: JSONObject = {"items": schema, "$defs": {"a": {"type": "number"}}}
     if "$schema" in schema:
         whole["$schema"] = schema["$schema"]
+
     validator = Validator(whole, what="W")
     assert not validator.is_costly(value)
 
@@ -696,6 +699,7 @@ def test_no_keyword_makes_a_check_in_the_event_loop_take_long(number: int) -> No
         start = time.thread_time()
         validator.is_valid(value)
         seconds = min(seconds, time.thread_time() - start)
+
     assert seconds * _most_bytes(validator) / len(encode(value)) < SECONDS
 
 

@@ -143,6 +143,7 @@ async def test_a_cancelled_caller_kills_the_process_for_which_a_thread_waits() -
         group.start_soon(turns.run, work)
         await waits.wait()
         group.cancel_scope.cancel()
+
     assert await anyio.to_thread.run_sync(process.wait) in (-signal.SIGKILL, 1, 15)
     assert process.stdin is not None
     process.stdin.close()
@@ -158,10 +159,13 @@ async def test_work_that_waits_holds_no_thread_of_others() -> None:
     async with anyio.create_task_group() as group:
         for _ in range(100):
             group.start_soon(turns.run, work)
+
         for _ in range(10):
             await checkpoint()
+
         assert current_default_thread_limiter().borrowed_tokens == 0
         os.write(end[1], b"x" * 100)
+
     for descriptor in end:
         os.close(descriptor)
 
@@ -176,6 +180,7 @@ async def test_waiting_tools_of_one_caller_take_no_thread_from_others() -> None:
     async with anyio.create_task_group() as group:
         for _ in range(2 * MOST_TOOLS):
             group.start_soon(ask, "bob", partial(ends.wait, 30))
+
         await wait_all_tasks_blocked()
         assert await ask("alice", lambda: True)
         # Files and the keyring have other threads.

@@ -142,6 +142,7 @@ def test_what_nobody_can_read_is_ignored_and_the_rest_is_checked(odd: JSON) -> N
     values: list[JSON] = [None, 5, -1.5, "a", "", [], [1, 1], {}, {"a": 1}, True]
     for value in values:
         assert validator.is_valid({"a": value, "b": 1})
+
     assert not validator.is_valid({"a": 1})
     assert not validator.is_valid({"b": "x"})
     # Of unknown size, but never all of what the server sent.
@@ -309,6 +310,7 @@ def _schemas(draft: int) -> st.SearchStrategy[JSONObject]:
                 "not": inner,
                 "anyOf": st.lists(inner, min_size=1, max_size=2),
             }
+
         return st.fixed_dictionaries({}, optional=keywords)
 
     exclusive = st.booleans() if draft <= 4 else st.integers(0, 5)
@@ -356,6 +358,7 @@ def test_older_drafts_mean_in_2020_12_what_they_meant(draft: int, data: st.DataO
         except RecursionError:
             # References in a circle.
             continue
+
         assert validator.is_valid(value) == expected
 
 
@@ -453,6 +456,7 @@ def test_however_a_schema_is_damaged_it_can_be_used(
         if not known:
             break
         sent = replaced(sent, data.draw(st.sampled_from(known)), data.draw(JUNK))
+
     made = usable_schema(sent, what="input schema", of_object=True)
     Validator(made.schema, what="W").compile()
     check_meta(made.schema)
@@ -523,6 +527,7 @@ def _is_schema(root: JSONObject, place: tuple[str | int, ...]) -> bool:
             is_schema = False
         else:
             return False
+
     return is_schema
 
 

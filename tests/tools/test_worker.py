@@ -65,4 +65,5 @@ async def test_a_job_that_is_given_up_ends_no_worker_that_has_another_job(worker
         # It takes the worker that is idle again.
         group.start_soon(ask)
         scope.cancel()
+
     assert answers == ["done"]

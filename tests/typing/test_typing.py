@@ -33,6 +33,7 @@ def write_programs(folder: Path) -> int:
                     match.group(2), encoding="utf-8"
                 )
                 count += 1
+
     return count
 
 
@@ -69,6 +70,7 @@ def test_programs_pass_the_strict_checker_and_mistakes_do_not(tmp_path: Path) ->
         found.setdefault(name, set()).add(line)
         if name != "mistakes.py":
             unexpected.append(f"{name}:{line}: {one['message']}")
+
     assert unexpected == []
     wrong = {
         number for number, line in enumerate(mistakes.split("\n"), 1) if line.endswith("# wrong")

@@ -167,6 +167,7 @@ async def approvals() -> list[str]:
     calls = [{"_tool": "send", "to": to, "_outputPath": f"sent || {to}"} for to in ("Ada", "Eve")]
     async with Bridge(toolbox=TOOLBOX, approver=decide) as bridge:
         state = await (await bridge.run_plan(calls)).result()
+
     asks = Configuration(approval=ApprovalRules(default="read_only"))
     async with Bridge(asks, toolbox=TOOLBOX) as bridge:
         run = await bridge.run_plan({"calls": calls[:1]})
@@ -196,6 +197,7 @@ async def events(run: Run) -> list[str]:
                 seen.append(event.status)
             case _:
                 pass
+
     return seen
 
 
@@ -294,6 +296,7 @@ async def function_minds() -> list[int]:
         async with Bridge(mind=mind) as bridge:
             run = await bridge.solve("Count.", output=int)
             answers.append(await run.result(int))
+
     async with Bridge(mind=count_them) as bridge:
         answers.append(await (await bridge.solve("Count.", output=int)).result(int))
     return answers
@@ -330,6 +333,7 @@ def scripts() -> list[Any]:
             bridge.run_plan({"calls": [{"_tool": "template", "text": "{x}", "values": {}}]})
         except RunFailedError as error:
             ended.append(error.errors[0]["call"]["_tool"])
+
         prices = session.run_all(
             [{"_tool": "price", "item": "tea"}, {"_tool": "send", "to": "Ada"}]
         )

@@ -59,6 +59,7 @@ def drawn(folder: Path) -> str:
                         r'class="status s-done"', http.get(path).text.partition("</section>")[0]
                     ):
                         break
+
         return http.get(f"{path}/picture.svg").text
 
 
@@ -106,6 +107,7 @@ def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
         lines += (
             [f'<text class="note" x="{one.x + 10}" y="{one.y + 32}">{note}</text>'] if note else []
         )
+
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -207,6 +209,7 @@ def badges() -> str:
             f'<text x="{x + left + right / 2:g}" y="14">{value}</text>',
         ]
         x += left + right + 6
+
     title = ", ".join(f"{label} {value}" for label, value in plates)
     style = ".label { fill: #444b57; } .value { fill: #2947b5; }"
     style += " text { fill: #fff; font: 11px sans-serif; text-anchor: middle; }"
@@ -300,6 +303,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         page.goto(link_to(site))
         for customer in ("c1", "c2"):
             _begin(page, site, customer)
+
         found["page-run"] = still(page, 1600)
         found["page-phone"] = still(page, 400)
         page.goto(f"{site}approvals")
@@ -319,6 +323,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         page.goto(f"{site}runs")
         expect(page.locator("#live")).to_have_text("● live")
         found["page-runs"] = still(page, 1000)
+
     return found
 
 
@@ -328,10 +333,13 @@ def main() -> None:
     (PICTURE.parent / "badges.svg").write_text(badges(), encoding="utf-8")
     for name, parts in GRAPHS.items():
         (PICTURE.parent / f"{name}.svg").write_text(graph(*parts), encoding="utf-8")
+
     with tempfile.TemporaryDirectory() as folder:
         PICTURE.write_text(drawn(Path(folder)), encoding="utf-8")
+
     if CHROMIUM is None:
         sys.exit("the pictures of pages need Chromium: install the package chromium")
+
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         # Containers have no user namespaces for its sandbox; it opens our own pages only.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -57,6 +57,7 @@ def served(
         start = ["ui", "127.0.0.1:0", "--no-browser"]
     else:
         start = ["serve", "--http", "127.0.0.1:0", "--ui"]
+
     environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config"), "HOME": str(folder)}
     script, *first = map(str, [*through, Path(sys.executable).parent / "ideabridge"])
     with subprocess.Popen(
@@ -85,6 +86,7 @@ def _address(lines: IO[str]) -> str:
         found = re.search(r"(http://\S+/ui/\S*)", line)
         if found is not None:
             return found[1]
+
     raise AssertionError(f"the server ended:\n{''.join(read)}")
 
 

@@ -66,10 +66,12 @@ def test_every_answer_forbids_foreign_scripts_and_frames(http: httpx.Client) -> 
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
+
     # Browsers keep the files that pages name: their address changes with their content.
     for path in re.findall(r'"(/ui/static/ui[^"]+)"', http.get("/ui/runs").text):
         assert re.fullmatch(r"/ui/static/ui\.(css|js)\?[0-9a-f]{12}", path)
         assert "immutable" in http.get(path).headers["cache-control"]
+
     assert http.get("/ui/static/nothing?1").headers["cache-control"] == "no-store"
     base = str(http.base_url)
     cookie = httpx.get(link_to(base)).headers["set-cookie"]
@@ -110,10 +112,12 @@ def test_a_form_without_the_secret_of_its_session_changes_nothing(http: httpx.Cl
     run_id = run(http)
     with client(str(http.base_url)) as other:
         theirs = secret(other)
+
     for wrong in ("", "guess", theirs):
         answer = http.post(f"/ui/runs/{run_id}/cancel", data={"secret": wrong})
         assert answer.status_code == 403
         assert "out of date" in answer.text
+
     assert "needs approval" in http.get(f"/ui/runs/{run_id}").text
     # A link must not change anything.
     assert http.get(f"/ui/runs/{run_id}/cancel").status_code == 405
@@ -383,6 +387,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
     with Store.open(here / "ideas.sqlite") as store:
         store.users.add("ann")
+
     terminal = Terminal(
         here, [*SERVE, "--store", "ideas.sqlite", "--allow-host", "team.example"], columns=200
     )
@@ -404,6 +409,7 @@ def test_a_server_shows_its_owner_a_link_at_a_terminal_only(here: Path) -> None:
         assert owner.get(path).url.path == "/ui/runs"
         assert owner.get("/ui/admin").status_code == 200
         assert late.get(path).status_code == 403
+
     terminal.interrupt()
     code, out = terminal.end()
     assert (code, out) == (0, "")
@@ -419,6 +425,7 @@ def test_no_link_is_written_to_where_logs_come_from(
     if users:
         with Store.open(here / "ideas.sqlite") as store:
             store.users.add("ann")
+
     words = SERVE if command == "serve" else ["ui", "127.0.0.1:0", "--no-browser"]
     with subprocess.Popen(
         preloaded.python(EXECUTABLE, *words, "--store", "ideas.sqlite"),
@@ -434,6 +441,7 @@ def test_no_link_is_written_to_where_logs_come_from(
         # It says which command prints a link instead, from any folder.
         while "ideabridge ui --link" not in lines[-1]:
             lines.append(process.stderr.readline())
+
         made = subprocess.run(
             preloaded.python(EXECUTABLE, *shlex.split(lines[-1])[1:]),
             cwd="/",
@@ -444,8 +452,10 @@ def test_no_link_is_written_to_where_logs_come_from(
         with stranger(made.stdout.strip()) as owner:
             assert owner.get(made.stdout.strip()).url.path == "/ui/runs"
             assert "Sign out" in owner.get("/ui/runs").text
+
         process.terminate()
         out, log = process.communicate(timeout=10)
+
     said = "".join([*lines, log, out])
     assert re.search(r"  http://\S+/ui/\n", said)
     assert "key=" not in said

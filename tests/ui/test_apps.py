@@ -71,6 +71,7 @@ class McpClient:
         answer = self._http.post(self._url, json=message)
         if "mcp-session-id" in answer.headers:
             self._http.headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+
         if answer.headers["content-type"].startswith("text/event-stream"):
             events = [
                 line.removeprefix("data: ")
@@ -80,6 +81,7 @@ class McpClient:
             return next(
                 found for one in events if (found := json.loads(one)).get("id") == self._id
             )["result"]
+
         return answer.json()["result"]
 
     def call(self, tool: str, **arguments: Any) -> Any:

@@ -218,13 +218,16 @@ async def test_every_place_says_who_decided(
         decided = [event["by"] for event in events if "by" in event]
         assert decided == ([] if journaled is None else [journaled])
         listed = [one for one in store.runs.decisions(caller=SEES_ALL) if one.run == run]
+
     with client(url) as http:
         page, detail = shown(http, f"/ui/runs/{run}"), shown(http, f"/ui/runs/{run}/calls/0")
         inbox = shown(http, "/ui/approvals")
+
     assert main(["runs", "show", run, "--store", str(here / STORE), "--project", str(here)]) == 0
     told = [page, detail, capsys.readouterr().out]
     async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=20) as assistant:
         told.append(json.dumps(await call(assistant, "check_run", run=run)))
+
     if journaled is None:
         assert listed == []
         assert "denied by policy: no refunds" in page
@@ -235,9 +238,11 @@ async def test_every_place_says_who_decided(
         elif "decided after" in page or journaled["kind"] != "approver":
             # A program may decide in less time than a page explains.
             assert f"{who} decided after" in page
+
         assert f"<td>{who}</td>" in page
         assert f"<td>{who}</td>" in inbox.partition(run)[2].partition("</tr>")[0]
         assert all(who in text for text in told)
+
     for text in told:
         # Nobody is called a person who is not one in the journal.
         assert ("the person" in text or "a person" in text) == who.startswith("the person"), text
@@ -248,6 +253,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     calls = [REFUND, {**REFUND, "order": 2}]
     async with Client(f"{url}mcp", mode="auto", read_timeout_seconds=20) as assistant:
         asked = await call(assistant, "run_plan", calls=calls)
+
     run = asked["run"]
     approval = asked["approvals"][0]["approval"]
     terminal = Terminal(here, [*decide(approval, here), "--for-run"])
@@ -255,6 +261,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     assert code == 0, terminal.seen
     with client(url) as http:
         page, inbox = shown(http, f"/ui/runs/{run}"), shown(http, "/ui/approvals")
+
     why = re.findall(r'<span class="dim sub">(.*) decided after', page)
     by = "the person at the terminal"
     assert why[0] == by
@@ -274,7 +281,9 @@ async def test_an_accepted_plan_is_why_its_calls_waited(site: tuple[str, Path]) 
             assert "the plan" in shown(http, f"/ui/runs/{run.id}")
             run.decide(asked.approval, "approve", by="night watch")
             await run.wait()
+
         page = shown(http, f"/ui/runs/{run.id}")
+
     assert re.findall(r'<span class="dim sub">(.*) decided after', page) == ["night watch"] * 2
 
 

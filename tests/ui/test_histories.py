@@ -77,10 +77,12 @@ async def test_journals_that_are_kept_take_bounded_memory(
                     assert len(read.history.entries) > 3
                     # One of them takes a part of the bound, all of them more than it.
                     assert bound / 6 < read.size < bound
+
             gc.collect()
             taken, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
+
         assert taken < 1.3 * bound
         async with kept.reading(runs[0]) as again:
             assert again.history is not None
@@ -97,13 +99,16 @@ async def test_a_large_journal_is_folded_only_where_that_is_asked_for(
         kept = Histories(store)
         async with kept.reading(run, fold=True) as read:
             assert read.history is None
+
         fold_here(monkeypatch)
         kept = Histories(store)
         async with kept.reading(run) as read:
             assert read.history is None
             assert len(read.trace.bars) == 1
+
         async with kept.reading(run, fold=True) as read:
             assert read.history is not None
+
         # It is larger than all that may be kept.
         async with kept.reading(run) as read:
             assert read.history is None
@@ -337,6 +342,7 @@ def test_the_estimate_of_memory_is_not_that_of_json() -> None:
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+
     assert len(read) == 20_000
     assert taken > 5 * len(data)
     assert 0.7 * taken < memory_of(data) < 2 * taken

@@ -70,6 +70,7 @@ async def _fill(path: Path) -> str:
                 await bridge.publish(
                     run.id, "refund_first", description="Refund the first order of a customer."
                 )
+
         failed = await bridge.run_plan(
             calls=[{"_tool": "find_customer", "id": "c9"}], output="†results.0"
         )
@@ -81,12 +82,14 @@ async def _fill(path: Path) -> str:
         )
         await program.wait()
         await bridge.solve("Which customer has the most orders?")
+
     async with Bridge(
         Configuration(), toolbox=Toolbox(shop.list_orders), store=path, role="front"
     ) as bridge:
         await (
             await bridge.run_plan(calls=[{"_tool": "list_orders"}], title="Left to a worker")
         ).wait(0)
+
     async with Bridge(
         Configuration(), toolbox=Toolbox(shop.list_orders, ponder), store=path
     ) as bridge:
@@ -97,6 +100,7 @@ async def _fill(path: Path) -> str:
             bar.get("event") == "call_started" for _, bar in bridge.store.runs.events(left.id)
         ):
             await anyio.lowlevel.checkpoint()
+
     return run.id
 
 
@@ -155,6 +159,7 @@ def test_axe_finds_nothing_serious(
         rules = "axe.run()"
     else:
         rules = "axe.run({runOnly: ['color-contrast']})"
+
     found: list[str] = []
     # Axe is injected past the policy of the page, which forbids foreign scripts.
     with browser.new_context(
@@ -172,6 +177,7 @@ def test_axe_finds_nothing_serious(
                     found += [
                         f"{path}: {one['id']}: {node['html'][:120]}" for node in one["nodes"][:3]
                     ]
+
     assert found == []
 
 
@@ -247,6 +253,7 @@ def test_a_keyboard_reaches_the_content_first_and_decides(
     for _ in range(12):
         page.keyboard.press("Tab")
         focused.append(page.evaluate("document.activeElement.textContent.trim()"))
+
     assert "Approve" in focused
     assert "Deny" in focused
 

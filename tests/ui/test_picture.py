@@ -53,6 +53,7 @@ def words(text: str) -> str:
             ):
                 one.text = ""
                 one[:] = []
+
     said = " ".join(" ".join(root.itertext()).split())
     return re.sub(r"run_[0-9a-f]+|\d[\d.,]*( ms| s| min)?", "#", said)
 

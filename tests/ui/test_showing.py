@@ -93,6 +93,7 @@ def test_a_line_writes_no_more_of_a_large_value(
     for module in (showing, texts):
         monkeypatch.setattr(module, "readable_json", count)
         monkeypatch.setattr(module, "visible", count_text)
+
     assert len(short(value)) == 120
     assert shortened(value).endswith(" characters)")
     assert 0 < sum(written) < 10_000

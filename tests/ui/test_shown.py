@@ -75,6 +75,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
         run_id = ask(http, each, input={"orders": list(range(3000))})
     else:
         run_id = ask(http, call)
+
     card = card_of(http, run_id)
     buttons = re.findall(r'<button name="decision" value="(\w+)"', card)
     assert buttons == ["deny"]
@@ -87,6 +88,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
         for stolen in ("", "é", "0" * 64, seal(http, other)):
             answer = decide(http, key, decision, seal=stolen, value=json.dumps(refund()))
             assert "was not shown whole" in answer, (decision, stolen)
+
     several = {
         "secret": secret_of(http),
         "which": [key, other],
@@ -101,6 +103,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
     assert json.loads(shown_in(card_of(http, run_id, whole))) == call
     if "_each" in call:
         assert "3,000 executions" in card
+
     assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
 
 
@@ -131,6 +134,7 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
     solver = McpClient(site, {})
     while not solver.call("check_run", run=run_id).get("requests"):
         pass
+
     [request] = solver.call("check_run", run=run_id)["requests"]
     solution = {"calls": [refund(note=HIDDEN)], "output": "done"}
     solver.call("submit_solution", run=request["run"], turn=request["turn"], solution=solution)
@@ -149,6 +153,7 @@ def test_no_other_name_of_a_question_lets_it_happen_unseen(http: httpx.Client, s
             "Nothing was decided."
             in http.post("/ui/approvals", data=several, headers=headers_of(http)).text
         )
+
     assert key_of(http, run_id) == key
     whole = f"/ui/approvals/whole?which={key}"
     assert "1 call approved" in decide(http, key, "approve", seal=seal(http, key, whole))
@@ -162,6 +167,7 @@ def test_the_list_of_decisions_reads_no_calls(http: httpx.Client, tmp_path: Path
     assert "padding" not in http.get("/ui/approvals").text
     with Store.open(tmp_path / "ideas.sqlite") as store:
         [made] = store.runs.decisions(SEES_ALL)
+
     assert (made.call, made.decision) == (0, "edit")
     assert len(repr(made)) < 1_000
 
@@ -215,6 +221,7 @@ def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> No
     # The run ends in its own time; until then there is nothing to publish.
     while "Self-consistent" not in http.get(path).text:
         pass
+
     published = send(
         http,
         "/ui/ideas/publish",
@@ -267,6 +274,7 @@ def test_show_all_comes_before_approve(page: Page, site: str) -> None:
     with client(site) as http:
         run_id = ask(http, refund(note=HIDDEN))
         key_of(http, run_id)
+
     card = inbox(page, site).first
     expect(card.get_by_role("button", name="Deny")).to_be_visible()
     expect(card.get_by_role("button", name="Approve")).to_have_count(0)
@@ -331,6 +339,7 @@ def test_a_button_takes_no_click_before_the_script_of_its_page_is_there(
     page.goto(site)
     with client(site) as http:
         key_of(http, ask(http, refund(1)))
+
     page.route("**/ui.js*", lambda route: route.abort())
     page.goto(f"{site}approvals")
     cards = page.locator("#cards > article")
@@ -419,6 +428,7 @@ def test_ids_of_calls_are_on_no_page(http: httpx.Client) -> None:
     pages += [f"/ui/runs/{run_id}/calls/{number}" for number in range(3)]
     for path in pages:
         assert "internal_" not in http.get(path).text, path
+
     # What is written anew has no id either, and runs in the same place.
     edited = json.dumps({"_tool": "refund", "order": 7, "amount": 4})
     assert "1 call edited" in decide(http, key, "edit", value=edited, seal=seal(http, key))

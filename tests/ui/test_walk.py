@@ -115,6 +115,7 @@ def test_the_slider_shows_what_was_before(page: Page, site: str) -> None:
     slider.focus()
     for _ in range(last - 2):
         page.keyboard.press("ArrowLeft")
+
     expect(page.locator("#head .status")).to_have_text("replayed")
     expect(page.locator("#timeline .status").first).to_have_text("waiting")
     expect(page).to_have_url(re.compile(r"\?at=2$"))
@@ -150,6 +151,7 @@ def test_several_are_decided_at_once(page: Page, site: str) -> None:
     for call in calls:
         run(page, site, {"calls": [call], "output": "†results.0"})
         expect(page.locator("#head .status")).to_have_text("needs approval")
+
     page.get_by_role("link", name="Approvals").click()
     page.get_by_text("Decide several at once").click()
     page.get_by_label("Choose all").check()
@@ -172,6 +174,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
             },
         )
         expect(page.locator("#head .status")).to_have_text("needs approval")
+
     with browser.new_context(java_script_enabled=scripts) as context:
         inbox = context.new_page()
         inbox.goto(link_to(site))
@@ -210,6 +213,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         expect(form.get_by_label("Reason")).to_have_value("half of it")
         for box in form.locator("tbody").get_by_role("checkbox").all():
             expect(box).to_be_checked()
+
         expect(inbox.get_by_role("link", name="Approvals")).to_contain_text("3")
 
         # A changed call that is not chosen is not dropped, either.
@@ -223,6 +227,7 @@ def test_several_are_edited_at_once(browser: Browser, page: Page, site: str, scr
         expect(inbox.get_by_text("Nothing waits for a decision")).to_be_visible()
         expect(inbox.get_by_role("cell", name="half of it")).to_have_count(3)
         expect(inbox.get_by_role("cell", name="edited", exact=True)).to_have_count(2)
+
     page.goto(f"{site}runs")
     expect(page.locator("#runs .status").filter(has_text="done")).to_have_count(3)
     page.locator("#runs tbody tr").last.get_by_role("link").first.click()
@@ -249,6 +254,7 @@ def test_the_playground_completes_names(page: Page, site: str) -> None:
     editor = page.get_by_label("The plan or program")
     with page.expect_response(re.compile("/playground/tools")):
         page.reload()
+
     editor.fill('{"calls": [{"_tool": "')
     editor.press("End")
     editor.press_sequentially("find_c")

@@ -59,6 +59,7 @@ def test_an_idea_that_no_run_made_is_published_by_what_it_holds(
     with Store.open(tmp_path / "ideas.sqlite") as store:
         written = read_idea({"context": ["Say a number"], "schema": {"type": "integer"}})
         idea = store.ideas.save(written.idea, written.meta)
+
     page = f"/ui/ideas/publish?ref={idea}"
     assert "the tool does what it holds" in http.get(page).text
     answer = send(

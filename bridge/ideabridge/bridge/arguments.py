@@ -42,16 +42,19 @@ def check_parts(
         raise ArgumentError.of(
             "toolbox", "a Toolbox", toolbox, "write Toolbox(f, g), f and g being functions"
         )
+
     if not isinstance(store, Store | Path | str | None):
         raise ArgumentError.of("store", "a path or an open Store", store)
     if not isinstance(handlers, Handlers | None):
         hint = "make Handlers() and register each handler for its type of message"
         raise ArgumentError.of("handlers", "Handlers", handlers, hint)
+
     is_mind = isinstance(getattr(mind, "name", None), str) and callable(getattr(mind, "answer", 0))
     if mind is not None and not is_mind and (not callable(mind) or isinstance(mind, type)):
         hint = "a model endpoint is configured: Bridge(Configuration(model=...))"
         expected = "a function that takes a Request, or an object with a name and a method `answer`"
         raise ArgumentError.of("mind", expected, mind, hint)
+
     check_approver(approver)
 
 
@@ -91,6 +94,7 @@ def read_objects(name: str, value: object) -> list[JSONObject]:
         if found is None:
             raise ArgumentError.of(f"{name}[{place}]", "an object (a dict)", None)
         objects.append(found)
+
     return objects
 
 
@@ -124,11 +128,13 @@ def read_names(name: str, value: object) -> list[str] | None:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         hint = f"write [{value!r}]" if isinstance(value, str) else ""
         raise ArgumentError.of(name, "a list of names or patterns", cast("object", value), hint)
+
     names = list(cast("Iterable[object]", value))
     for place, one in enumerate(names):
         if not isinstance(one, str):
             hint = "give the name of the tool"
             raise ArgumentError.of(f"{name}[{place}]", "text", one, hint)
+
     return cast("list[str]", names)
 
 
@@ -166,6 +172,7 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
             )
         messages = document["context"]
         others = [name for name in document if name != "context"]
+
     if not isinstance(messages, list):
         raise ArgumentError.of(what, "a list of messages", messages)
     return messages, others
@@ -207,13 +214,16 @@ def read_given_plan(
             "output": output,
         }
         return read_plan(parts)
+
     if calls is not None or instances is not None or output is not None:
         raise ArgumentError("plan: expected a plan, or its calls, instances and output; found both")
+
     if not isinstance(plan, Plan):
         if not isinstance(plan, Mapping) and not _is_sequence(plan):
             hint = _DECODE if isinstance(plan, str) else ""
             raise ArgumentError.of("plan", 'a Plan, or {"calls": [...]}', plan, hint)
         plan = read_plan(cast("Mapping[str, object]", plan))
+
     return (
         plan if given is None else replace(plan, input={**(plan.input or {}), **given})
     ).by_instance()

@@ -169,6 +169,7 @@ class Bridge:
             self.configuration = self.configuration.model_copy(
                 update={"embedded": embedded_tools(toolbox)}
             )
+
         self.handlers = handlers or Handlers()
         self.secrets = Secrets()
         model = self.configuration.model
@@ -177,8 +178,10 @@ class Bridge:
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
             self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
+
         if toolbox is not None:
             self.toolbox.update(toolbox)
+
         self.handlers.add_missing(self.toolbox.handlers)
         self._role: Role = role
         here = self.configuration if only is None else self.configuration.with_only(only)
@@ -189,6 +192,7 @@ class Bridge:
             self._path = ":memory:"
         else:
             self._path = store or self.configuration.store or ":memory:"
+
         self._on_tools_changed = on_tools_changed
         self._lease_seconds = lease_seconds
         self._only = only
@@ -214,6 +218,7 @@ class Bridge:
         if self._store is None:
             self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
+
         # First, because runs can write to the store while modules are still connecting.
         self._learn_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
@@ -224,6 +229,7 @@ class Bridge:
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
+
         self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
         # The writer closes after the task group of the runs: it writes what they still hand in.
         self._writer = self._store.writer()
@@ -262,10 +268,12 @@ class Bridge:
             self._runs.shared_calls.run,
         ):
             self._group.start_soon(task)
+
         if self._store.can_notify or self._role != "alone":
             self.modules.share_limits(
                 self._runs.shared_calls.place, partial(module_fingerprint, self.configuration)
             )
+
         return self
 
     def _has_one_user(self) -> bool:
@@ -299,15 +307,19 @@ class Bridge:
         # Running tasks end here. The journals stay, so the runs can be resumed.
         if self._group is not None:
             self._group.cancel_scope.cancel()
+
         if self._runs is not None:
             self._runs.release()
             self._runs.sandbox.close()
+
         if self._teaching is not None:
             self._teaching.learn_at_the_end()
+
         if isinstance(error, Exception):
             # The task group would wrap the caller's error in an ExceptionGroup.
             await self._stack.__aexit__(None, None, None)
             return False
+
         return await self._stack.__aexit__(kind, error, trace)
 
     @property
@@ -505,13 +517,16 @@ class Bridge:
             publication = self.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return None
+
         if publication.idea_id == stored.id:
             document = written_document(publication, stored.idea)
         else:
             document = None
+
         if document is not None:
             self._learn_secrets()
             check_leaks(document, self.secrets.found_in)
+
         return document
 
     async def publish(
@@ -751,14 +766,17 @@ class Bridge:
         given = read_object("arguments", arguments) or {}
         if self._teaching is not None:
             await self._teaching.learn()
+
         if version is None:
             publication = store.publications.named(name, caller=caller)
         else:
             publication = store.publications.get(name, version, caller=caller)
+
         if isinstance(mind, Choice):
             choice = mind
         else:
             choice = choose(mind, self.mind, samples=samples)
+
         ways = self._open_runs.ways
         settings = self.settings(choice=choice)
         answer = await ways.answer(
@@ -766,9 +784,11 @@ class Bridge:
         )
         if isinstance(answer, Replay):
             return answer
+
         run = await self._open_runs.create(answer, caller, publication.name)
         if self._teaching is not None:
             self._teaching.expect(run, publication)
+
         return Replay(run.way, run=run)
 
     async def drift(
@@ -961,6 +981,7 @@ class Bridge:
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
             raise
+
         return await self._open_runs.create(start, caller, title or plan.title)
 
     async def run_program(
@@ -1079,15 +1100,18 @@ class Bridge:
         """
         if task is not None:
             check_text("task", task)
+
         check_type("output", output)
         if output is not None and output_schema is not None:
             raise ArgumentError(
                 "output: expected a type here or a JSON Schema in output_schema, found both"
             )
+
         if output is None:
             wanted = read_schema("output_schema", output_schema)
         else:
             wanted = schema_of(output)
+
         data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given = read_messages("context", context)
@@ -1095,13 +1119,17 @@ class Bridge:
             raise ArgumentError(
                 "task: expected a task, or a context that says what to do; found neither"
             )
+
         messages: list[JSON] = [*given]
         if planning == "lazy":
             messages.append({"role": "system", "content": LAZY})
+
         if task is not None:
             messages.append({"role": "user", "content": task})
+
         if data is not None:
             messages.append({"type": "input", "input": data})
+
         settings = self.settings(
             limits=limits,
             planning=planning,
@@ -1128,10 +1156,12 @@ class Bridge:
         named = named_tools(read)
         if wanted is not None:
             wanted += named
+
         catalogue = await self.offer.offered(wanted, defined_tools(read), caller=caller)
         for name in named:
             # An unknown name is reported even where every tool is offered.
             self.offer.expect_tool(catalogue, name)
+
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title)
 

@@ -81,6 +81,7 @@ def _is_small(plan: Plan) -> bool:
 async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:
     if _is_small(plan):
         return _answer_of(plan, catalogue, settings, answer)
+
     tools, latent = catalogue.to_json()
     parts: JSONObject = {member.name: getattr(plan, member.name) for member in fields(plan)}
     offered: list[JSON] = [tools, latent, catalogue.missing]
@@ -94,6 +95,7 @@ async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer
     if isinstance(errors, list):
         faults = cast("list[JSONObject]", errors)
         raise PlanError(rejection(faults), [dict(fault) for fault in faults])
+
     return found["answer"]
 
 

@@ -192,6 +192,7 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
         else:
             follows = _operand_kind(starter, words, end)
             starter = None
+
     executed = _executed(words[:position], is_inline=False)
     return [*executed, *_options(words[position:], follows)]
 
@@ -219,6 +220,7 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
         return _executed(words, is_inline=not _CALLS.isdisjoint(words))
     if starter.operand == "script" or starter is _UNKNOWN:
         return _executed(words, is_inline=True)
+
     # In `docker run IMAGE sh -c TEXT` the text belongs to an interpreter.
     scripts = (place for place, word in enumerate(words) if _starts_scripts(word))
     inner = next(scripts, len(words) - 1)
@@ -227,6 +229,7 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
         behind = read_arguments(words[inner], words[inner + 1 :])
     else:
         behind = []
+
     return [*before, *(replace(argument, is_code=True, follows="") for argument in behind)]
 
 
@@ -241,6 +244,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
     """
     if starter.operand == "other":
         return None
+
     subcommands = starter.subcommands
     while position < len(words):
         word = words[position]
@@ -249,6 +253,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
             if module.group(1) or position + 1 == len(words):
                 return position
             return position + 1
+
         if word in starter.valued:
             position += 2
         elif word in starter.flags or (
@@ -262,6 +267,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
             position += 1
         else:
             return position
+
     return None
 
 
@@ -293,5 +299,7 @@ def _options(words: Sequence[str], follows: Follows) -> list[Argument]:
         else:
             option = before
             before = ""
+
         arguments.append(Argument(word, option, follows=follows))
+
     return arguments

@@ -270,9 +270,11 @@ class AuthSettings(BaseModel):
         """Require an address over which nobody can read or change the tokens and keys."""
         if value is None:
             return None
+
         parts = urlsplit(value)
         if not parts.hostname or parts.username is not None or parts.fragment:
             raise ValueError("expected an address such as https://login.example.com")
+
         here = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme != "https" and not (parts.scheme == "http" and here):
             raise ValueError("expected https:// (http:// only for this machine)")
@@ -458,6 +460,7 @@ class Configuration(BaseModel):
             part = self._approval_part(approval)
             if part != "allow_all" and part not in parts:
                 parts.append(part)
+
         if len(parts) > 1:
             return {"all": parts}
         return cast("str | JSONObject", parts[0]) if parts else "allow_all"
@@ -470,6 +473,7 @@ class Configuration(BaseModel):
             if says_default or not embedded:
                 return part
             return {**part, "embedded": embedded}
+
         if approval == "default" and embedded:
             return {"default": "read_only", "embedded": embedded}
         return approval
@@ -530,12 +534,14 @@ class Configuration(BaseModel):
         files = [layer.file for layer in self.layers if layer.is_project and "auth" in layer.keys]
         if self.untrusted is not None and "auth" in self.untrusted.keys:
             files.append(self.untrusted.file)
+
         if files and self.auth is None:
             return (
                 f"{files[0]}: auth is not used, because a project file cannot set it, so this "
                 f"server would let in others than the file says. Move auth into {user_file()}, or "
                 "into a file outside the project that --config names, or remove it"
             )
+
         left = self.untrusted
         if left is not None and left.changed and "store" in left.keys and not needs_token:
             # The server has run with this store before. Its users would be unknown in another one.
@@ -544,6 +550,7 @@ class Configuration(BaseModel):
                 "them this server would let everybody in. Trust the file again, or "
                 "name the store with --store"
             )
+
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
@@ -573,6 +580,7 @@ def _unknown(model: type[BaseModel], key: str) -> str:
         return f"unknown key: {HINTS[key]}"
     if model is Configuration and key in _TOP_HINTS:
         return f"unknown key. {_TOP_HINTS[key]}"
+
     keys = [*_keys(model), *(SYNONYMS if model is ModuleConfiguration else ())]
     near = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     return (
@@ -631,8 +639,10 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     kind = error["type"]
     if model is Configuration and len(error["loc"]) > 1:
         model = _PARTS.get(str(error["loc"][0]), model)
+
     if model is ApprovalRules and len(error["loc"]) > 2:
         model = ApprovalRule
+
     if kind == "extra_forbidden":
         return _unknown(model, ".".join(map(str, error["loc"][-1:])))
     if kind in _EXPECTED:
@@ -645,6 +655,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
             f"expected {error.get('ctx', {}).get('expected', '')}, found "
             f"{str(error['input'])[:40]!r}"
         )
+
     if kind == "string_pattern_mismatch":
         return "text here cannot hold a NUL character"
     return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])
@@ -666,15 +677,18 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
     if not isinstance(raw, dict):
         problems.append(f"mcpServers: expected an object of servers by name, found {_found(raw)}")
         return {}
+
     adapted: JSONObject = {}
     for name, entry in raw.items():
         place = f"mcpServers.{name}"
         trouble = name_problem(name)
         if trouble is not None:
             problems.append(f"mcpServers.{name[:64]!r}: {trouble}")
+
         if not isinstance(entry, dict):
             problems.append(f"{place}: expected an object, found {_found(entry)}")
             continue
+
         ours = adapt(entry)
         between = entry_problems(ours)
         problems += [
@@ -690,6 +704,7 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
         )
         problems += [text for text in found if text.split(": ", 1)[0] not in told]
         adapted[name] = ours
+
     return adapted
 
 
@@ -717,6 +732,7 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
         problems = []
     else:
         problems = [f"expected an object, found {_found(raw)}"]
+
     modules = _check_modules(top.get("mcpServers", {}), problems)
     problems += [f"{key}: {_unknown(Configuration, key)}" for key in _NOT_KEYS if key in top]
     for key, (model, plain, expected) in _EITHER.items():
@@ -726,8 +742,10 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
         elif type(value) is not type(plain[0]) or value not in plain:
             found = repr(value[:40]) if isinstance(value, str) else _found(value)
             problems.append(f"{key}: expected {expected}, found {found}")
+
     if top.get("model") is not None:
         _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
+
     apart = {*_NOT_KEYS, *_EITHER, "model", "mcpServers"}
     _validate(
         Configuration, {key: value for key, value in top.items() if key not in apart}, "", problems
@@ -735,6 +753,7 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
     if problems:
         file = source.name if source is not None else FILE_NAME
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
+
     parsed = Configuration.model_validate_json(
         encode({**top, "mcpServers": modules}), by_alias=True
     )
@@ -776,9 +795,11 @@ def load_configuration(
     project = Path.cwd() if project is None else Path(project).absolute()
     if path is not None:
         return _read_alone(Path(path).absolute(), project)
+
     loaded = load_workspace(project / FILE_NAME, project=project)
     if loaded.untrusted is not None:
         logger.warning("%s", loaded.untrusted.told())
+
     return loaded
 
 
@@ -839,6 +860,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
             file.absolute(), problem=problem, servers=layer.modules, keys=layer.keys
         )
         return user.model_copy(update={"untrusted": untrusted})
+
     found, parsed = read_project_file(file, project)
     standing = project_trust(found)
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
@@ -846,6 +868,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         (layer,) = parsed.layers
         untrusted = Untrusted(file.absolute(), changed, standing.problem, layer.modules, layer.keys)
         return user.model_copy(update={"untrusted": untrusted})
+
     return lay_over(user, parsed, standing)
 
 
@@ -906,18 +929,23 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
             )
         elif key not in ("$schema", "mcpServers", "tools"):
             changes[key] = getattr(project, key)
+
     if project.store is not None:
         changes["store"] = _inner_store(project.store, file)
+
     if project.model is not None:
         refusal = _model_refusal(project.model, variables)
         if refusal is not None:
             refused.append(f"{file.name}: model is not used: {refusal}")
             del changes["model"]
+
     for key in ("programs", "sessions"):
         if not getattr(user, key):
             changes.pop(key, None)
+
     if "expose" in layer.keys:
         changes |= _exposed(user, project, narrowed)
+
     replaced = tuple(name for name in project.modules if name in user.modules)
     also = [*user.also]
     if "approval" in layer.keys:
@@ -927,12 +955,14 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
                 "approval: allows calls that your own configuration may not allow; the "
                 "stricter of both decides"
             )
+
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
         also.append(_strict_on(replaced))
         narrowed.append(
             f"approval: your rules do not allow calls of {', '.join(replaced)}, "
             "which are not your modules"
         )
+
     digests = {path: standing.found.digest_of(path) for path in project.tools}
     layer = dataclasses.replace(
         layer,
@@ -962,11 +992,14 @@ def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -
     unexposed = frozenset[str]()
     if "modules" in expose and "modules" not in user.expose:
         unexposed = frozenset(user.modules) - frozenset(project.modules)
+
     if "tools" in expose and "tools" not in user.expose and user.tools:
         expose.discard("tools")
         narrowed.append("expose: tools is not used: your own tool files would be exposed as well")
+
     if unexposed:
         narrowed.append(f"expose: modules does not cover your own: {', '.join(sorted(unexposed))}")
+
     return {"expose": tuple(sorted(expose)), "unexposed": unexposed}
 
 
@@ -981,6 +1014,7 @@ def _inner_store(store: str, file: Path) -> str:
                 )
             ]
         )
+
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
         # SQLite follows links of its files beside the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
@@ -992,6 +1026,7 @@ def _inner_store(store: str, file: Path) -> str:
                     )
                 ]
             )
+
     return store
 
 
@@ -1003,6 +1038,7 @@ def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str
         return None
     if model.key_env is not None and model.key_env not in variables:
         return f"key_env: {variables.refusal(model.key_env)}"
+
     provider = model.name.partition(":")[0]
     if model.base_url is not None and provider in SIGNING:
         return f"base_url: {provider} would sign in there with credentials of this machine"

@@ -228,6 +228,7 @@ def data_words(
             is_own = is_own_program
         else:
             is_own = argument.follows == "script" and is_own_script
+
         if argument.option.startswith("--") and _names_data(argument.option):
             yield number, value, f"the option {argument.option} of {server}"
         elif is_own and Path(value).suffix.lower() in _DATA_SUFFIXES:
@@ -294,6 +295,7 @@ def may_be_data(path: Path, folder: Path) -> bool:
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(real_folder):
         return False
+
     inner = real.relative_to(real_folder)
     if not _is_data_path(inner) or any(part.startswith(".") for part in inner.parts):
         return False

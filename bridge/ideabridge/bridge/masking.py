@@ -223,6 +223,7 @@ def shown_configuration(content: JSON) -> JSON:
     """Return the content of an `ideabridge.json` without its secrets."""
     if not isinstance(content, dict):
         return shown_json(content)
+
     shown: JSONObject = {}
     for key, value in content.items():
         if key == "mcpServers" and isinstance(value, dict):
@@ -232,9 +233,11 @@ def shown_configuration(content: JSON) -> JSON:
                     servers[name] = shown_definition(entry)
                 else:
                     servers[name] = shown_json(entry)
+
             shown[key] = servers
         else:
             shown[key] = _Mask().value(key, value)
+
     return shown
 
 
@@ -265,6 +268,7 @@ class _Mask:
                 shown[key] = self._text(value, is_code=True)
             else:
                 shown[key] = self.value(key, value)
+
         return shown
 
     def value(self, name: str, value: JSON) -> JSON:
@@ -293,6 +297,7 @@ class _Mask:
                 shown[key] = self._named(key, item, is_secret=True)
             else:
                 shown[key] = self.value(key, item)
+
         return shown
 
     def _members(
@@ -305,6 +310,7 @@ class _Mask:
                 shown[name] = show(name, value)
             else:
                 shown[name] = self.value(name, value)
+
         return shown
 
     def _arguments(self, command: str, words: list[JSON]) -> list[JSON]:
@@ -318,6 +324,7 @@ class _Mask:
             shown.append(
                 self._argument(argument) if isinstance(word, str) else self.value("", word)
             )
+
         return shown
 
     def _argument(self, argument: Argument) -> str:
@@ -325,12 +332,14 @@ class _Mask:
         option = argument.option
         if argument.is_inline:
             return self._text(text, is_code=True)
+
         value = argument.value
         before = text.removesuffix(value)
         if option in _HEADER_OPTIONS:
             # An unknown command may be an interpreter.
             is_inert = self._is_known and not argument.is_code
             return before + self._header_line(value, is_option=True, is_inert=is_inert)
+
         if _is_secret_option(option):
             return before + self._named(option, value, is_secret=True)
         # `-k` is also an option without a value.
@@ -342,6 +351,7 @@ class _Mask:
             return before + self._user(value, is_inert=False)
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
+
         name, equals, rest = text.partition("=")
         if equals and _NAME.fullmatch(name):
             return f"{name}={self._variable(name, rest)}"
@@ -380,6 +390,7 @@ class _Mask:
             # It may be a command. No error shows it all the same.
             self.hidden.append(HiddenText(self._place, value))
             return self._text(value, is_code=True)
+
         return self._scheme(value)
 
     def _header(self, name: str, value: str) -> str:
@@ -394,11 +405,13 @@ class _Mask:
         match = _HEADER.fullmatch(line)
         if match is None:
             return self._text(line, is_code=not is_inert)
+
         name, colon, value = match.groups()
         if is_option:
             is_secret = name.lower() not in HARMLESS_HEADERS
         else:
             is_secret = is_secret_name(name)
+
         if not is_secret:
             return self._text(line, is_code=False)
         return f"{name}{colon}{self._scheme(value, is_inert=is_inert)}"
@@ -447,6 +460,7 @@ class _Mask:
             shown.append(self._hide_literal(text[last : match.start()]))
             shown.append(f"{match.group(1)}{self._hide_literal(match.group(2))}}}")
             last = match.end()
+
         shown.append(self._hide_literal(text[last:]))
         return "".join(shown)
 
@@ -464,11 +478,14 @@ class _Mask:
                 return self._json(text)
             if _CONNECTION.fullmatch(text):
                 return self._connection(text)
+
             account = _ACCOUNT.fullmatch(text)
             if account is not None and not _PACKAGES.match(text):
                 return account.group(1) + self._hide(account.group(2)) + account.group(3)
+
             text = _MEMBER.sub(self._member, text)
             text = _SINGLE.sub(self._single, text)
+
         # An unknown command may be an interpreter.
         is_argument = self._place.startswith("args.")
         is_address = (
@@ -486,12 +503,15 @@ class _Mask:
         text = _USER.sub(hide_second, text)
         if not is_code:
             text = _BEARER.sub(hide_second, text)
+
         names = _read_names(text)
         for pattern in (_HEADER_IN_TEXT, _ASSIGNMENT, _OPTION):
             text = pattern.sub(lambda match: self._pair(match, names, is_code=is_code), text)
+
         text = _TOKEN.sub(lambda match: self._hide_again(match.group(), is_code=is_code), text)
         if not is_code:
             text = _RANDOM.sub(lambda match: self._hide_again(match.group()), text)
+
         return text
 
     def _hide_again(self, text: str, *, is_code: bool = False) -> str:
@@ -514,11 +534,14 @@ class _Mask:
             inner, equals, rest = value.partition("=")
             if not equals:
                 return match.group()
+
             between = f"{between}{inner}="
             name = inner
             value = rest
+
         if MASK in value or "://" in value or _is_shown(value):
             return match.group()
+
         behind = match.string[match.end() : match.end() + 1]
         quote = between[-1]
         if behind in _GOES_ON or (quote in "\"'" and behind != quote):
@@ -541,6 +564,7 @@ class _Mask:
             shown.append(text[last : leaf.start])
             shown.append(self._leaf(text[leaf.start : leaf.end], leaf))
             last = leaf.end
+
         shown.append(text[last:])
         return "".join(shown)
 
@@ -550,11 +574,13 @@ class _Mask:
                 leaf.is_secret and len(literal) >= _LEAST_DIGITS and not leaf.key.endswith("tokens")
             )
             return self._hide(literal) if is_number else literal
+
         value: str = json.loads(literal)
         if leaf.is_secret:
             shown = self._named(leaf.key, value, is_secret=True)
         else:
             shown = self._text(value, is_code=False)
+
         return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
@@ -582,9 +608,11 @@ class _Mask:
         user, at, place = _split_user(scheme, rest, is_code=is_code)
         if at:
             user = self._user(user, is_code=is_code, is_inert=is_inert)
+
         parts = re.match(r"([^/?#]*)([^?#]*)(.*)", place, re.DOTALL)
         if parts is None:
             return url
+
         host, path, query = parts.groups()
         path = "/".join(self._segment(segment, is_code=is_code) for segment in path.split("/"))
         query = _PAIR.sub(lambda match: self._parameter(match, is_code=is_code), query)
@@ -676,6 +704,7 @@ def _json_leaves(text: str) -> list[_Leaf]:
             if level.key in _PAIR_NAMES and piece.startswith('"'):
                 level.pair_name = json.loads(piece)
             leaves.append(_Leaf(match.start(), match.end(), level.key, level))
+
     return leaves
 
 
@@ -689,6 +718,7 @@ def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str
     is_plain = not is_code and _OTHER_ENDS.fullmatch(scheme) is None
     if at and is_plain and not is_port and re.search(r"[/?#\[]", name) is None:
         return user, at, place
+
     end = re.search(r"[/?#]", rest)
     authority = rest if end is None else rest[: end.start()]
     user, at, host = authority.rpartition("@")
@@ -740,6 +770,7 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
             return [*arguments, *part]
         arguments += part[: inner + 1]
         program = _interpreter(words[start + inner]) or ""
+
     return [*arguments, *_part("$", words[len(arguments) :])]
 
 
@@ -758,6 +789,7 @@ def _part(program: str, words: Sequence[str]) -> list[Argument]:
         if _is_program_text(argument):
             behind = [replace(word, is_code=True, is_inline=True) for word in arguments[place:]]
             return [*arguments[:place], *behind]
+
     return arguments
 
 
@@ -782,6 +814,7 @@ def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
         has_text = _INLINE.fullmatch(arguments[place + 1].text) is not None
         if (is_certain and not argument.is_inline) or has_text:
             return place
+
     return None
 
 
@@ -790,6 +823,7 @@ def _interpreter(word: str) -> str | None:
     name = re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe")
     if name in _RUNNERS:
         return name
+
     match = _INTERPRETER.fullmatch(name)
     if match is None:
         return None

@@ -112,11 +112,13 @@ class Plan:
         messages += self.messages
         if self.description:
             messages.append({"role": "user", "content": self.description})
+
         if self.input is not None:
             message: JSONObject = {"type": "input", "input": self.input}
             if self.input_schema is not None:
                 message["schema"] = self.input_schema
             messages.append(message)
+
         written = {
             str(message.get("_instance"))
             for message in self.messages
@@ -128,7 +130,9 @@ class Plan:
             message = {"type": "state", "state": state, "_instance": instance}
             if instance in self.state_schemas:
                 message["schema"] = self.state_schemas[instance]
+
             messages.append(message)
+
         return messages
 
     @property
@@ -177,6 +181,7 @@ class Plan:
         """
         if self.program is None or not self.instances:
             return self
+
         call: JSONObject = {
             "_tool": PROGRAM_STEP[1],
             "_module": PROGRAM_STEP[0],
@@ -184,6 +189,7 @@ class Plan:
         }
         if self.input is not None:
             call["input"] = f"{DAGGER}input"
+
         call["_imports"] = ["state"]
         return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
 
@@ -225,15 +231,19 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
         raise LimitExceededError(
             f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
         )
+
     if isinstance(plan, list):
         plan = dict[str, JSON](calls=plan)
+
     if not isinstance(plan, dict):
         raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(plan).__name__}')
+
     unknown = [key for key in plan if key not in _KEYS]
     if unknown:
         raise PlanError(
             f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}"
         )
+
     program = _text(plan, "program")
     if program is not None:
         extra = [key for key in ("calls", "output") if plan.get(key) is not None]
@@ -243,12 +253,14 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
             )
     elif "calls" not in plan:
         raise PlanError('the plan: "calls" is missing; expected an array of calls, or "program"')
+
     try:
         solution, _ = read_solution(
             {"calls": plan.get("calls") or [], "output": plan.get("output")}
         )
     except IdeabridgeError as error:
         raise PlanError(f"the plan: {error}") from None
+
     calls = solution["calls"]
     states: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
@@ -258,13 +270,16 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
             if schema is not None:
                 state_schemas[instance] = schema
             state = state["state"]
+
         if not isinstance(state, dict):
             raise PlanError(f"instances.{instance[:100]}: expected an object (the initial state)")
         try:
             check_instance(instance)
         except MessageError as error:
             raise PlanError(f"instances: {error}") from None
+
         states[instance] = state
+
     return Plan(
         calls=calls if isinstance(calls, list) else [],
         input=_object(plan, "input"),
@@ -335,6 +350,7 @@ def read_published(
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
+
     tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
     program = plan.get("program")
     names = plan.get("names")
@@ -342,6 +358,7 @@ def read_published(
     arguments = with_defaults(arguments, input_schema)
     if isinstance(fixed, dict):
         arguments = {**arguments, **fixed}
+
     takes_input = bool(input_schema and input_schema.get("properties"))
     return Plan(
         calls=calls if isinstance(calls, list) else [],
@@ -396,6 +413,7 @@ def _kept_defaults(
                 "from": "the recorded run",
                 "instead": [],
             }
+
         yield assumed
 
 
@@ -458,6 +476,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
                 dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
             )
             missing = tuple(dict.fromkeys(format_reference(one.full) for one in needed))
+
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
     return Rehearsal(graph, missing)
@@ -488,6 +507,7 @@ def needed_inputs(plan: Plan) -> list[Reference]:
         ]
         if all(reads):
             needed.extend(one for one in reads[0] if one.path)
+
     return needed
 
 
@@ -508,6 +528,7 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
         for key in operand.path:
             below: JSON = here.setdefault(key, {})
             here = cast("JSONObject", below)
+
     return root
 
 
@@ -556,6 +577,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
         return None
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
+
     # Draw the plan without instances: all of them have the documents that the first has.
     documents = machine.documents
     settings = machine.settings

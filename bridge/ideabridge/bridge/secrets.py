@@ -124,13 +124,16 @@ class Secrets:
             or (not certain and _is_harmless(value))
         ):
             return
+
         for form in forms_of(value):
             self._forms["any"].setdefault(form, name)
             self._longest = max(self._longest, 3 * len(form.encode("utf-8", "surrogatepass")))
             if certain:
                 self._forms["certain"].setdefault(form, name)
+
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
+
         # JSON escapes at least one character.
         self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
@@ -162,10 +165,13 @@ class Secrets:
         except ValueError:
             self.add(name, url, certain=True)
             return
+
         for secret in (password, user if not password else ""):
             self.add(name, secret, certain=True)
+
         if password:
             self.add(name, base64.b64encode(f"{user}:{password}".encode()).decode(), certain=True)
+
         for pair in parts.query.split("&"):
             key, _, value = pair.partition("=")
             if is_secret_name(key):
@@ -207,6 +213,7 @@ class Secrets:
             for start, stop, _ in finder.spans(text):
                 if start < limit < stop:
                     end = stop
+
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
@@ -251,6 +258,7 @@ def forms_of(value: str) -> list[str]:
     if " " in value:
         # The encoding of HTML forms.
         quoted = *quoted, quote_plus(value, errors="replace")
+
     forms = [
         value,
         *quoted,
@@ -268,6 +276,7 @@ def forms_of(value: str) -> list[str]:
         inner = text[first : 8 * (before + len(data)) // 6]
         if len(inner) >= _LEAST_BASE64:
             forms += [inner, inner.replace("+", "-").replace("/", "_")]
+
     return [form for form in dict.fromkeys(forms) if len(form) >= MIN_LENGTH]
 
 
@@ -305,6 +314,7 @@ class _Finder:
         ):
             # This may be base64 with line ends.
             return True
+
         if _PERCENT.search(data) is None:
             return False
         # In JSON, a text that mixes escapes and percent-encoding cannot be searched as a whole.
@@ -315,12 +325,14 @@ class _Finder:
         if not text.isascii():
             # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
+
         found = [
             (start, end, self._names[self._forms[number]])
             for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
         ]
         if "\n" in text and _WRAPPED.search(text):
             found += self._unwrapped_spans(text)
+
         if "%" in text and _PERCENT.search(data := text.encode()):
             there = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
             for form in {self._forms[number] for number, _, _ in there}:
@@ -328,12 +340,14 @@ class _Finder:
                 if pattern is None:
                     pattern = self._percent[form] = _percent_pattern(form)
                 found += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
+
         apart: list[tuple[int, int, str]] = []
         for start, end, name in sorted(found, key=lambda one: (one[0], -one[1])):
             if apart and start < apart[-1][1]:
                 apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
             else:
                 apart.append((start, end, name))
+
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
@@ -348,6 +362,7 @@ class _Finder:
             pieces.append(text[places[-1] : match.start()])
             starts.append(starts[-1] + len(pieces[-1]))
             places.append(match.end())
+
         pieces.append(text[places[-1] :])
         found: list[tuple[int, int, str]] = []
         for number, start, end in self._text.find_matches_as_indexes(
@@ -359,6 +374,7 @@ class _Finder:
             found.append(
                 (places[first] + start - starts[first], places[last] + end - starts[last], name)
             )
+
         return found
 
     def replaced(self, text: str) -> str:
@@ -406,18 +422,22 @@ def clean_record(record: logging.LogRecord) -> bool:
         message = record.getMessage()
     except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
         message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
+
     # The log of the server groups similar records by their template, and never writes it.
     record.__dict__.setdefault("template", str(record.msg))
     record.msg = _clean(message)
     record.args = None
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
+
     if record.exc_text:
         # Some handlers format the exception themselves.
         record.exc_text = _clean(record.exc_text)
         record.exc_info = None
+
     if record.stack_info:
         record.stack_info = _clean(record.stack_info)
+
     return True
 
 

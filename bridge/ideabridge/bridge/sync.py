@@ -345,9 +345,11 @@ class Bridge(_Blocking[AsyncBridge]):
             result = self.portal.call(run.result)
         else:
             result = self.portal.call(run.result, output)
+
         # The caller gets nothing but the result, so this is logged.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
+
         for line in note_lines(run.noted):
             logger.info("run %s noted: %s", run.id, line)
         return result

@@ -187,12 +187,14 @@ def link_out(path: Path, folder: Path) -> Path | None:
     place = Path(os.path.normpath(path.absolute()))
     if not place.is_relative_to(base):
         return None
+
     real = Path(os.path.realpath(base))
     below = base
     for part in place.relative_to(base).parts:
         below = below / part
         if below.is_symlink() and not Path(os.path.realpath(below)).is_relative_to(real):
             return below
+
     return None
 
 
@@ -256,6 +258,7 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
             f"its owner is user {about.st_uid}, neither you ({os.geteuid()}) nor root; "
             "copy it or change its owner"
         )
+
     return None
 
 
@@ -312,6 +315,7 @@ class ProjectFile:
             if content is not None:
                 digests[path], size = content
                 left -= size if digests[path] != _UNREADABLE else 0
+
         return digests
 
     def _content(self, path: str, left: int) -> tuple[str, int] | None:
@@ -374,15 +378,18 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
                 f"{file}: has more than {MAX_NAMES:,} words that may name files; "
                 "nobody can look at these"
             )
+
         path = mention.path
         if mention.data_of is None:
             code.add(path)
         else:
             data_names.setdefault(path, []).append(mention.data_of)
+
         if path not in named:
             named[path] = mention.anywhere
         elif mention.anywhere:
             named[path] = True
+
     data_files = _data_files(data_names, code, folder)
     too_many = TrustError(
         f"{file}: names more files than can be trusted: at most {MAX_NAMED_FILES:,} of"
@@ -390,6 +397,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     )
     if len(digests) + len(data_files) > MAX_NAMED_FILES:
         raise too_many
+
     for path, anywhere in named.items():
         # Most words are not files, so the cheapest test comes first.
         if (
@@ -398,13 +406,16 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
             or not (anywhere or _is_inside(path, folder))
         ):
             continue
+
         found = _digest(path, left)
         if found is None:
             continue
+
         digests[_shown(path, folder)], size = found
         left -= size
         if left < 0 or len(digests) + len(data_files) > MAX_NAMED_FILES:
             raise too_many
+
     by_name = {_shown(path, folder): data_file for path, data_file in data_files.items()}
     return ProjectFile(file, data, digests, by_name, left)
 
@@ -447,6 +458,7 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     for text in _texts(members.get("tools")):
         path = folder / os.path.expanduser(text)  # noqa: PTH111 - Path.expanduser raises where there is no home
         yield _Mention(path, anywhere=True)
+
     servers = members.get("mcpServers")
     for name, entry in servers.items() if isinstance(servers, dict) else ():
         if isinstance(entry, dict):
@@ -471,6 +483,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
         code += [f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
         if not word.startswith("./"):
             code.append(word[2:])  # `-r./FILE`
+
     variables = {name: text for name, value in environment.items() for text in _texts([value])}
     own = [folder / _filled(text) for text in _texts([entry.get("cwd")])]
     data_of_words: dict[int, tuple[str, str]] = {}
@@ -495,6 +508,7 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
         data_of_variables = {
             name: (path, place) for name, path, place in data_variables(variables, server)
         }
+
     values: list[tuple[str, tuple[str, str] | None]] = [(word, None) for word in commands]
     values += [(word, data_of_words.get(number)) for number, word in enumerate(arguments)]
     values += [(text, data_of_variables.get(name)) for name, text in variables.items()]
@@ -505,9 +519,11 @@ def _named_by(server: str, entry: JSONObject, folder: Path) -> Iterator[_Mention
                 data.append(as_data)
             else:
                 code.append(text)
+
     for text in dict.fromkeys(code):
         for base in dict.fromkeys([folder, *own]) if text else ():
             yield _Mention(base / _filled(text))
+
     for text, place in dict.fromkeys(data):
         # The server runs in its own folder.
         for base in own or [folder]:
@@ -596,6 +612,7 @@ def _texts(value: JSON) -> list[str]:
                 found.append(one)
         except UnicodeEncodeError:  # half a surrogate pair
             continue
+
     return found
 
 
@@ -684,6 +701,7 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         return {}, str(error)
     except OSError as error:
         return {}, f"{path}: cannot be read: {error.strerror or error}"
+
     try:
         held = cast("dict[str, Any]", json.loads(data))
         if held["version"] != 1:
@@ -791,11 +809,13 @@ class ProjectTrust:
         """
         if self.before is None or not self.before.digests:
             return []
+
         before = dict(self.before.digests)
         now = self._covered
         for path in self.before.data - self.data:
             before[path] = _NOT_DATA
             now[path] = ""
+
         paths = sorted(
             before.keys() | now.keys(), key=lambda path: (path != self.found.file.name, path)
         )
@@ -803,6 +823,7 @@ class ProjectTrust:
         for path in paths:
             if before.get(path) != now.get(path):
                 found.append((path, _change_of(before.get(path), now.get(path))))
+
         return found
 
 
@@ -877,12 +898,14 @@ def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
     data = frozenset(confirmed)
     for path in sorted(data - found.data_files.keys()):
         raise TrustError(f"{path} cannot be trusted as data: {_why_not_data(found)}")
+
     covered = found.covered(data)
     for path in sorted(found.data_files.keys() & covered.keys()):
         if covered[path] == _UNREADABLE:
             raise TrustError(
                 f"{path} cannot be read or is too large, so trust covers it only if it is data"
             )
+
     _change(
         found.file,
         lambda one: Trusted(covered, one.variables if one else frozenset(), data, time.time()),
@@ -943,13 +966,16 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
             trusted, problem = read_trusted()
             if problem is not None:
                 raise TrustError(problem)
+
             before = trusted.pop(key, None)
             after = None
             after = change(before)
             if after is not None:
                 trusted[key] = after
+
             if after != before:
                 _write(path, trusted)
+
             return before is not None
     except OSError as error:
         raise TrustError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -1046,6 +1072,7 @@ def _quoted(word: str) -> str:
     """
     if visible(word) == word:
         return shlex.quote(word)
+
     found = list[str]()
     for one in word:
         code = ord(one)
@@ -1055,6 +1082,7 @@ def _quoted(word: str) -> str:
             found.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
         else:
             found.append(f"\\{one}" if one in "\\'" else one)
+
     return f"$'{''.join(found)}'"
 
 
@@ -1092,6 +1120,7 @@ class Untrusted:
             # Files may have any name: `visible` removes line ends, so a name cannot look like a
             # line of ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
+
         problem = f"{self.problem}\n" if self.problem else ""
         command = trust_command(self.file, anywhere=anywhere)
         return (
@@ -1110,19 +1139,23 @@ class Untrusted:
             shown = f"`{command}` in a terminal"
         else:
             shown = "`ideabridge trust`, in the project's folder"
+
         why = "is not trusted and not used"
         if self.changed:
             why = (
                 "has changed since the user trusted it, or a file that it "
                 "names has, and is not used"
             )
+
         if self.problem:
             why = "is not used, because the file that says what the user trusts cannot be used"
+
         count = len(self.servers)
         if count:
             servers = f"its {count} server{'' if count == 1 else 's'} and "
         else:
             servers = ""
+
         return (
             f"The project's ideabridge.json {why}, so {servers}its tools are missing. Only the "
             f"user decides about that: with {shown}. Then this server must be restarted: it "

@@ -125,6 +125,7 @@ class Announcements:
             raise MCPError(
                 types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources"
             )
+
         _expect_uris([uri])
         if client.caller == caller:
             client.uris.add(uri)
@@ -134,6 +135,7 @@ class Announcements:
             except MCPError:
                 client.uris.discard(uri)
                 raise
+
         return types.EmptyResult()
 
     async def unsubscribe(
@@ -156,6 +158,7 @@ class Announcements:
         with self._quotas.holding(caller, "listeners", _MOST_LISTENERS):
             for uri in uris:
                 self._versions.setdefault((caller, uri), self._version((caller, uri)))
+
             listening = self._listening.setdefault(caller, _Listening())
             listening.clients.append(uris)
             try:
@@ -195,8 +198,10 @@ class Announcements:
         name = uri_name(uri)
         if name is None:
             return 0
+
         with suppress(UnknownPublicationError):
             return self._bridge.store.publications.get(name, caller=caller).version
+
         return 0
 
     # -- what changed ------------------------------------------------------------------------------
@@ -247,6 +252,7 @@ class Announcements:
         data = self._bridge.store.data_version()
         if not poked and data == self._data:
             return
+
         self._data = data
         version = self._bridge.store.publications.catalogue_version()
         published = version != self._seen
@@ -262,15 +268,19 @@ class Announcements:
             self._exposed = exposed
             self._other_tools = False
             await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
+
         reported = self._events
         self._events = {}
         events = [event for _, event in reported]
         if published or ResourcesListChanged() in events:
             await self._announce(ResourcesListChanged(), ServerSession.send_resource_list_changed)
+
         if published or PromptsListChanged() in events:
             await self._announce(PromptsListChanged(), ServerSession.send_prompt_list_changed)
+
         if published:
             await self._announce_updates()
+
         updated = {
             (event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)
         }
@@ -278,6 +288,7 @@ class Announcements:
             wanted = self._wanted()
             for uri, module in sorted(updated):
                 await self._announce_change(uri, module)
+
             uris = {uri for _, uri in wanted}
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
@@ -293,6 +304,7 @@ class Announcements:
         wanted = self._wanted()
         for watched in self._versions.keys() - wanted:
             del self._versions[watched]
+
         for watched in wanted:
             version = self._version(watched)
             if self._versions.get(watched) == version:
@@ -313,6 +325,7 @@ class Announcements:
             # A subscription of 2026-07-28 reports exactly the resources that it names.
             for watched in {named for uris in one.clients for named in uris if is_changed(named)}:
                 await one.bus.publish(ResourceUpdated(uri=watched))
+
         subscribers = [one for one in self._sessions.values() if any(map(is_changed, one.uris))]
         # As in the list of resources, which has no secrets either.
         shown = self._bridge.secrets.redact(uri)

@@ -85,6 +85,7 @@ async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnsw
         or not isinstance(schema, dict)
     ):
         return result
+
     structured = cast("JSON", result["structuredContent"])
     try:
         await Validator(schema, what="the error").check_apart(structured)
@@ -92,6 +93,7 @@ async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnsw
         kept = {key: member for key, member in result.items() if key != "structuredContent"}
         meta: dict[str, Any] = kept.get("_meta") or {}
         return {**kept, "_meta": {**meta, STRUCTURED_META: structured}}
+
     return result
 
 
@@ -111,10 +113,12 @@ async def value_answer(
     checked = shown
     if schema is not None and blocks and not await _satisfies(shown, schema):
         checked = value
+
     if not wrapped and isinstance(checked, dict):
         structured: JSONObject = checked
     else:
         structured = {"result": checked}
+
     return bounded(answer(structured, _text_of(shown), blocks))
 
 
@@ -164,6 +168,7 @@ def bounded(result: ToolAnswer) -> ToolAnswer:
                 f"the {what} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit "
                 f"into one answer. {_IN_A_RUN}"
             )
+
     return result
 
 
@@ -177,6 +182,7 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     size = len(encode(value))
     if size <= left:
         return value
+
     shown = reference_to(value, ("state",))
     shown["reference"] = reference
     if isinstance(value, dict):
@@ -185,6 +191,7 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
         narrower = f"{reference}.0 to {reference}.{len(value) - 1}"
     else:
         narrower = "a smaller part: a plan's call can cut it"
+
     shown["note"] = (
         f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
     )
@@ -221,13 +228,17 @@ def run_text(result: dict[str, Any]) -> str:
     mind = result.get("mind")
     if mind is not None:
         lines.append(f"mind: {mind['name']}" + (f" ({mind['why']})" if "why" in mind else ""))
+
     if result["status"] in _HINTS:
         lines.append(_HINTS[result["status"]].format(result["run"]))
+
     for key in VALUES:
         if key in result and (result[key] or key == "output"):
             lines.append(f"{key}: {_short(result[key])}")
+
     if "printed" in result:
         lines += ["printed:", *(f"  {line}" for line in result["printed"].splitlines())]
+
     errors = result["errors"]
     if errors:
         lines.append("errors:")
@@ -235,14 +246,17 @@ def run_text(result: dict[str, Any]) -> str:
         lines += shown
         if len(errors) > len(shown):
             lines.append(f"- ... and {len(errors) - len(shown):,} more")
+
     skipped = result.get("skipped")
     if skipped:
         lines += ["skipped:", *(f"- {skipped_line(one)}" for one in skipped)]
         lines += [f"- ... and {result['more_skipped']:,} more"] if "more_skipped" in result else []
+
     if result.get("assumed"):
         lines += ["assumed:", *(f"- {line}" for line in assumption_lines(result["assumed"]))]
         if "more_assumed" in result:
             lines.append(f"- and {result['more_assumed']} more")
+
     if result.get("approved"):
         lines += [
             "assumed, and approved:",
@@ -250,9 +264,11 @@ def run_text(result: dict[str, Any]) -> str:
         ]
         if "more_approved" in result:
             lines.append(f"- and {result['more_approved']} more")
+
     for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")
+
     approvals = result.get("approvals")
     if approvals:
         lines.append(f"waiting for a decision or an answer; {result.get('decides')}:")
@@ -261,8 +277,10 @@ def run_text(result: dict[str, Any]) -> str:
             lines.append(
                 f"- ... and {result['more_approvals']} more, which are shown once these are decided"
             )
+
     for request in result.get("requests", []):
         lines.extend(_request_lines(request, result.get("turn")))
+
     return "\n".join(lines)
 
 
@@ -280,15 +298,18 @@ def error_line(error: JSON) -> str:
     """One error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)
+
     call = error.get("call")
     place = error.get("place")
     cause = error.get("error")
     message = cause.get("message") if isinstance(cause, dict) else cause
     if not isinstance(call, dict):
         return str(message)
+
     where = "" if place is None else f"calls[{place}] "
     if "in_solution" in error:
         where = f"calls[{error['in_solution']}], {place} of the run, "
+
     sent = cause.get("sent") if isinstance(cause, dict) else None
     more = "" if sent is None else f"\n  sent, and checked by nobody: {_short(sent)}"
     return f"{where}{call.get('_tool')}: {message}{more}"
@@ -307,11 +328,13 @@ def _approval_line(approval: dict[str, Any]) -> str:
             f"{head}: module {question.get('module')} asks: {text} (value fits "
             f"{_short(question.get('schema'))})"
         )
+
     if plan is not None:
         return (
             f"{approval['approval']}: a plan, "
             f"because {approval.get('why')}\n{_short(plan.get('drawing'))}"
         )
+
     return f"{head}: {_short(approval.get('call'))} because {approval.get('why')}"
 
 
@@ -320,10 +343,12 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
     if "run" in request:
         # The Request of a room has its own run id and turn.
         lines = [f"request of run: {request['run']}", f"turn: {request['turn']}"]
+
     lines.append(request["instructions"])
     lines += [f"[{message['role']}] {message['content']}" for message in request["context"]]
     if "schema" in request:
         lines.append(f"schema: {encode_text(request['schema'])}")
+
     return lines
 
 
@@ -445,9 +470,11 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
     """
     if schema is None:
         return None, False
+
     plain = _plain(schema)
     if plain.get("type") == "object":
         return plain, False
+
     wrapped: JSONObject = {
         "type": "object",
         "properties": {"result": plain},
@@ -466,6 +493,7 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     plain = _plain(schema or {})
     if not any(keyword in plain for keyword in _COMBINING):
         return {**plain, "type": "object"}
+
     properties, required, ways = _parts(plain)
     left_out = {*_COMBINING, "unevaluatedProperties"}
     merged: JSONObject = {key: value for key, value in plain.items() if key not in left_out}
@@ -476,9 +504,11 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     merged["required"] = list[JSON](required)
     if not required:
         del merged["required"]
+
     own = plain.get("properties", {})
     if isinstance(own, dict) and properties.keys() - own.keys():
         merged.pop("additionalProperties", None)
+
     if ways:
         words = f"Give {' or '.join(ways)}."
         description = plain.get("description")
@@ -487,6 +517,7 @@ def object_input(schema: JSONObject | None) -> JSONObject:
             merged["description"] = f"{str(description).rstrip()} {words}"
         else:
             merged["description"] = words
+
     return merged
 
 
@@ -517,16 +548,19 @@ def _part(schema: JSON) -> JSON:
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
         return schema
+
     changed = map_children(schema, _part)
     changed |= {
         keyword: schema[keyword] for keyword in _FLAGS if isinstance(schema.get(keyword), bool)
     }
     for keyword in _NAMES.intersection(changed):
         del changed[keyword]
+
     _without_odd_patterns(changed)
     values = changed.get("enum")
     if isinstance(values, list):
         changed["enum"] = list({encode(value): value for value in values}.values())
+
     types = changed.get("type")
     if types in ("array", ["array"]):
         changed |= {"type": "array", "items": changed.get("items", {})}
@@ -540,6 +574,7 @@ def _part(schema: JSON) -> JSON:
         and not any(keyword in changed for keyword in _COMBINING)
     ):
         return _split(changed, types)
+
     return changed
 
 
@@ -549,6 +584,7 @@ def _without_odd_patterns(schema: JSONObject) -> None:
     named = schema.get("patternProperties")
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
         del schema["pattern"]
+
     if isinstance(named, dict) and not all(map(_ECMA.fullmatch, named)):
         schema["patternProperties"] = {
             name: part for name, part in named.items() if _ECMA.fullmatch(name)
@@ -568,6 +604,7 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
             (array if keyword in _OF_ARRAYS else changed if keyword in _NOTES else rest)[
                 keyword
             ] = value
+
     return {**changed, "anyOf": [array, rest]}
 
 
@@ -580,21 +617,26 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
     ways: list[str] = []
     if not isinstance(schema, dict):
         return properties, required, ways
+
     own = schema.get("properties")
     needed = schema.get("required")
     if isinstance(own, dict):
         properties = {name: [part] for name, part in own.items() if part is not False}
+
     if isinstance(needed, list):
         required = [name for name in needed if isinstance(name, str)]
+
     for keyword in ("allOf", "anyOf", "oneOf", "then", "else"):
         value = schema.get(keyword)
         branches = [_parts(one) for one in (value if isinstance(value, list) else [value])]
         if not value:
             continue
+
         for found, _, _ in branches:
             for name, parts in found.items():
                 known = properties.setdefault(name, [])
                 known.extend(part for part in parts if part not in known)
+
         if keyword == "allOf":
             required += [name for _, names, _ in branches for name in names if name not in required]
             ways += [way for _, _, more in branches for way in more]
@@ -609,4 +651,5 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
             required += [name for name in always if name not in required]
             if all(rest):
                 ways += list(dict.fromkeys(" with ".join(names) for names in rest))[:_WAYS]
+
     return properties, required, ways

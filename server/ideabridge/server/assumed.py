@@ -93,10 +93,12 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
     output, wrapped = object_output(publication.output_schema)
     if output is None or not may_assume(publication):
         return output, wrapped
+
     if isinstance(publication.recorded, dict):
         recorded = publication.recorded.get("output")
     else:
         recorded = None
+
     if not wrapped and not _is_extensible(output, recorded):
         # Already an object, and the only member of another one.
         whole: JSONObject = {
@@ -106,6 +108,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
         }
         output = {**whole, "additionalProperties": False}
         wrapped = True
+
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
     # Other members of an open object have any type, also below this name.
@@ -143,6 +146,7 @@ def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
     }
     if not meta:
         return result
+
     changed: ToolAnswer = {**result, "_meta": meta}
     lines = assumption_lines([*run.assumed, *run.approved])
     if lines:
@@ -151,6 +155,7 @@ def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
         structured = result.get("structuredContent")
         if structured is not None and not result.get("isError"):
             changed["structuredContent"] = _with_member(structured, lines)
+
     return changed
 
 

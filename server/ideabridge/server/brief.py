@@ -47,10 +47,12 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
     if not usage.get("tokens"):
         # By turns the host's own model answers, whose tokens nobody counts.
         result.pop("usage", None)
+
     # Whatever takes an idea takes the run.
     result.pop("idea", None)
     if is_next_turn:
         result.pop("mind", None)
+
     if "output" in result or result["status"] == "needs_approval":
         for key in ("state", "results"):
             result.pop(key, None)
@@ -66,6 +68,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
     if not values or len(encode(values)) <= _SMALL:
         return
+
     read = PathIndex()
     for call in run.machine.history:
         for path in _reads(call):
@@ -85,15 +88,18 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
     removed = [path for path in gone if _remove(values, path)]
     if not removed:
         return
+
     for key in values:
         result[key] = values[key]
         if not values[key]:
             del result[key]
+
     places = ", ".join("†" + ".".join(str(key) for key in path) for path in removed[:_NAMED])
     if len(removed) > _NAMED:
         more = f" and {len(removed) - _NAMED} more"
     else:
         more = ""
+
     note = (
         "the plan has no output, so this is what none of its calls reads; check_run with paths "
         f"gives the rest: {places}{more}"
@@ -115,11 +121,13 @@ def _remove(values: JSONObject, path: Path) -> bool:
     held: JSON = values
     for key in above:
         held = held.get(str(key)) if isinstance(held, dict) else None
+
     if not isinstance(held, dict) or str(last) not in held:
         return False
     del held[str(last)]
     if len(above) > 1 and not held:
         _remove(values, tuple(above))
+
     return True
 
 
@@ -149,6 +157,7 @@ def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
 def _shown(value: JSON, written: JSON) -> JSON:
     if len(encode(value)) <= _SMALL:
         return value
+
     shown = reference_to(value, ("state",))
     del shown["reference"]
     if isinstance(written, str) and is_reference(written):
@@ -221,8 +230,10 @@ def brief_requests(
             found = _changed(entry, known.answered, known.before, asked, tools, search)
         elif known.sent and asked is run:
             found = _without_sent(_brief(entry, asked, tools, search), known.sent)
+
         found = found or _brief(entry, asked, tools, search)
         shown.append({key: value for key, value in found.items() if key != "id"})
+
     return shown
 
 
@@ -234,6 +245,7 @@ def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
         context = [one for one in messages if one not in texts]
     else:
         context = []
+
     instructions = (
         f"{entry['instructions']}\nWhat your call has given is left out of the "
         "context (its input is read as"
@@ -257,15 +269,18 @@ def _changed(
     schema = entry["schema"]
     if not isinstance(messages, list) or not isinstance(schema, dict):
         return None
+
     new: list[str] = []
     if schema != before.schema:
         if run is None or _without_tools(schema) != _without_tools(before.schema):
             return None
+
         had = {tool.key for tool in offered_by(run.machine.offer.initial, before.offered).tools}
         offered = run.machine.offer.current.tools
         if had - {tool.key for tool in offered}:
             return None
         new = _lines(run, tools, search, [tool for tool in offered if tool.key not in had])
+
     context = [
         changed
         for message in messages
@@ -280,10 +295,13 @@ def _changed(
         instructions += (
             f" {known} messages of the context are those of the turn before, and left out here."
         )
+
     if "run" in entry:
         instructions += f" It is answered to run {answered}, turn {entry['turn']}."
+
     if new:
         instructions = "\n".join([f"{instructions} There is more to call now:", *new])
+
     changed = {key: value for key, value in entry.items() if key != "schema"}
     return {**changed, "instructions": instructions, "context": list[JSON](context)}
 
@@ -298,15 +316,18 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
+
     title, *lines = str(message["content"]).split("\n")
     is_state = title.startswith(_STATE)
     if not is_state and not title.startswith(CALLS):
         return message
+
     earlier = next(
         (str(one["content"]) for one in before if _is_same_kind(title, str(one["content"]))), None
     )
     if earlier is None:
         return message
+
     parts = _entries(lines)
     known = [part.rstrip(",") for part in _entries(earlier.split("\n")[1:])]
     left = set(known)
@@ -315,6 +336,7 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
         keys = {_key(part) for part in parts}
         gone = [key for part in known if (key := _key(part)) is not None and key not in keys]
         new += [f"no longer there: {', '.join(gone)}"] if gone else []
+
     if not new:
         return None
     return {**message, "content": "\n".join([f"{title.removesuffix(':')}{_SINCE}:", *new])}
@@ -344,10 +366,12 @@ def _key(line: str) -> str | None:
     """The member of a state that a line is about."""
     if not line.startswith(' "'):
         return None
+
     try:
         key, end = json.JSONDecoder().raw_decode(line[1:])
     except ValueError:
         return None
+
     if isinstance(key, str) and line[1 + end :].startswith(":"):
         return key
     return None
@@ -357,11 +381,13 @@ def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSe
     schema = entry["schema"]
     if run is None or not isinstance(schema, dict):
         return entry
+
     lines = _lines(run, known, search, run.machine.offer.current.tools)
     if lines:
         instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines])
     else:
         instructions = entry["instructions"]
+
     return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
 
 
@@ -378,6 +404,7 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -
         shown = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
             :_TOOLS
         ]
+
     names = ProgramNames(tools)
     lines: list[str] = []
     room = _LINES
@@ -387,11 +414,13 @@ def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -
             head = f"{tool.name}{_READS}"
         else:
             head = tool_line(tool, names)
+
         line = f"{head}: {first_line(tool.description)}".removesuffix(": ")
         room -= len(line)
         if room < 0:
             break
         lines.append(line)
+
     more = len(tools) - len(lines)
     return [*lines, f"and {more} more, which search_tools finds"] if more else lines
 
@@ -402,6 +431,7 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     definitions = schema.get("$defs")
     if not isinstance(properties, dict):
         return schema
+
     members: JSONObject = {**properties, "calls": _CALLS}
     program = members.get("program")
     if isinstance(program, dict):
@@ -410,6 +440,7 @@ def _without_tools(schema: JSONObject) -> JSONObject:
             **program,
             "description": str(program.get("description")).partition(" Tools:\n")[0],
         }
+
     result: JSONObject = {**schema, "properties": members}
     result.pop("$defs", None)
     needed: JSONObject = {}
@@ -421,4 +452,5 @@ def _without_tools(schema: JSONObject) -> JSONObject:
                 if name not in needed and isinstance(found, dict):
                     needed[name] = found
                     left.append(found)
+
     return {**result, "$defs": needed} if needed else result

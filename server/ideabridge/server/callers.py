@@ -127,16 +127,20 @@ class Credentials:
             and hmac.compare_digest(token, self._token)
         ):
             return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
+
         text = token.decode("latin-1")
         known = self._users.verify(text)
         if known is not None:
             return AccessToken(token="", client_id=known[0].caller, scopes=list(self.scopes))
+
         identity = None if self._provider is None else await self._provider.identify(text)
         if identity is None:
             return None
+
         for scope in self.scopes:
             if scope not in identity.scopes:
                 raise MissingScopeError(f"the token lacks the scope {scope}")
+
         user = self._users.of_subject(identity.issuer, identity.subject, identity.shown)
         if user.state != "active":
             return None

@@ -83,6 +83,7 @@ def exposed_names(
         name = (earlier or {}).get(tool.origin)
         if name is not None and not is_taken(name, tool):
             names[place] = name
+
     taken: set[str] = {*names.values()}
     for form in (_own, _with_module, _with_hash):
         # Tools of this process first.
@@ -102,10 +103,12 @@ def exposed_names(
             }
             names.update(free)
             taken.update(free.values())
+
     for place, tool in enumerate(tools):
         if place not in names:
             names[place] = _numbered(tool, taken, is_taken)
             taken.add(names[place])
+
     return [names[place] for place in range(len(tools))]
 
 
@@ -202,10 +205,12 @@ class ToolCatalogue:
             tools = self.bridge.offer.known
         else:
             tools = []
+
         if version != self._version:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
             return
+
         self._version = version
         self._seen = tools
         self._expose(tools)
@@ -220,13 +225,16 @@ class ToolCatalogue:
             if same is not None and same.tool is tool:
                 self._exposed[name] = same
                 continue
+
             if tool.module is not None:
                 activity = None
             else:
                 activity = self.bridge.toolbox.activity_for(tool)
+
             if tool.module is not None or activity is not None:
                 run = None if activity is None else activity.run
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
+
         self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
         self._new_names = {
             name: one.tool.origin
@@ -243,6 +251,7 @@ class ToolCatalogue:
         """
         if not (self._expose_modules or self._expose_tools):
             return {}
+
         memory = self.bridge.store.tool_memory
         bridge = self.bridge
         names: dict[str, ToolKey] = {}
@@ -252,8 +261,10 @@ class ToolCatalogue:
                 names[name] = (module or None, tool)
             else:
                 free.append(name)
+
         if free:
             memory.free_exposed_names(self._scope, free)
+
         return names
 
     def _keep_names(self, names: dict[str, ToolKey]) -> None:
@@ -336,6 +347,7 @@ class ToolCatalogue:
         if tool is None and self._expose_modules and self._may_come(name):
             await self._await_tool(name, caller)
             tool = self._find(name, caller)
+
         if tool is None:
             why = self.bridge.offer.why_refused(name) if self._expose_modules else None
             if why is not None:
@@ -344,6 +356,7 @@ class ToolCatalogue:
             raise UnknownToolError(
                 f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}"
             )
+
         return tool
 
     def _may_come(self, name: str) -> bool:
@@ -368,8 +381,10 @@ class ToolCatalogue:
     def _find(self, name: str, caller: str) -> ServedTool | None:
         if name in self._new_names:
             self._keep_names({name: self._new_names[name]})
+
         if name in self._exposed:
             return self._exposed[name]
+
         published = self._publication(name)
         if published is not None and self.bridge.store.publications.sees(
             published.publication, caller
@@ -378,6 +393,7 @@ class ToolCatalogue:
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
             return published
+
         if not (self._expose_modules or self._expose_tools):
             return None
         self.refresh()
@@ -386,6 +402,7 @@ class ToolCatalogue:
         if name in self._kept_names:
             # A host may use an earlier name without listing the tools again.
             return self._by_tool.get(self._kept_names[name])
+
         # A view of a module calls its tools by their own names.
         views = self._running.module_views.module
         return None if views is None else self._by_tool.get((views, name))
@@ -411,19 +428,24 @@ class ToolCatalogue:
     def _publication(self, name: str) -> PublishedTool | None:
         if self.bridge.store.publications.catalogue_version() != self._version:
             self.refresh()
+
         tool = self._published.get(name)
         if tool is not None:
             self._published.move_to_end(name)
             return tool
+
         try:
             publication = self.bridge.store.publications.named(name, caller=SEES_ALL)
         except UnknownPublicationError:
             return None
+
         if not self._is_served(publication) or not (publication.live or "@" in name):
             return None
+
         tool = self._published[name] = PublishedTool(name, publication, self._running, self._record)
         if len(self._published) > _CACHED:
             self._published.popitem(last=False)
+
         return tool
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
@@ -460,6 +482,7 @@ class ToolCatalogue:
             if tools and (room < 0 or len(tools) == PAGE):
                 return tools, place
             tools.append(tool)
+
         return tools, None
 
     def _from(
@@ -481,15 +504,18 @@ class ToolCatalogue:
             raise CursorSyntaxError(
                 f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came"
             )
+
         if kind == "ideas" and not place and publications.count(caller=caller) > self._most:
             kind = "used"
             number = 0
+
         if kind == "used":
             self._note_uses()
             used = self._most_used(caller)
             for at in range(number or 0, len(used)):
                 yield f"used:{at}", self._definition(used[at])
             return
+
         following: str | None = place
         while following is not None:
             # One more than a page, because the next page begins with the definition after the
@@ -534,6 +560,7 @@ class ToolCatalogue:
             listed = [*newest, *used][: self._most]
             if len(listed) == self._most:
                 break
+
         return sorted(listed, key=lambda one: one.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:

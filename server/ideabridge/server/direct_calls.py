@@ -197,11 +197,13 @@ class WaitingCalls:
         record = self._bridge.store.runs.get(run_id)
         if record is None:
             return None
+
         run = await self._bridge.run(run_id, caller=caller)
         age = datetime.now(UTC) - datetime.fromisoformat(record.updated)
         if run.machine.ended and age.total_seconds() > _RESULT_SECONDS:
             await self.give(run)
             return None
+
         # One that was cancelled, or that cannot go on, will have no result.
         is_lost = run.status == "interrupted" or (run.status == "cancelled" and not refused)
         return None if is_lost else run
@@ -276,11 +278,14 @@ class DirectCalls:
         """Complete the record of a call of an exposed tool; `result` is None if it has none."""
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
+
         for end in entry.ends:
             end()
+
         tool = entry.tool
         if isinstance(tool, str):
             return
+
         client = self.client(entry.request)
         session = self.session(entry.request)
         size = 0 if result is None else _bytes_of(result)
@@ -302,8 +307,10 @@ class DirectCalls:
         self._ended.append(call)
         for observe in self.observers:
             observe(call)
+
         if self._is_on and tool.module not in self._unrecorded:
             self._record(entry, client, session, size)
+
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
@@ -312,8 +319,10 @@ class DirectCalls:
             entry.outcome = "error"
         elif entry.has_value or entry.run is not None:
             entry.outcome = "ok"
+
         for end in entry.ends:
             end()
+
         if self._is_on:
             self._record(entry, self.client(entry.request), self.session(entry.request), 0)
             self._wake()
@@ -350,13 +359,16 @@ class DirectCalls:
         if found is None or now - found.row.last >= PAUSE or found.row.calls >= MOST_CALLS:
             row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
             found = _Session(row)
+
         # The order of the table is that of the latest calls.
         self._sessions[key] = found
         if len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
+
         if entry.run is not None and entry.run in found.runs:
             # The request came again with the answer of a person.
             return
+
         place = found.row.calls
         body = self._body(entry, found, now, size)
         text = encode_text(body)
@@ -365,8 +377,10 @@ class DirectCalls:
             body["unkept"] = _too_large(len(text))
             del body["value"]
             text = encode_text(body)
+
         if entry.run is not None:
             found.runs.add(entry.run)
+
         found.size += len(text)
         found.waiting.append(text)
         name = entry.name if entry.name in found.row.tools else None
@@ -388,6 +402,7 @@ class DirectCalls:
             known = session.defined.setdefault(digest, session.row.calls)
             known = None if known == session.row.calls else known
             body["tool"] = tool.to_json() if known is None else known
+
         left = SESSION_BYTES - session.size
         if entry.is_secret:
             body["unkept"] = "its parameters hold a secret of the configuration"
@@ -398,6 +413,7 @@ class DirectCalls:
         else:
             body["parameters"] = entry.arguments
             left -= entry.bytes_in
+
         if entry.run is not None:
             body["run"] = entry.run
         elif not entry.has_value:
@@ -406,21 +422,25 @@ class DirectCalls:
             body["unkept"] = _too_large(size)
         else:
             body["value"] = self._bridge.secrets.redact(entry.value)
+
         return body
 
     def _error_of(self, entry: Entry) -> JSONObject:
         error = entry.error
         if error is None:
             return {"kind": "unknown", "message": "it was cancelled; it may have run"}
+
         kind = "runtime"
         if isinstance(error, IdeabridgeError) and error.outcome in ("unknown", "ran"):
             kind = error.outcome
         elif entry.outcome == "denied":
             kind = "denied"
+
         if isinstance(error, IdeabridgeError):
             text = str(error)
         else:
             text = type(error).__name__
+
         return {"kind": kind, "message": self._bridge.secrets.mask(text)[:_ERROR_CHARACTERS]}
 
     async def end_sessions(self) -> None:
@@ -448,12 +468,14 @@ class DirectCalls:
         """Write ended calls. If the store fails, the lines are kept for the next attempt."""
         if not self._ended and not self._touched:
             return
+
         calls = self._ended
         self._ended = []
         sessions = [(one.row, one.waiting) for one in self._touched.values()]
         is_large = self._bytes > _BYTES_AT_ONCE
         for one in self._touched.values():
             one.waiting = []
+
         self._touched = {}
         self._bytes = 0
         store = self._bridge.store
@@ -478,8 +500,10 @@ class DirectCalls:
         self._writing -= 1
         if ended:
             self._end(ended, "their sessions have become runs")
+
         if self._failing:
             logger.warning("direct calls are recorded again; %d are lost", self._lost)
+
         self._failing = False
         self._lost = 0
 
@@ -491,6 +515,7 @@ class DirectCalls:
         self._some.set()
         if not self._failing:
             logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
+
         self._failing = True
         self._end(sessions, "the store cannot be written")
 
@@ -539,4 +564,5 @@ def _bytes_of(result: ToolAnswer) -> int:
             size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
         else:
             size += size_of(block)
+
     return size

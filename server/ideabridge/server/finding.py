@@ -80,6 +80,7 @@ class Finding:
                 f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
                 f"{self._bridge.offer.missing()}"
             )
+
         asked = cast("str | list[str]", arguments["words"])
         questions = [asked] if isinstance(asked, str) else asked[:_QUESTIONS] or [""]
         limit = int(arguments.get("limit", _TOOLS))
@@ -93,12 +94,14 @@ class Finding:
             for words in questions:
                 for one in self._bridge.store.publications.search(words, share // 2, caller=caller):
                     ideas[one.name] = one
+
         tools_now = self._bridge.offer.known
         if not await modules.known(0, module) and (
             module or not all(self._search.fits(tools_now, words) for words in questions)
         ):
             left = max(0.0, self._patience - anyio.current_time())
             await modules.known(LIST_SECONDS if module else left, module)
+
         found: dict[ToolKey, Tool] = {}
         count = 0
         for words in questions:
@@ -107,6 +110,7 @@ class Finding:
             best, fitting = self._search.find(known, words, room, module, weak="limit" in arguments)
             found |= {tool.origin: tool for tool in best}
             count = max(count, fitting)
+
         count = max(count, len(found))
         tools: list[JSONObject] = []
         shown: list[str] = []
@@ -119,15 +123,18 @@ class Finding:
                 break
             tools.append(entry)
             shown.append(line)
+
         # Only the ideas shown are counted: the store finds no more than asked for.
         count += max(0, len(tools) - len(found))
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module)
         if away:
             result["unavailable"] = list[JSON](away)
+
         refused = self._refused(named, module)
         if refused:
             result["refused"] = list[JSON](refused)
+
         lines = [
             f"{count} tools fit; {len(tools)} shown"
             if count
@@ -137,30 +144,37 @@ class Finding:
         if untrusted is not None:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
+
         lines += shown
         if any("module" not in tool for tool in tools):
             lines.append("tools.NAME: a tool without _module")
+
         if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
             lines.append(
                 "observed: the shape of earlier results of your runs; the tool "
                 "itself does not declare one"
             )
+
         if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
             lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
+
         if any("looks_like" in tool for tool in tools):
             lines.append(
                 "looks_like: the name resembles that of the tool given there, "
                 "which is a different tool"
             )
+
         lines += [f"{one['tool']} cannot be called: {one['why']}" for one in refused]
         if away:
             lines.append(
                 f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}"
             )
+
         if any(one["state"] == "connecting" for one in away):
             lines.append(
                 "Servers that are connecting may have more tools: search again in a moment."
             )
+
         return answer(result, "\n".join(lines))
 
     def _shown(
@@ -175,27 +189,33 @@ class Finding:
         else:
             tool = _idea_tool(found)
             names = ProgramNames([tool])
+
         if isinstance(found, Tool):
             observed = self._bridge.observed(tool, caller=caller)
         else:
             observed = None
+
         place = names.place(tool)
         called = tool.label if place is None else ".".join(place)
         entry: JSONObject = {"name": tool.name}
         if tool.module is not None:
             entry["module"] = tool.module
+
         line = entry["signature"] = tool_line(tool, names, observed)
         is_named = not named.isdisjoint((tool.name, tool.label, called))
         if is_named:
             entry["description"] = tool.description
         else:
             entry["description"] = first_line(tool.description)
+
         if isinstance(found, Tool):
             looks_like = self._search.look_alikes.get(tool.origin)
         else:
             looks_like = None
+
         if looks_like is not None:
             entry["looks_like"] = looks_like
+
         told = f"[looks_like: {looks_like}] " if looks_like is not None else ""
         text = f"{line}\n  {told}{entry['description']}".rstrip()
         if isinstance(found, Publication):
@@ -203,14 +223,18 @@ class Finding:
             if lack is not None:
                 entry["cannot_be_called"] = lack
                 text += f"\n  cannot be called here: it {lack}"
+
         if is_named:
             schemas: JSONObject = {"parameters": tool.parameters}
             if tool.output is not None:
                 schemas["output"] = tool.output
+
             if observed is not None:
                 schemas["observed"] = observed
+
             entry |= schemas
             text += f"\n  {encode_text(schemas)}"
+
         return entry, text
 
     def _why_not_here(self, publication: Publication, caller: str) -> str | None:
@@ -226,6 +250,7 @@ class Finding:
                     refused.append(
                         {"tool": name, "module": owner, "why": str(held.why_without(name))}
                     )
+
         return refused[:_QUESTIONS]
 
     def _away(self, module: str | None) -> list[JSONObject]:
@@ -239,10 +264,13 @@ class Finding:
                 status.state != "failed" and status.name in known
             ):
                 continue
+
             entry: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
                 entry["error"] = status.why[:_WHY]
+
             away.append(entry)
+
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
@@ -268,6 +296,7 @@ class Finding:
                 "sessions of direct calls, which publish_idea takes:",
                 *(one.line for one in sessions),
             ]
+
         return answer(result, "\n".join(lines))
 
     def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
@@ -278,6 +307,7 @@ class Finding:
         ]
         if published:
             entry["published_as"] = [one.name for one in published]
+
         lacks = {
             one.name: lack
             for one in published
@@ -285,14 +315,19 @@ class Finding:
         }
         if lacks:
             entry["cannot_be_called"] = dict[str, JSON](lacks)
+
         if meta.description:
             entry["description"] = meta.description[:500]
+
         if meta.tools:
             entry["tools"] = list[JSON](meta.tools[:20])
+
         if meta.run is not None:
             entry["run"] = meta.run
+
         if meta.outcome:
             entry["outcome"] = meta.outcome
+
         return entry
 
     def _published(self, ref: str, caller: str) -> Publication | None:
@@ -317,6 +352,7 @@ class Finding:
         if calls and isinstance(solution, dict):
             plan: JSONObject = {"calls": calls, "output": solution.get("output")}
             messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
+
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
@@ -333,11 +369,13 @@ class Finding:
                 if one.meta.step is not None and one.meta.step < meta.step
             ]
             steps = [*(ideas.get(one.id, caller=caller) for one in earlier), stored]
+
         calls: list[JSON] = []
         for one in steps:
             solution = one.idea.solution
             listed = solution.get("calls") if isinstance(solution, dict) else None
             calls.extend(listed if isinstance(listed, list) else [])
+
         return calls
 
 

@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"ideabridge {version('ideabridge')}")
         return 0
+
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             # The parent process closed it. A file opened later must not get its descriptor.
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
                 name,
                 os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"),
             )
+
     try:
         from ideabridge.server.cli.app import run
 
@@ -33,9 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         # Ctrl-C during the imports of a command.
         return 130
+
     if arguments is None:
         # The process ends now; a last garbage collection would take up to 0.2 s.
         import gc
 
         gc.freeze()
+
     return code

@@ -175,6 +175,7 @@ class Offerings:
             ]
             if page.next_cursor is not None:
                 return {**result, "nextCursor": page.next_cursor}
+
         entries: list[Any] = result[_LISTED[kind]]
         room = PAGE_BYTES - sum(len(encode(entry)) for entry in entries)
         begin = int(within[1]) if within is not None else 0
@@ -185,6 +186,7 @@ class Offerings:
                 result["nextCursor"] = f"+{place}"
                 break
             entries.append(entry)
+
         return result
 
     async def _resources(self, caller: str) -> list[JSONObject]:
@@ -211,6 +213,7 @@ class Offerings:
             else:
                 name = f"{module}_{own}"
             found.setdefault(name, (module, entry))
+
         return found
 
     def _is_idea(self, name: str, caller: str) -> bool:
@@ -234,7 +237,9 @@ class Offerings:
             if reading is None:
                 reading = self._readings[place] = _Reading(place)
                 self._group.start_soon(self._read, reading)
+
             readings.append(reading)
+
         for reading in readings:
             await self._wait_for(reading)
         return [
@@ -251,9 +256,11 @@ class Offerings:
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
+
         if reading.connected.is_set():
             with anyio.move_on_at(reading.connected_at + LATE_SECONDS):
                 await reading.done.wait()
+
         if not reading.done.is_set():
             reading.is_late = True
 
@@ -284,6 +291,7 @@ class Offerings:
         finally:
             reading.connected.set()
             reading.done.set()
+
         del self._readings[reading.place]
         if entries is not None:
             is_new = entries != self._last.get(reading.place, [])
@@ -291,6 +299,7 @@ class Offerings:
             self._last.move_to_end(reading.place)
             while len(self._last) > _MOST_LISTS:
                 self._last.popitem(last=False)
+
             if reading.is_late and is_new:
                 self.arrived(name, kind)
 
@@ -324,6 +333,7 @@ class Offerings:
             module = await self.module_of(uri, caller)
         else:
             module = None
+
         if module is not None:
             if (
                 user_of(caller) is not None
@@ -335,12 +345,14 @@ class Offerings:
                     "its resources are not told"
                 )
                 raise MCPError(types.INVALID_REQUEST, f"{why} to users")
+
             try:
                 await module.watch(uri)
             except IdeabridgeError as error:
                 raise MCPError(
                     types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))
                 ) from None
+
         return module
 
     def forget(self, module: str) -> None:
@@ -369,6 +381,7 @@ class Offerings:
         uri = str(params.uri)
         if not self._names or uri_name(uri) is not None:
             return await self._ideas.read(context, params)
+
         module = await self.module_of(uri, caller_of(context))
         if module is None:
             why = (
@@ -376,6 +389,7 @@ class Offerings:
                 f"(idea://NAME).{self._bridge.offer.missing()}"
             )
             raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
+
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
@@ -391,14 +405,17 @@ class Offerings:
             if allowed is not None and self._views.serves(allowed, uri):
                 return modules[allowed]
             return None
+
         if (only := self._only_one()) is not None:
             return only
+
         for name in self._names:
             claims = self._claims(name, uri, caller)
             if claims is None:
                 break
             if claims:
                 return modules[name]
+
         resources = await self._all("resources", caller)
         templates = await self._all("templates", caller)
         for name in self._names:
@@ -453,9 +470,11 @@ class Offerings:
         caller = caller_of(context)
         if not self._names or self._is_idea(params.name, caller):
             return await self._idea_prompts.get(context, params)
+
         found = (await self._prompts(caller)).get(params.name)
         if found is None:
             return await self._idea_prompts.get(context, params)
+
         module, entry = found
         theirs = params.model_copy(update={"name": str(entry["name"])})
         return await self._passed_on(context, module, types.GetPromptRequest(params=theirs))
@@ -471,6 +490,7 @@ class Offerings:
         reference = params.ref
         if not self._names:
             return await self._ideas.complete(context, params)
+
         if isinstance(reference, types.PromptReference):
             found = (await self._prompts(caller_of(context))).get(reference.name)
             if found is None:
@@ -483,6 +503,7 @@ class Offerings:
             if not owners:
                 return await self._ideas.complete(context, params)
             module = owners[0]
+
         theirs = params.model_copy(update={"ref": reference})
         return await self._passed_on(context, module, types.CompleteRequest(params=theirs))
 
@@ -492,6 +513,7 @@ class Offerings:
             responses = request.params.input_responses
             state = request.params.request_state
             last = None if state is None else read_state(state)
+
         wants_progress = context.meta is not None and "progress_token" in context.meta
         progress = context.session.report_progress if wants_progress else None
         try:
@@ -506,10 +528,12 @@ class Offerings:
             return asking.result
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+
         if isinstance(request, types.ReadResourceRequest):
             result = self._views.read(module, result)
         else:
             result = self._views.result(module, result)
+
         self._relaying.note_named(module, result, caller_of(context))
         size = len(encode(result))
         if size > MAX_DIRECT:
@@ -518,6 +542,7 @@ class Offerings:
                 f"{MAX_DIRECT:,} fit into one answer"
             )
             raise MCPError(types.INTERNAL_ERROR, what)
+
         return {"resultType": "complete", **cast("Wire", result)}
 
 
@@ -528,9 +553,11 @@ def fits(template: str, uri: str) -> bool:
     first, *others = _PART.split(template)
     if not others:
         return uri == template
+
     *between, last = others
     if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
         return False
+
     place = len(first)
     end = len(uri) - len(last)
     for literal in between:
@@ -538,4 +565,5 @@ def fits(template: str, uri: str) -> bool:
         if place < 0:
             return False
         place += len(literal)
+
     return True

@@ -464,6 +464,7 @@ async def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
             with suppress(IdeabridgeError):
                 parsed = decode(value, what=key)
                 result[key] = parsed if isinstance(parsed, expected) else value
+
     await _VALIDATORS[name].check_apart(result)
     return result
 
@@ -520,15 +521,18 @@ class OwnHandlers:
     async def _run_plan(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
+
         parts = {key: arguments[key] for key in _PLAN_KEYS if key in arguments}
         plan = await compute_beside(parts, read_plan, parts)
         save_as = arguments.get("save_as")
         if save_as is not None:
             self._publishing.check_free(save_as, request.caller)
+
         if arguments.get("dry_run"):
             preview = await self._bridge.dry_run(plan, caller=request.caller)
             if plan.program is None:
                 preview["drawing"] = await self._bridge.draw(plan, "text", caller=request.caller)
+
             text = f"dry run, nothing was called: {encode_text(preview)}"
             if save_as is not None:
                 document = plan_document(plan, save_as, preview.get("missing_inputs", ()))
@@ -536,10 +540,13 @@ class OwnHandlers:
                     document, None, request.caller
                 )
                 text = f"{told}\n{text}"
+
             return answer(preview, text)
+
         run = await self._bridge.run_plan(plan, caller=request.caller, samples=request.samples)
         if save_as is not None:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
+
         return await self._answered(run, arguments, request)
 
     async def _answered(
@@ -559,12 +566,15 @@ class OwnHandlers:
             return await self._submit_solution(
                 await read_arguments("submit_solution", arguments), request
             )
+
         if turn is not None:
             raise ArgumentError(
                 f"solve: {begins} starts a run, and {turn} continues one; give either"
             )
+
         if request.resumed is not None:
             return await self._answered(request.resumed, arguments, request)
+
         mind = choose(arguments.get("mind", AUTO), self._bridge.mind, samples=request.samples)
         guide = arguments.get("idea")
         given: list[JSON] = arguments.get("context", [])
@@ -573,6 +583,7 @@ class OwnHandlers:
             raise ArgumentError(
                 "solve: context: it is empty; expected messages that say what to do, or a task"
             )
+
         run = await self._bridge.solve(
             arguments.get("task"),
             input=arguments.get("input"),
@@ -589,11 +600,14 @@ class OwnHandlers:
         sent: list[JSON] = [*given]
         if "task" in arguments:
             sent.append(arguments["task"])
+
         if "input" in arguments:
             sent.append({"type": "input", "input": arguments["input"]})
+
         result = await self._answered(run, arguments, request, Known(sent=tuple(sent)))
         if result.get("isError"):
             await run.patiently(lambda: run.cancel("its first Request was too large to show"))
+
         return result
 
     async def _submit_solution(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
@@ -618,9 +632,12 @@ class OwnHandlers:
                     raise UnknownPathError(
                         f"{key}: needs `run`; without it check_run lists your latest runs"
                     )
+
             return await self._latest(request.caller)
+
         if (session := await self._session_shown(arguments, request)) is not None:
             return session
+
         cancel = arguments.get("cancel")
         paths = arguments.get("paths")
         if cancel:
@@ -629,6 +646,7 @@ class OwnHandlers:
             )
         else:
             run = await self._run(arguments, request)
+
         await self._running.wait(
             run, arguments.get("wait_s", 0.0 if cancel or paths else WAIT_S), request
         )
@@ -636,6 +654,7 @@ class OwnHandlers:
             # Events of the last moment may not be in the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
+
         if not paths or run.unwritten is not None:
             return self._running.answer_of(run, request)
         return self._values(run, paths)
@@ -644,15 +663,18 @@ class OwnHandlers:
         """The calls of a session of direct calls in progress; None if the run is another."""
         with suppress(StoreError):
             await self._record.written()
+
         found = self._bridge.direct_sessions.shown(arguments["run"], request.caller)
         if found is None:
             return None
+
         info, calls = found
         for key in ("paths", "cancel"):
             if key in arguments:
                 raise UnknownPathError(
                     f"{key}: {info.run} is a session of direct calls, and no run yet"
                 )
+
         shown: list[JSON] = []
         left = MAX_RESULT // 3
         for one in reversed(calls):
@@ -661,6 +683,7 @@ class OwnHandlers:
             if left < 0:
                 break
             shown.append(entry)
+
         shown.reverse()
         result: JSONObject = {**info.to_json(), "shown": shown}
         return answer(result, "\n".join([info.line, *map(encode_text, shown)]))
@@ -673,6 +696,7 @@ class OwnHandlers:
             entry["title"] = short_words(one["title"], _LISTED)
             if "refused" in one:
                 entry["refused"] = short_words(one["refused"], _LISTED)
+
             listed.append(entry)
             # The run in which a program was written ended well, and the program was refused.
             status = "refused" if "refused" in one else one["status"]
@@ -682,6 +706,7 @@ class OwnHandlers:
                     f"  {one['reason']}; check_run with this run goes on with "
                     "it, or says why it cannot"
                 )
+
             if one["status"] == "needs_solution":
                 note = self._running.sampler.unanswered_note(
                     await self._bridge.run(str(one["run"]), caller=caller)
@@ -689,15 +714,18 @@ class OwnHandlers:
                 if note is not None:
                     entry["note"] = note
                     lines.append(f"  {note}")
+
         sessions = await self._record.shown(caller)
         if sessions:
             lines += [
                 "your latest sessions of direct calls, which publish_idea takes:",
                 *(one.line for one in sessions),
             ]
+
         result: JSONObject = {"runs": list[JSON](listed)}
         if sessions:
             result["sessions"] = [one.to_json() for one in sessions]
+
         return answer(result, "\n".join(["your latest runs, newest first:", *lines]))
 
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
@@ -712,13 +740,17 @@ class OwnHandlers:
             except IdeabridgeError as error:
                 missing[path] = self._bridge.secrets.mask(str(error))
                 continue
+
             left = max(2000, left - len(encode(value)))
             values[path] = value
+
         if not values:
             raise UnknownPathError("\n".join(missing.values()))
+
         result: JSONObject = {"run": run.id, "status": run.status, "values": values}
         if missing:
             result["missing"] = dict[str, JSON](missing)
+
         content = blocks.place(
             values,
             first=1,
@@ -745,12 +777,14 @@ class OwnHandlers:
         person = self._running.deciding.by_person(run, request)
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
+
         # A request that comes again with the person's answers has applied its own
         # decisions already.
         if request.resumed is None:
             decisions: list[dict[str, Any]] = arguments["decisions"]
         else:
             decisions = []
+
         for number, one in enumerate(decisions):
             reason = one.get("reason")
             try:
@@ -767,10 +801,12 @@ class OwnHandlers:
             except DecisionError as error:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
+
         if decisions:
             request.notes.append(
                 "the journal names the assistant as the one who decided on "
                 f"{len(decisions)} of these"
             )
+
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         return self._running.answer_of(run, request)

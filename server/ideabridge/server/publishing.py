@@ -160,6 +160,7 @@ class Publishing:
         idea = _written(arguments["idea"])
         if not isinstance(idea, str):
             return await self._save_written(idea, arguments, request)
+
         ref = await self._called_run(idea, arguments.get("calls"), request)
         # Otherwise the answer to a run that is not done would differ.
         self._bridge.store.ideas.get(ref, caller=request.caller)
@@ -172,6 +173,7 @@ class Publishing:
             raise PublicationError(
                 f"program: expected the text of a program, or false; found {show(program)}"
             )
+
         if program == _ASKS:
             words = ToolWords(name, arguments.get("description"))
             wanted = await self._bridge.publisher.program_request(
@@ -179,8 +181,10 @@ class Publishing:
             )
             told = self._told(wanted, name)
             return answer({**wanted.to_json(), "request": told}, told)
+
         if isinstance(arguments.get("program"), str):
             return await self._hand_in(refs, arguments, request)
+
         task = ProgramTask(
             refs,
             name,
@@ -214,11 +218,14 @@ class Publishing:
                 f"{publication.name} (version {publication.version}) is exactly this "
                 "already; nothing changed"
             )
+
         if saved.missing:
             result["missing"] = list[JSON](saved.missing)
             text += "\nmissing here: " + "; ".join(saved.missing)
+
         if not saved.is_unchanged:
             text += self._note_changes(publication, result)
+
         return result, text
 
     async def _save_written(
@@ -252,6 +259,7 @@ class Publishing:
         by = task.by
         if choices and how in ("auto", "plan"):
             by = await self._chosen_by(task, choices, request)
+
         publication = await self._bridge.publish(
             task.refs[0],
             task.name,
@@ -279,6 +287,7 @@ class Publishing:
         if await self._was_sampled(publication, request):
             run = await self._rounds.ask(task, _BY_SAMPLING)
             return await self._sampled(task, run, arguments, request, publication)
+
         words = ToolWords(task.name, task.description)
         wanted = await self._bridge.publisher.program_request(task.refs, task.caller, wanted=words)
         return self._shown(publication, wanted)
@@ -290,10 +299,12 @@ class Publishing:
             # A Request names what is open itself.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
+
         text += self._note_changes(publication, result)
         if wanted is None:
             result["change"] = _CHANGE
             text += f"\n{_CHANGE}"
+
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if wanted is not None:
             told = self._told(wanted, publication.name)
@@ -305,6 +316,7 @@ class Publishing:
                 "request": told,
             }
             text += f"\n\nneeds_program: {told}"
+
         return answer(result, text)
 
     def _told(self, wanted: ProgramRequest, name: str) -> str:
@@ -346,9 +358,11 @@ class Publishing:
         if broken:
             result["breaking"] = list[JSON](broken)
             text += "\nbreaking, against the version before: " + "; ".join(broken)
+
         if not publication.live:
             result["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
+
         return text
 
     # -- programs ----------------------------------------------------------------------------------
@@ -365,6 +379,7 @@ class Publishing:
             raise PublicationError(
                 "choices: a program has no copied values to decide on; leave take out"
             )
+
         written = read_program_answer(
             {key: arguments[key] for key in _OF_PROGRAM if key in arguments}
         )
@@ -376,12 +391,15 @@ class Publishing:
                 return await self._answer_of_judge(task, written, seconds)
             except NeedsPersonError:
                 question = await self._sharing.ask(task, written)
+
         person = await self._sharing.decided(question, request, seconds)
         if person is None:
             return self._sharing.waits(task, question, request)
+
         told = await self._answer_of_judge(dataclasses.replace(task, by=person), written, seconds)
         if "judging" not in told["structuredContent"]:
             await self._sharing.forget(question)
+
         return told
 
     async def _answer_of_judge(
@@ -414,8 +432,10 @@ class Publishing:
             while len(self._judging) > _KEPT:
                 self._judging.popitem(last=False)
             self._running.start(self._judge, judging, judge)
+
         with anyio.move_on_after(seconds):
             await judging.ended.wait()
+
         if not judging.ended.is_set():
             return None
         self._judging.pop(digest, None)
@@ -468,10 +488,12 @@ class Publishing:
             return self._noted(
                 self._shown(version), f"the configured model wrote no program: {error}"
             )
+
         if judged is None:
             return self._noted(
                 self._shown(version), "the configured model writes a program for the next version"
             )
+
         return self._shown(judged)
 
     # -- sampling ----------------------------------------------------------------------------------
@@ -583,6 +605,7 @@ class Publishing:
         deciding = self._running.deciding
         if deciding.offers(request):
             return by_tool(request)
+
         ref = task.refs[0]
         commands = deciding.commands_of(request)
         places = commands.places_to_publish(ref, task.name)
@@ -590,17 +613,20 @@ class Publishing:
             raise PublicationError(
                 f"choices: only the person makes them (approval.by in the configuration), {places}"
             )
+
         text, form = publication_form(ref, task.name, choices, commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
             raise PublicationError(
                 f"choices: {NOBODY_ASKED}. Hand them in again, or decide {places}"
             )
+
         decision = (result.content or {}).get("decision")
         if result.action != "accept" or decision not in form["properties"]["decision"]["enum"]:
             raise PublicationError(
                 f"choices: the person has not accepted them, and nothing was published; {places}"
             )
+
         if decision != "approve":
             raise PublicationError("choices: the person refused them; nothing was published")
         return in_form(request)

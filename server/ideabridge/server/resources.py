@@ -60,6 +60,7 @@ def published_page(
         page = bridge.store.publications.page(PAGE, cursor, caller=caller)
     except CursorError as error:
         raise _refusal(f"cursor: {error}") from None
+
     shown: list[Entry] = []
     room = PAGE_BYTES
     before = cursor
@@ -71,7 +72,9 @@ def published_page(
                 # The cursor of a page is the last name before it.
                 return shown, before
             shown.append(entry)
+
         before = one.name
+
     return shown, page.next
 
 
@@ -134,6 +137,7 @@ class IdeaResources:
                 f"unknown resource {uri[:120]!r}: expected idea://NAME or "
                 f"idea://NAME/VERSION.{self._bridge.offer.missing()}"
             )
+
         name = match[1]
         version = match[2]
         try:
@@ -144,12 +148,14 @@ class IdeaResources:
             raise _refusal(f"{uri} is not shown: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
             raise _refusal(f"unknown resource {uri!r}: {error}") from None
+
         text = encode_text(document)
         if len(text) > MAX_RESULT:
             raise _refusal(
                 f"{uri} has {len(text):,} characters, at most {MAX_RESULT:,} fit into one answer;"
                 " `ideabridge ideas export` writes it into a file"
             )
+
         content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)
         return types.ReadResourceResult(contents=[content])
 
@@ -165,6 +171,7 @@ class IdeaResources:
                 values = self._names(argument.value, caller_of(context))
             elif argument.name == "version":
                 values = self._versions(others.get("name", ""), argument.value, caller_of(context))
+
         return types.CompleteResult(
             completion=types.Completion(
                 values=values[:_COMPLETIONS], total=len(values), has_more=len(values) > _COMPLETIONS
@@ -181,6 +188,7 @@ class IdeaResources:
             after = page.next
             if after is None or (after > start and not after.startswith(start)):
                 break
+
         return names
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
@@ -234,13 +242,16 @@ class IdeaPrompts:
         except UnknownPublicationError as error:
             why = f"{error}.{self._bridge.offer.missing()}"
             raise _refusal(f"unknown prompt {params.name[:64]!r}: {why}") from None
+
         words = self._words(publication, caller_of(context))
         if not words:
             raise _refusal(f"unknown prompt {params.name[:64]!r}: prompts/list lists them")
+
         messages = [_prompt_message(message.role, str(message.value)) for message in words]
         value = _input(publication, params.arguments or {})
         if value:
             messages.append(_prompt_message("user", f"Input: {encode_text(value)}"))
+
         return types.GetPromptResult(description=publication.description, messages=messages)
 
     def _words(self, publication: Publication, caller: str) -> list[Message]:
@@ -286,6 +297,7 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
         arguments.append(
             types.PromptArgument(name=name, description=short, required=name in required)
         )
+
     return arguments
 
 
@@ -300,6 +312,7 @@ def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
         raise _refusal(f"arguments of prompt {publication.name!r}: {'; '.join(problems)}")
+
     return {name: _value(properties[name], text) for name, text in arguments.items()}
 
 

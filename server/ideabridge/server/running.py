@@ -121,8 +121,10 @@ class Cancellations:
         reason = params.get("reason")
         if _TIME_OUT.search(self._reasons.get(key, "")) is None:
             self._reasons[key] = reason if isinstance(reason, str) else ""
+
         while len(self._reasons) > _MOST_REASONS:
             self._reasons.popitem(last=False)
+
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()
@@ -155,6 +157,7 @@ async def _with_progress(
         with anyio.move_on_after(seconds):
             await wait()
         return
+
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
     counter = _Counter(run)
 
@@ -174,6 +177,7 @@ async def _with_progress(
                     send.send_nowait(note)
                 with anyio.move_on_after(seconds):
                     await wait()
+
             send.close()
 
 
@@ -229,6 +233,7 @@ class _Counter:
             elif _has_started(one):
                 self._started.add(key)
                 notes.append(self._note(run, f"{self._named(run, one)} started"))
+
         for room in run.rooms.values():
             notes.extend(self.so_far(room))
         return notes
@@ -237,6 +242,7 @@ class _Counter:
         """The notification for an event of the run or a room, or None."""
         if not isinstance(event, CallStarted | CallFinished):
             return None
+
         key = (run.id, event.call)
         calls = run.calls()
         one = calls[event.call] if event.call < len(calls) else None
@@ -246,9 +252,11 @@ class _Counter:
                 return None
             self._started.add(key)
             return self._note(run, f"{named} started")
+
         if one is not None and not one.settled:
             # Items of it are still running.
             return None
+
         self._finished.setdefault(run.id, set()).add(event.call)
         how = "failed" if event.error is not None else "done"
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
@@ -284,6 +292,7 @@ class _Counter:
             skipped.count = sum(1 for one in calls if one.settled and not _has_started(one))
             skipped.notes = 0
             skipped.calls = len(calls)
+
         return skipped.count
 
 
@@ -338,6 +347,7 @@ def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
             blocks.take(progress.items[0].parameters.get("reference"))
             if found := blocks.placeholders[before:]:
                 read[str(progress.call.raw.get("reference"))] = found
+
     return read
 
 
@@ -394,10 +404,12 @@ class Running:
                 )
             else:
                 await self._wait_for_round(run, seconds, request)
+
         self.sampler.explain(run, request, seconds)
         if run.status in ENDED and self._intent(run.id) is not None:
             with anyio.move_on_after(_SAVED_S):
                 await self._save_soon(run).wait()
+
         return run.status
 
     async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
@@ -420,6 +432,7 @@ class Running:
             approvals = open_forms(run, last)
         else:
             approvals = []
+
         forms = forms_of(approvals, last, request, self.deciding)
         questions, samples = await self.sampler.questions(
             self.sampler.due(run, request, last.number), request
@@ -463,10 +476,12 @@ class Running:
         if last.is_relayed:
             request.relayed = last
             return
+
         request.key = last.key
         if not last.run:
             request.form_answer = answer_once(last, responses or {})
             return
+
         run = await self.bridge.run(last.run, caller=request.caller)
         request.resumed = run
         request.round = await answered(run, last, responses or {}, request, self.deciding)
@@ -521,9 +536,11 @@ class Running:
         read = _read_blocks(run, blocks)
         if read:
             result["read"] = read
+
         saved = self.saved(run)
         if saved is not None:
             result["saved"] = saved
+
         if run.status == "running":
             calls = run.calls()
             result["progress"] = (
@@ -534,10 +551,13 @@ class Running:
                 result["progress"] += (
                     f"; a request is being answered: {cost_of_request(asked['bytes'])}"
                 )
+
             if run.is_elsewhere and self._is_queued(run.id):
                 result["progress"] += "; it waits for a worker"
+
         if notes or request.notes:
             result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
+
         approvals = result.get("approvals")
         if approvals:
             result["approvals"] = shown = fitting_list(
@@ -546,11 +566,13 @@ class Running:
             if len(shown) < len(approvals):
                 result["more_approvals"] = len(approvals) - len(shown)
             result["decides"] = self.deciding.who_decides(run, request)
+
         requests = result.get("requests")
         if requests is not None:
             result["requests"] = brief_requests(
                 run, requests, self.bridge.offer.known, self.search, known
             )
+
         shorten_answer(run, result, is_next_turn=known.before is not None)
         size = len(encode(result))
         content = blocks.place(
@@ -572,6 +594,7 @@ class Running:
                 f"at most {most:,} fit.{why}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
+
         return answer(result, run_text(result), content)
 
     def _is_queued(self, run_id: str) -> bool:
@@ -623,6 +646,7 @@ class Running:
         """
         if run.status not in ENDED:
             return None
+
         kept = self._kept(run.id)
         if kept is None or "version" in kept or "error" in kept:
             return kept
@@ -680,6 +704,7 @@ class Running:
                 with suppress(StoreError):
                     self._keep(run, {"name": name, "tries": tries})
                 raise
+
         logger.warning(
             "run %s is not published as %s: it was tried %d times", run, name, _MOST_TRIES
         )
@@ -696,12 +721,14 @@ class Running:
     async def _outcome(self, run: str, caller: str, status: str, name: str) -> JSONObject:
         if status != "done":
             return {"name": name, "error": f"not published: the run is {status}"}
+
         try:
             publication = await self.bridge.publish(run, name, caller=caller)
         except (ModulesAwayError, LimitExceededError, WorkerError, *PASSING):
             raise
         except IdeabridgeError as error:
             return {"name": name, "error": self.bridge.secrets.mask(str(error))}
+
         saved: JSONObject = {
             "name": name,
             "version": publication.version,
@@ -710,6 +737,7 @@ class Running:
         }
         if (publication.report or {}).get("open") and self.bridge.configuration.programs:
             saved["needs_program"] = _NEEDS_PROGRAM
+
         return saved
 
     def _intent(self, run: str) -> str | None:

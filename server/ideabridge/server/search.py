@@ -126,6 +126,7 @@ class ToolSearch:
         """
         if tools is not self._tools:
             self._index(tools)
+
         words = words[:_MOST_CHARACTERS]
         named = self._exact.get(words.strip().lower(), ())
         wanted = _words(words)
@@ -136,6 +137,7 @@ class ToolSearch:
                 if module is None or tool.module == module
             ]
             return [tools[number] for number in everything[:limit]], len(everything)
+
         scores = {
             number: score
             for number, score in self._matches(_any_of(wanted))
@@ -145,13 +147,16 @@ class ToolSearch:
             if tools[number].origin in self.look_alikes:
                 # After the tool that it looks like.
                 scores[number] /= 2
+
         best = max(scores.values(), default=0.0)
         for number in named:
             if self._is_of(number, module):
                 scores[number] = best + 1
+
         ranked = sorted(scores, key=lambda number: (-scores[number], number))
         if not weak:
             ranked = [number for number in ranked if scores[number] >= best * _WEAK]
+
         return [tools[number] for number in ranked[:limit]], len(ranked)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
@@ -178,6 +183,7 @@ class ToolSearch:
             self._table.executemany(
                 _ADD, ((number, *_texts(tool)) for number, tool in enumerate(tools))
             )
+
         for number, tool in enumerate(tools):
             for name in {tool.name.lower(), tool.label.lower()}:
                 self._exact.setdefault(name, []).append(number)
@@ -198,6 +204,7 @@ def _texts(tool: Tool) -> tuple[str, ...]:
             description = None
         if isinstance(description, str):
             details.append(description[:300])
+
     module = _split(tool.module or "")
     parts = (
         name,
@@ -256,13 +263,17 @@ def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> st
     changed: list[str] = []
     if place is None or place[1] != tool.name:
         changed.append(f"_tool: {encode_text(tool.name)}")
+
     if tool.module is not None and (place is None or place[0] != tool.module):
         changed.append(f"_module: {encode_text(tool.module)}")
+
     if place is not None:
         parameters = names.parameters(tool).items()
         changed += [
             f"{python}: {encode_text(real)}" for python, real in parameters if python != real
         ]
+
     if len(changed) > _NOTES:
         changed[_NOTES:] = ["..."]
+
     return visible(", ".join(changed)[:_NOTED])

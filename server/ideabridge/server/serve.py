@@ -112,6 +112,7 @@ async def _front(
             group.start_soon(_retain, bridge)
             if on_status is not None:
                 group.start_soon(bridge.modules.follow, on_status)
+
             try:
                 yield front
             finally:
@@ -144,6 +145,7 @@ def _telemetry(
     named = [name for name in _COLLECTORS if os.environ.get(name)]
     if off or not named:
         return nullcontext()
+
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
@@ -153,6 +155,7 @@ def _telemetry(
             "install 'ideabridge[telemetry]'"
         )
         return nullcontext()
+
     return Telemetry(bridge, version("ideabridge"), direct_calls)
 
 
@@ -174,6 +177,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     except StoreError as error:
         # A request for such a run publishes it.
         _report(mask(f"earlier runs are not published: {error}"))
+
     await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
 
 
@@ -190,6 +194,7 @@ async def _retain(bridge: Bridge) -> None:
     path = bridge.store.path
     if settings is False or path == ":memory:":
         return
+
     stopped, who = threading.Event(), own_name()
 
     def work() -> str:
@@ -257,8 +262,10 @@ async def _stdio(front: Front, ending: Callable[[], None]) -> None:
 
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
+
         ending()
         return
+
     from ideabridge.server.transports.stdio import StdioReader, StdioWriter, claimed_stdio
 
     with claimed_stdio() as (reading, writing):
@@ -361,15 +368,18 @@ async def serve_http(
         if not isinstance(store, Store):
             path = store or configuration.store or ":memory:"
             store = stack.enter_context(Store.open(path, durability=configuration.durability))
+
         provider = None
         if configuration.auth is not None:
             from ideabridge.server.transports.identity import IdentityProvider
 
             provider = IdentityProvider(configuration.auth)
+
         credentials = Credentials(store, token=token, provider=provider)
         why = configuration.opened_by(needs_token=credentials.are_required)
         if why is not None:
             raise ServeError(why)
+
         listening = stack.enter_context(
             bind(host, port, token=token, guarded=credentials.are_required)
         )
@@ -381,18 +391,22 @@ async def serve_http(
             place = reachable(url, hosts).removesuffix(CALLS)
             link = f"{commands.link} {urlsplit(place).netloc}"
             commands = replace(commands, page=f"{place}{PAGE}", link=link)
+
         async with _front(*told, commands, log_level, role) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
+
             app = application(front.server, host=host, ended=front.announcements.disconnected)
             if metrics:
                 app, observer = _with_metrics(app, front)
                 observers.append(observer)
+
             page = None
             if ui:
                 from ideabridge.server.ui.pages import page_door
 
                 page = page_door(front, credentials)
+
             gate = Gate(
                 TokenDoor(app, credentials, _metadata(configuration, url)),
                 page,
@@ -416,6 +430,7 @@ async def serve_http(
                 _report(f"serving on {url}")
                 if ready is not None:
                     ready(_ready(url, front, has_page=ui, asks=credentials.are_required))
+
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
                     await server.serve(sockets=[listening])
@@ -520,6 +535,7 @@ async def work(
             group.start_soon(partial(bridge.recover_runs, report, keep=True))
             if on_status is not None:
                 group.start_soon(bridge.modules.follow, on_status)
+
             await _until_signalled(run, ending, cancel=False, exits=False)
             group.cancel_scope.cancel()
 
@@ -557,6 +573,7 @@ async def _until_signalled(
         # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
         await serve()
         return
+
     loop, signalled = asyncio.get_running_loop(), anyio.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -584,6 +601,7 @@ async def _until_signalled(
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler or signal.SIG_DFL)
+
         group.cancel_scope.cancel()
 
 
@@ -639,12 +657,14 @@ class BoundedLog(logging.Handler):
             self._since = now
             self._count = 0
             self._alike.clear()
+
         # `clean_record` has already formatted the record; `template` is the unformatted text.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
         if alike >= MOST_ALIKE or self._count >= MOST:
             self._left_out += 1
             return
+
         self._alike[key] = alike + 1
         self._count += 1
         try:
@@ -686,6 +706,7 @@ def bounded_log(level: LogLevel) -> Generator[None]:
     ours = not root.handlers
     if ours:
         root.addHandler(handler)
+
     try:
         yield
     finally:

@@ -105,12 +105,14 @@ class ExposedTool:
         shown = tool
         if tool.module is not None and tool.wire is not None:
             shown = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
+
         self.definition = _definition_of(name, shown, object_input(tool.parameters), output)
         self.as_sent = self.definition
         """The definition with the schemas as the module sends them."""
         if tool.module is not None:
             sent = output if self._wrapped else tool.wrapper or tool.output
             self.as_sent = _definition_of(name, shown, tool.parameters, sent)
+
         self.tool = tool
         self.name = name
         self._activity = activity
@@ -143,12 +145,14 @@ class ExposedTool:
             result = await self._answered(arguments, request, entry)
             if self.tool.module is None:
                 return await without_misfit(result, self.definition)
+
             shown = await without_misfit(
                 self._views.result(self.tool.module, result), self.definition
             )
             structured = result.get("structuredContent")
             if structured is not None and "structuredContent" not in shown:
                 shown = {**shown, "content": _with_text(shown["content"], cast("JSON", structured))}
+
             return shown
         except InputRequired:
             entry.outcome = "asked"
@@ -164,10 +168,12 @@ class ExposedTool:
                     f"outcome unknown: {error}. {self.name} may have taken effect: look "
                     "before you call it again"
                 ) from error
+
             if error.outcome == "ran":
                 raise UncertainCallError(
                     f"{self.name} ran, and its result cannot be used: {error}"
                 ) from error
+
             raise
         finally:
             # Without another outcome it was cancelled.
@@ -178,6 +184,7 @@ class ExposedTool:
     ) -> ToolAnswer:
         if request.resumed is not None:
             return await self._of_run(request.resumed, request, entry)
+
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.names_settled()
@@ -185,14 +192,17 @@ class ExposedTool:
             tool = await self._bridge.modules[tool.module or ""].current(
                 tool.remote_name or tool.name
             )
+
         # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
         if tool.module is not None:
             named = self._bridge.offer.known_catalogue.get(self.tool.key) or self.tool
             offered = dataclasses.replace(tool, name=named.name, remote_name=named.remote_name)
+
         verdict = self._policy(offered, arguments)
         if verdict.verdict == "allow" and tool.annotations.read_only:
             return await self._called(tool, arguments, request, entry)
+
         digest = self._waiting.digest(self.tool, arguments, request)
         if verdict.verdict == "allow":
             waiting = await self._waiting.find(digest, request.caller)
@@ -200,24 +210,29 @@ class ExposedTool:
                 # The same call was decided under the rules of before, and its result
                 # was not given yet.
                 return await self._of_run(waiting, request, entry)
+
             if waiting is not None:
                 reason = "the rules allow the call now, and it was made again"
                 await self._bridge.cancel(waiting.id, reason, caller=request.caller)
             return await self._called(tool, arguments, request, entry)
+
         if verdict.verdict == "deny":
             entry.outcome = "denied"
             raise DirectCallError(
                 f"{self.name} is denied by the configuration of ideabridge: {verdict.why}"
             )
+
         if self._in_run(offered, arguments).verdict == "allow":
             # A run of it would not ask, because rules of runs do not match exposed names.
             raise DirectCallError(
                 f"{self.name}: a rule asks about it by the name it is exposed under, and a run of "
                 f"it would not ask; write the rule with the name of the tool, {offered.name!r}"
             )
+
         meta = next((key for key in arguments if key in META_PROPERTIES), None)
         if meta is not None:
             raise DirectCallError(f"{self.name} has no parameter {meta!r}")
+
         module: JSONObject = {} if tool.module is None else {"_module": tool.module}
         call: JSONObject = {"_tool": tool.name, **module, **cast("JSONObject", escaped(arguments))}
 
@@ -236,6 +251,7 @@ class ExposedTool:
         status = await self._running.wait_started(run, request)
         if status in ENDED:
             await self._waiting.give(run)
+
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
             entry.outcome = "asked" if status == "needs_approval" else "error"
@@ -245,13 +261,16 @@ class ExposedTool:
             )
             notes = [] if status in ENDED else [again]
             return {**self._running.answer_of(run, request, notes=notes), "isError": True}
+
         if run.errors():
             entry.outcome = "denied" if (made.error or {}).get("kind") == "denied" else "error"
             return refusal("\n".join(error_line(error) for error in run.errors()))
+
         ran = made.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
             # A person has replaced the call by one of another tool.
             return {**self._running.answer_of(run, request), "isError": True}
+
         return await self._answer(ran, made.value)
 
     async def _called(
@@ -260,9 +279,11 @@ class ExposedTool:
         parameters = self._parameters
         if tool.parameters != self.tool.parameters:
             parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
+
         await parameters.check_apart(arguments)
         if self._activity is None:
             return await self._of_module(tool, arguments, request, entry)
+
         try:
             result = await self._activity(
                 arguments, DirectContext({"_tool": tool.name, **arguments}, request)
@@ -273,11 +294,13 @@ class ExposedTool:
             raise ActivityError(
                 f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
             ) from None
+
         # A direct call has no run whose context the message could join.
         data = result.data if isinstance(result, DataMessage) else result
         value = normalise(data, what=f"the result of {tool.name}")
         if self._output is not None:
             await self._output.check_apart(value)
+
         value = self._bridge.secrets.redact(value)
         entry.give(tool, value)
         return await self._answer(tool, value)
@@ -294,6 +317,7 @@ class ExposedTool:
             progress = request.context.session.report_progress
         else:
             progress = None
+
         name = tool.module or ""
         try:
             answer = await self._running.relaying.answered(
@@ -318,10 +342,12 @@ class ExposedTool:
         except ModuleOutputError as error:
             if error.result is None:
                 raise
+
             entry.error = error
             said = str(error)
             if tool.annotations.read_only is not True:
                 said = f"{self.name} ran, and its result cannot be used: {said}"
+
             _, *sent = cast("list[JSON]", error.result["content"])
             return bounded(
                 _in_era(
@@ -333,11 +359,13 @@ class ExposedTool:
                 raise
             entry.error = error
             raise MCPError(error.code, error.said, error.data) from None
+
         entry.give(tool, answer.value)
         result: ToolAnswer = {**(answer.result or {})}
         self._running.relaying.note_named(name, result, request.caller)
         if "structuredContent" in result and self._wraps(tool):
             result["structuredContent"] = {"result": answer.value}
+
         return bounded(_in_era(result, request))
 
     async def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
@@ -358,15 +386,19 @@ def _definition_of(
     definition: dict[str, Any] = {"name": name, "inputSchema": showable(parameters)}
     if tool.description:
         definition["description"] = tool.description
+
     if output is not None:
         definition["outputSchema"] = showable(output)
+
     if tool.wire is not None:
         return {**definition, **tool.wire}
+
     annotations = tool.annotations.to_json()
     if annotations:
         definition["annotations"] = annotations
         if tool.annotations.title:
             definition["title"] = tool.annotations.title
+
     return definition
 
 
@@ -409,10 +441,12 @@ async def _unstructured(value: JSON) -> ToolAnswer:
         return await value_answer(value, wrapped=False)
     if value is None:
         return {"content": [], "resultType": "complete"}
+
     if isinstance(value, list) and value:
         with suppress(ValidationError):
             _CONTENT.validate_python(value, by_name=False)
             return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
+
     return text_answer(value)
 
 
@@ -468,6 +502,7 @@ class PublishedTool:
         self._output: Validator | None = None
         if publication.output_schema is not None:
             self._output = Validator(publication.output_schema, what=f"the output of {name}")
+
         self._known: list[Tool] | None = None
         self._definition: dict[str, Any] = {
             "name": name,
@@ -493,6 +528,7 @@ class PublishedTool:
             }
             if annotations:
                 self._definition["annotations"] = annotations
+
         return self._definition
 
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
@@ -519,12 +555,14 @@ class PublishedTool:
         if request.resumed is not None:
             entry.run = request.resumed.id
             return await self._of_run(request.resumed, request)
+
         publication = self.publication
         if publication.answer == "recorded":
             await self._input.check_apart(arguments)
             value = recorded_answer(publication, arguments)
             entry.give(publication.name, value)
             return await self._of_value(value)
+
         replay = await self._bridge.start_idea(
             publication.name,
             arguments,
@@ -535,6 +573,7 @@ class PublishedTool:
         if replay.run is None:
             entry.give(publication.name, replay.output)
             return await self._of_value(replay.output)
+
         entry.run = replay.run.id
         return await self._of_run(replay.run, request)
 
@@ -558,6 +597,7 @@ class PublishedTool:
                 result = with_report(
                     refusal("\n".join([line, *errors]), result["structuredContent"]), run
                 )
+
         result["_meta"] = {
             "ideabridge/answer": run.way,
             "ideabridge/run": run.id,
@@ -584,12 +624,15 @@ def described(publication: Publication) -> str:
     )
     if publication.answer != "recorded":
         return f"{description}{whose}"
+
     if isinstance(publication.recorded, dict):
         recorded = publication.recorded.get("input")
     else:
         recorded = None
+
     if recorded is None:
         return f"{description}{whose}"
+
     text = encode_text(recorded)
     ellipsis = "…" if len(text) > _INPUT_CHARACTERS else ""
     return f"{description} That input: {text[:_INPUT_CHARACTERS]}{ellipsis}{whose}"

@@ -171,6 +171,7 @@ class Front:
             server.add_request_handler(
                 "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
             )
+
         server.add_notification_handler(
             "notifications/initialized", types.NotificationParams, announcements.connected
         )
@@ -186,6 +187,7 @@ class Front:
         parts = [f"{self._behind(caller)} {_USE}"]
         if configuration.untrusted is not None:
             parts[0] += f" {configuration.untrusted.told_to_hosts()}"
+
         room = MOST_INSTRUCTIONS
         for name in self._bridge.modules.names:
             if configuration.exposes(name):
@@ -197,6 +199,7 @@ class Front:
                 room -= len(parts[-1])
             if room <= 0:
                 break
+
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
@@ -217,6 +220,7 @@ class Front:
                 "Behind this one are tools that were published from runs; no MCP "
                 "server is configured here."
             )
+
         return (
             "No MCP server and no tool of the user is configured here, so there are "
             "only the built-in tools."
@@ -228,10 +232,12 @@ class Front:
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
+
         if ctx.method == "tools/call" and ctx.params is not None:
             arguments = ctx.params.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
+
         try:
             # A request may still be in progress after its client disconnected, so it
             # is counted here.
@@ -239,10 +245,12 @@ class Front:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
                 result = await call_next(ctx)
+
             if ctx.method in _HELLO and isinstance(result, dict):
                 # For this caller and now: the SDK has the same text for everybody, over stdio
                 # that of the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
+
             return result
         except (MCPError, ValidationError):
             raise
@@ -276,6 +284,7 @@ class Front:
         """
         if params is None or params.cursor is None:
             await self.catalogue.await_modules()
+
         try:
             tools, following = self.catalogue.page(
                 params.cursor if params else None,
@@ -285,6 +294,7 @@ class Front:
             request = ToolRequest(caller_of(context), context)
             if not self.running.deciding.offers(request):
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
+
             module_views = self.running.module_views
             if module_views.module is not None:
                 tools = [
@@ -297,9 +307,11 @@ class Front:
                 tools = with_views(tools)
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+
         result: dict[str, Any] = {"tools": tools, "resultType": "complete"}
         if following is not None:
             result["nextCursor"] = following
+
         return result
 
     def _takes_any_schema(self, context: Context) -> bool:
@@ -385,14 +397,17 @@ class Front:
             raise LimitExceededError(
                 f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken"
             )
+
         request = ToolRequest(caller, context, responses=params.input_responses)
         if params.request_state is not None:
             await self.running.take_up(request, params.request_state, params.input_responses)
+
         with self.quotas.holding(
             request.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size
         ):
             if name in OWN_NAMES:
                 note_tool(name, "own")
+
             if name == VIEW_RUN:
                 if self.running.module_views.module is not None:
                     why = (
@@ -400,21 +415,27 @@ class Front:
                         "beside the views of a module"
                     )
                     raise UnknownToolError(why)
+
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)
+
             if name in OWN_NAMES:
                 starts = self._own.starts_run(name, arguments)
                 if starts:
                     self._expect_place(request)
+
                 if starts and name in STARTING and takes_tasks(request):
                     return self._tasks.answer(
                         await self._own.call(name, {"wait_s": WAIT_S, **arguments}, request)
                     )
+
                 return _for_host(context, await self._own.call(name, arguments, request))
+
             tool = await self.catalogue.find(name, request.caller)
             note_tool(name, "idea" if isinstance(tool, PublishedTool) else "exposed")
             if isinstance(tool, PublishedTool):
                 self._expect_place(request)
+
             return await tool.call(arguments, request)
 
     def _expect_place(self, request: ToolRequest) -> None:

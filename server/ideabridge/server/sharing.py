@@ -84,6 +84,7 @@ class Sharing:
         status = await self._running.wait(question, seconds, request)
         if status not in ENDED:
             return None
+
         decision = await _decision_on(question)
         if decision is None or decision.by.kind != "person":
             await self.forget(question)
@@ -92,10 +93,12 @@ class Sharing:
                 f"only a person gives others a tool that an assistant wrote, and {who} answered; "
                 "nothing was published. The same call again asks"
             )
+
         if decision.decision != "approve":
             await self.forget(question)
             reason = f": {decision.reason}" if decision.reason else ""
             raise PublicationError(f"the person does not share it{reason}; nothing was published")
+
         return decision.by
 
     async def forget(self, question: Run) -> None:
@@ -120,6 +123,7 @@ class Sharing:
         }
         if request.notes:
             result["notes"] = list[JSON](request.notes)
+
         text = (
             f"the recordings accept the program for {task.name}. Others would get it, and an "
             "assistant wrote it, so nothing is published before a person agrees "

@@ -47,6 +47,7 @@ class JumpingSelector(selectors.DefaultSelector):
             if not ready:
                 raise Stuck
             return ready
+
         self.now += timeout + LEAST
         return []
 
@@ -84,6 +85,7 @@ class Output:
                 raise anyio.EndOfStream
             self._changed = anyio.Event()
             await self._changed.wait()
+
         data = bytes(self._written)
         self._written.clear()
         return data

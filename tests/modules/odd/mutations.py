@@ -117,6 +117,7 @@ async def session(
             done.up = module.state == "up"
             for tool in calls:
                 await _call(module, tool, mutation, done)
+
             done.up = done.up or module.state == "up"
             done.listed = {tool.name: tool.annotations.to_json() for tool in module.tools}
             for kind in KINDS:
@@ -124,10 +125,12 @@ async def session(
                     done.offered[kind] = [*await module.offered(kind)]
                 except IdeabridgeError as error:
                     done.errors[kind] = str(error)
+
             status = module.status()
             done.notes = [*status.notes]
             if status.error:
                 done.errors["status"] = status.error
+
     return done
 
 
@@ -163,10 +166,12 @@ def recorded(era: str) -> dict[str, Message]:
         meta = {"io.modelcontextprotocol/protocolVersion": MODERN}
     else:
         meta = {}
+
     asks = ["initialize" if era == "legacy" else "server/discover", "tools/list", *LISTS.values()]
     for number, method in enumerate(asks):
         server.handle({"id": number, "method": method, "params": {"_meta": meta}})
         found[method] = server.sent[-1][1]
+
     for tool in CALLS:
         told = {"name": tool, "arguments": {}, "_meta": {**meta, "progressToken": 1}}
         before = len(server.sent)
@@ -175,9 +180,11 @@ def recorded(era: str) -> dict[str, Message]:
             found[f"call {tool}" if "id" in message and "method" not in message else method] = (
                 message
             )
+
     if era == "legacy":
         server.handle({"id": "q1", "result": {"action": "decline"}})
         found["call ask"] = server.sent[-1][1]
+
     return found
 
 
@@ -209,6 +216,7 @@ def paths_of(target: str, era: str) -> list[list[Any]]:
     if "method" in message:
         # A notification or request: its members stand beside `params`.
         _walk(message, [schema], schema.get("$defs", {}), [], paths)
+
     unique = {json.dumps(path): path for path in paths}
     # `look` shows that the rest works, so its definition stays whole.
     return [path for path in unique.values() if path[:3] != ["result", "tools", 0]]
@@ -243,13 +251,16 @@ def _walk(
 def _alternatives(schema: Any, definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(schema, dict):
         return []
+
     told = cast("dict[str, Any]", schema)
     if "$ref" in told:
         return _alternatives(definitions.get(told["$ref"].rpartition("/")[2]), definitions)
+
     found = [told]
     for word in ("anyOf", "oneOf", "allOf"):
         for one in told.get(word, []):
             found += _alternatives(one, definitions)
+
     return found
 
 
@@ -288,10 +299,12 @@ def mutation(seed: int, *, most: int = 1) -> Mutation:
         if not target.startswith("call "):
             edits.append([target, *edit])
             continue
+
         name = target.removeprefix("call ")
         if tool in (None, name):
             tool = name
             call.append(["tools/call", *edit])
+
     return Mutation(era, edits, tool, call)
 
 
@@ -342,6 +355,7 @@ def broken_laws(mutation: Mutation) -> list[str]:
         return [f"it takes more than {LONGEST:g} s"]
     except BaseException as error:  # noqa: BLE001 - whatever leaves a module is the finding
         return [f"{type(error).__name__} leaves the module: {str(error)[:300]}"]
+
     wrong = [
         f"words of a library: {text[:300]}"
         for text in foreign_words([*done.errors.values(), *done.notes])
@@ -386,6 +400,7 @@ def _rest_works(mutation: Mutation, done: Session) -> list[str]:
             wrong.append(f"it does not come up: {done.errors.get('status', '')[:200]}")
         elif done.values.get("look") != RIGHT + "look" and mutation.tool != "look":
             wrong.append(f"`look` gives {done.values.get('look', done.errors.get('look'))!r}")
+
         odd = {
             edit[2][2] for edit in mutation.edits if edit[0] == "tools/list" and len(edit[2]) > 2
         }
@@ -393,8 +408,10 @@ def _rest_works(mutation: Mutation, done: Session) -> list[str]:
                 if n not in odd and name not in done.listed]  # fmt: skip
         if lost and done.up:
             wrong.append(f"tools are missing: {lost}; notes: {done.notes}")
+
     if mutation.edits and all(edit[0] in LISTS.values() for edit in mutation.edits):
         wrong += _entries_remain(mutation, done)
+
     return wrong
 
 
@@ -404,6 +421,7 @@ def _entries_remain(mutation: Mutation, done: Session) -> list[str]:
         edits = [edit for edit in mutation.edits if edit[0] == method]
         if any(is_whole(edit) or len(edit[2]) <= 2 for edit in edits):
             continue
+
         base = recorded(mutation.era)[method]["result"]
         entries = next(
             cast("list[Any]", value) for value in base.values() if isinstance(value, list)
@@ -414,6 +432,7 @@ def _entries_remain(mutation: Mutation, done: Session) -> list[str]:
                 f"{kind} are missing: {len(done.offered.get(kind, []))} of "
                 f"{least}; {done.errors.get(kind)}"
             )
+
     return wrong
 
 
@@ -423,6 +442,7 @@ def _notes_exist(mutation: Mutation, done: Session) -> list[str]:
         text != usual(mutation.era).errors.get(name) for name, text in done.errors.items()
     ):
         return []
+
     for method, message in done.sent:
         if "result" not in message or method not in ("tools/call", "tools/list", *LISTS.values()):
             continue
@@ -433,6 +453,7 @@ def _notes_exist(mutation: Mutation, done: Session) -> list[str]:
                     f"{json.dumps(mutation.all)[:200]}"
                 )
             ]
+
     return []
 
 
@@ -461,6 +482,7 @@ def _hints_are_not_wider(done: Session) -> list[str]:
             for tool in cast("list[Any]", tools):
                 if isinstance(at(tool, ["name"]), str):
                     sent.setdefault(tool["name"], []).append(at(tool, ["annotations"]))
+
     wrong: list[str] = []
     for name, hints in done.listed.items():
         for hint, wider in _WIDER.items():
@@ -468,6 +490,7 @@ def _hints_are_not_wider(done: Session) -> list[str]:
                 at(one, [hint]) is wider for one in sent.get(name, [])
             ):
                 wrong.append(f"{hint} of {name} is {wider}, which the module never said")
+
     return wrong
 
 
@@ -523,6 +546,7 @@ def answers(done: Session) -> dict[str, list[Message]]:
         name = calls.get(json.dumps(message.get("id")))
         if method == "tools/call" and name is not None:
             found.setdefault(name, []).append(message)
+
     return found
 
 
@@ -535,6 +559,7 @@ def _values_are_theirs(done: Session) -> list[str]:
     for name, messages in answers(done).items():
         if name not in done.values:
             continue
+
         results = [message.get("result") for message in messages]
         written = json.dumps(results, ensure_ascii=False)
         numbers = [leaf for leaf in leaves(results) if isinstance(leaf, int | float)]
@@ -546,16 +571,19 @@ def _values_are_theirs(done: Session) -> list[str]:
                 leaf == number for number in numbers if leaf is not True
             ):
                 continue
+
             if isinstance(leaf, float) and f"{leaf:g}" in leaves(results):
                 # The SDK reads a number, as a priority, that was sent as a text.
                 continue
             if isinstance(leaf, str) and leaf.startswith(("image/", "audio/")) and done.notes:
                 # The first bytes of the data say what it is; the note says that nobody else did.
                 continue
+
             if any(_packed(part) not in joined for part in str(leaf).split("\n")):
                 wrong.append(
                     f"the value of {name} has {str(leaf)[:200]!r}, which the module did not send"
                 )
+
     return wrong
 
 

@@ -42,6 +42,7 @@ def definitions() -> list[tuple[str, dict[str, Any]]]:
             continue  # see the switches
         odd = changed(base, "put", ["inputSchema", *path], value)
         made.append((name, {**odd, "name": f"any_{number}"}))
+
     for name, value in WHOLE:
         made.append(
             (
@@ -49,6 +50,7 @@ def definitions() -> list[tuple[str, dict[str, Any]]]:
                 {**base, "inputSchema": value, "name": f"any_{len(SCHEMAS) + len(made)}"},
             )
         )
+
     return made
 
 

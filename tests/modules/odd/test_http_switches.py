@@ -41,6 +41,7 @@ async def test_an_oddity_of_http_costs_what_is_odd_alone(
     url = web.add(name, switch.edits, switch.era, **switch.options)
     if switch.place is not None:
         url = f"{web.origin}/{name}/{switch.place}"
+
     said: list[str] = []
     entry = {"url": url, "connect_timeout": 3, "timeout": 3, **switch.entry}
     with anyio.fail_after(switch.seconds):
@@ -54,7 +55,9 @@ async def test_an_oddity_of_http_costs_what_is_odd_alone(
                 with pytest.raises(ModuleError, match=switch.says) as caught:
                     await module.call("look", {})
                 said = [str(caught.value)]
+
             status = module.status()
+
     assert not foreign_words([*said, *status.notes, status.error or ""])
     if switch.note is not None:
         assert any(re.search(switch.note, note) for note in status.notes), status.notes
@@ -70,10 +73,12 @@ async def called(module: Module, switch: HttpSwitch, site: Site) -> list[str]:
     else:
         assert switch.error is None, value
         assert value == RIGHT + switch.tool
+
     arrived = [message for _, _, message in site.requests if message.get("method") == "tools/call"]
     assert len(arrived) <= switch.calls, f"{len(arrived)} calls reached the server"
     if switch.later:
         assert await module.call("look", {}) == LOOK
+
     assert len(site.requests) < 30, f"{len(site.requests)} requests reached the server"
     return said
 
@@ -89,4 +94,5 @@ async def crossed(module: Module) -> None:
     async with anyio.create_task_group() as group:
         for tool in ("look", "change"):
             group.start_soon(call, tool)
+
     assert values == {"look": RIGHT + "look", "change": RIGHT + "change"}

@@ -62,6 +62,7 @@ class Raw:
         found: list[dict[str, Any]] = []
         while (told := self.read()).get("id") != number:
             found.append(told)
+
         assert told["result"] == {}
         return [told for told in found if "method" not in told]
 
@@ -145,6 +146,7 @@ def test_an_odd_line_is_answered_and_the_next_message_is_served(
     if code is None:
         assert answers == []
         return
+
     (answer,) = answers
     assert answer.get("id") == number
     if code == 0:

@@ -71,6 +71,7 @@ def run(host: Host, way: Way, module: str, tool: str) -> str:
         result = host.call("run_plan", {"program": f"import {module}\nawait {module}.{tool}()"})
     else:
         result = host.call(tool, {})
+
     assert time.monotonic() - began < SOON
     whole = result.model_dump_json(by_alias=True)
     assert not foreign_words([whole.replace("Traceback", "").replace("RuntimeError", "")])
@@ -98,6 +99,7 @@ def marked() -> list[Any]:
             if way == "directly" and what != "denied":
                 continue
             params.append(pytest.param(way, *rest, id=f"state: {what}: {way}"))
+
     return params
 
 

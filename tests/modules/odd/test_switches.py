@@ -66,17 +66,20 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
         with pytest.raises(ModuleError, match=switch.says) as caught:
             await module.call("look", {})
         return [str(caught.value)]
+
     with anyio.fail_after(switch.within):
         while module.state != "up":
             try:
                 await module.reach()
             except ModuleError as error:
                 said.append(str(error))
+
         # A first list that failed is asked for again.
         while not {*NAMES} - {tool.name for tool in module.tools} <= missing(switch):
             await anyio.sleep(1)
             if anyio.current_time() - began > switch.within - 2:
                 break
+
     assert anyio.current_time() - began <= switch.within
     assert {*NAMES} - {tool.name for tool in module.tools} <= missing(switch), (
         f"notes: {module.status().notes}"
@@ -86,10 +89,13 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
         assert {
             key: value for key, value in shown.items() if key != "title" and key in HINTS
         } == dict(hints)
+
     if switch.tool is not None:
         said += await call_holds(switch, module)
+
     if not missing(switch) >= {"look"}:
         assert await module.call("look", {}) == LOOK
+
     for kind in KINDS:
         # The lists of a module are read whatever is odd elsewhere.
         try:
@@ -100,6 +106,7 @@ async def session_holds(switch: Switch, module: Module) -> list[str]:
                 raise
         else:
             assert len(entries) >= switch.offered.get(kind, 0)
+
     return said
 
 
@@ -123,17 +130,22 @@ async def call_holds(switch: Switch, module: Module) -> list[str]:
     arguments = dict(switch.arguments)
     if switch.own:
         arguments["edits"] = json.dumps(switch.edits)
+
     value, error = await outcome(module, switch.tool, arguments)
     if error is not None:
         assert switch.value is None, error
         if switch.error is not None:
             assert re.search(switch.error, error), error
+
         if switch.reaches is not None:
             assert switch.reaches in error
         return [error]
+
     assert switch.error is None, value
     if switch.value is not None and switch.value is not ANY:
         assert value == switch.value
+
     if switch.reaches is not None:
         assert switch.reaches in json.dumps(value, ensure_ascii=False)
+
     return []

@@ -70,12 +70,14 @@ def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, 
         calls = CALLS
     else:
         calls = tuple(tool for tool in CALLS if tool not in ASKED_BY_POST)
+
     expected = [in_memory(one, calls) for one in made]
     wrong: list[str] = []
 
     async def compare(number: int, one: Mutation, limit: anyio.CapacityLimiter) -> None:
         async with limit:
             real = await session(one, entry_of(transport, number, one, web), calls)
+
         for what in ("up", "listed", "values", "offered"):
             seen = getattr(real, what)
             wanted = getattr(expected[number], what)
@@ -84,6 +86,7 @@ def test_a_session_comes_to_the_same_over_every_transport(transport: Transport, 
                     f"ODD_MUTATION='{one.to_json()}': {what} is\n{seen}\nin "
                     f"memory\n{wanted}\n{real.errors}"
                 )
+
         wrong.extend(foreign_words([*real.notes, *real.errors.values()]))
 
     async def compare_all() -> None:

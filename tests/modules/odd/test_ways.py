@@ -52,6 +52,7 @@ class Host:
         if way == "plan":
             call = {"_tool": tool, "_module": "odd", **arguments, "_outputPath": "x"}
             return self.call("run_plan", {"calls": [call], "output": "†state.x"})
+
         given = ", ".join(f"{name}=input[{name!r}]" for name in arguments)
         return self.call(
             "run_plan", {"program": f"import odd\nawait odd.{tool}({given})", "input": arguments}
@@ -108,6 +109,7 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
         failed = result.is_error
     else:
         failed = bool(told.get("errors")) or told.get("status") == "failed"
+
     value = told if way == "directly" else told.get("output")
     if switch.error is not None:
         assert failed, whole
@@ -116,10 +118,13 @@ def test_an_odd_result_reaches_a_host_in_every_way(host: Host, way: Way, switch:
         )
     elif switch.value is not None:
         assert not failed, whole
+
     if switch.reaches is not None:
         assert json.dumps(switch.reaches)[1:-1] in whole or switch.reaches in whole
+
     if switch.value not in (None, ANY):
         assert value == switch.value or (way == "directly" and text(result) == switch.value), whole
+
     # The others work, over the same connection.
     after = host.call_in("directly", "look", {})
     assert text(after) == "right: look"

@@ -170,6 +170,7 @@ async def call_tool(
             first = len(HERE) < 3 and "--legacy" in sys.argv
             if len(HERE) > 1:
                 MEETING.set()
+
             await MEETING.wait()
             answer = await ask(ctx, params, {"q": form(f"Seats for {who}?")})
             if first:
@@ -178,6 +179,7 @@ async def call_tool(
                 if len(ANSWERED_FIRST) > 1:
                     BOTH_ANSWERED.set()
                 await BOTH_ANSWERED.wait()
+
             return answer
         case "stubborn":
             # Given up, it goes on, and asks when another call lets it.
@@ -188,6 +190,7 @@ async def call_tool(
                     str(await ask(ctx, params, {"q": form(f"Late seats for {who}?")}))
                 )
                 ANSWERED.set()
+
             return text("too late")
         case "impatient":
             async with anyio.create_task_group() as group:
@@ -195,6 +198,7 @@ async def call_tool(
                 group.start_soon(ask, ctx, params, {"q": form(f"Quick, {who}?")})
                 await anyio.to_thread.run_sync(Path(str(arguments.get("shown"))).read_bytes)
                 group.cancel_scope.cancel()
+
             return await ask(ctx, params, {"q": form(f"Slowly, {who}?")})
         case "late":
             LATE.set()
@@ -216,21 +220,25 @@ async def ask(
             )
         assert params.request_state == json.dumps(who)
         return text("\n".join([f"{who}:", *(said(one) for one in params.input_responses.values())]))
+
     answers: list[str] = []
     for question in questions.values():
         if question.method == "sampling/createMessage":
             kind = types.CreateMessageResult
         else:
             kind = types.ElicitResult
+
         metadata = None
         if "--http" in sys.argv:
             metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
+
         try:
             answers.append(said(await ctx.session.send_request(question, kind, metadata=metadata)))
         except MCPError as error:
             return types.CallToolResult(
                 content=[types.TextContent(text=f"refused: {error}")], is_error=True
             )
+
     return text("\n".join([f"{who}:", *answers]))
 
 
@@ -283,6 +291,7 @@ def main() -> None:
     if "--http" not in sys.argv:
         anyio.run(serve_stdio)
         return
+
     import uvicorn
 
     listener = socket.socket()

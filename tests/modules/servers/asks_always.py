@@ -65,6 +65,7 @@ def ask(state: str) -> None:
     got = GOT.setdefault(state, {})
     for name, question in QUESTIONS.items():
         send({"id": f"{state}/{name}", **question})
+
     while len(got) < len(QUESTIONS):
         message = receive()
         place, _, name = str(message.get("id")).partition("/")
@@ -80,8 +81,10 @@ def call(number: Any) -> None:
         ask("while a form is open")
         with open(sys.argv[1], "w") as pipe:  # noqa: PTH123 - a server that starts at once
             pipe.write("all else is answered\n")
+
         while not any(one.get("id") == "form" for one in WAITING):
             WAITING.append(receive())
+
     ask("during a call")
     text = json.dumps(GOT)
     send({"id": number, "result": {"content": [{"type": "text", "text": text}]}})

@@ -80,19 +80,23 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
         message = "the shop is closed" + "!" * arguments.get("cries", 0)
         data = "nine" * arguments.get("times", 1)
         raise MCPError(-32050, message, {"opens": f"at {data}"})
+
     if "logged" in arguments:
         words = types.LoggingMessageNotificationParams(level="info", data="x" * arguments["logged"])
         await ctx.session.send_notification(
             types.LoggingMessageNotification(params=words), ctx.request_id
         )
+
     if params.name == "steps":
         for number in range(arguments["times"]):
             await anyio.sleep(arguments["seconds"])
             await ctx.session.report_progress(number + 1, None, None)
+
     if params.name == "rich":
         answer: Any = {"node": {"value": 1}}
     else:
         answer = dict(params.meta or {})
+
     return types.CallToolResult(
         content=[types.TextContent(text=json.dumps(answer) + "ä" * arguments.get("size", 0))],
         structured_content=answer if params.name == "rich" else None,

@@ -36,6 +36,7 @@ def initialized(params: dict[str, Any]) -> dict[str, Any]:
             return refused(-32603, "no licence")
         case _:
             pass
+
     result: dict[str, Any] = {
         "protocolVersion": VERSION,
         "capabilities": {"tools": {}},
@@ -52,6 +53,7 @@ def initialized(params: dict[str, Any]) -> dict[str, Any]:
             result["protocolVersion"] = None
         case _:
             pass
+
     return {"result": result}
 
 

@@ -64,8 +64,10 @@ def act(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(arguments["data"], ensure_ascii=False)
         (FOLDER / "kept").write_text(text, encoding="utf-8")
         return {"content": [{"type": "text", "text": str(len(text))}]}
+
     if name == "imitate":
         return {"content": [], "structuredContent": {"imitations": IMITATIONS}}
+
     found = {"rows": [{"n": n, "name": f"row {n}{' ' * 250}"} for n in range(arguments["n"])]}
     if name == "text":
         return {"content": [{"type": "text", "text": json.dumps(found)}]}

@@ -59,6 +59,7 @@ async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.
         return types.CallToolResult(content=[types.EmbeddedResource(resource=contents)])
     if name in ("open", "must_open", "samples", "tell"):
         return await asked(ctx, name)
+
     told = types.ResourceUpdatedNotificationParams(uri=uri)
     await ctx.session.send_notification(types.ResourceUpdatedNotification(params=told))
     return types.CallToolResult(content=[])
@@ -71,9 +72,11 @@ async def asked(ctx: Context, name: str) -> types.CallToolResult:
         done = types.ElicitCompleteNotificationParams(elicitation_id=SEVEN)
         await ctx.session.send_notification(types.ElicitCompleteNotification(params=done))
         return types.CallToolResult(content=[])
+
     if name == "samples":
         if declared.sampling is None or declared.sampling.tools is None:
             raise MCPError(types.INVALID_PARAMS, "the client does not support sampling with tools")
+
         message = types.SamplingMessage(role="user", content=types.TextContent(text="Who?"))
         tool = types.Tool(name="ask", input_schema=PARAMETERS)
         params = types.CreateMessageRequestParams(messages=[message], max_tokens=10, tools=[tool])
@@ -82,6 +85,7 @@ async def asked(ctx: Context, name: str) -> types.CallToolResult:
             question, types.CreateMessageResultWithTools, metadata=metadata
         )
         return types.CallToolResult(content=[types.TextContent(text=sampled.model)])
+
     if declared.elicitation is None or declared.elicitation.url is None:
         raise MCPError(types.INVALID_PARAMS, "the client does not open addresses")
     if name == "must_open":
@@ -89,6 +93,7 @@ async def asked(ctx: Context, name: str) -> types.CallToolResult:
         raise MCPError(
             types.URL_ELICITATION_REQUIRED, "pay first", data.model_dump(mode="json", by_alias=True)
         )
+
     answer = await ctx.session.send_request(
         types.ElicitRequest(params=ADDRESS), types.ElicitResult, metadata=metadata
     )

@@ -74,6 +74,7 @@ def page(method: str, cursor: Any) -> dict[str, Any] | None:
             return result("b" if cursor == "a" else "a", {"a": 1, "b": 2}.get(str(cursor), 0))
         case _:
             pass
+
     if cursor is not None:
         match MODE:
             case "fails" if not BEHAVES[0]:
@@ -86,7 +87,9 @@ def page(method: str, cursor: Any) -> dict[str, Any] | None:
                 return {"result": {member: None}}
             case _:
                 pass
+
         return result(None, 1)
+
     cursors: dict[str, Any] = {"empty": "", "number": 1, "object": {"page": 1}, "flag": True}
     next_cursor: Any = cursors.get(MODE, "1")
     return result(next_cursor, 0)

@@ -183,6 +183,7 @@ class Server:
             return self._written(
                 "tools/call", asked["id"], {"content": [text(json.dumps(answer))]}, asked
             )
+
         if number is None:
             return self._apply(str(method), None, [])
         return self._answered(str(method), number, message)
@@ -191,10 +192,12 @@ class Server:
         params = object_in(message, "params")
         if method == "tools/call":
             return self._called(number, params, message)
+
         result = self._result(method, params)
         if result is None:
             error = {"code": -32601, "message": f"no method {method}"}
             return self._apply(method, {"jsonrpc": "2.0", "id": number, "error": error}, [])
+
         return self._written(method, number, result, message)
 
     def _written(self, method: str, number: Any, result: Message, message: Message) -> list[str]:
@@ -269,12 +272,14 @@ class Server:
             method = "resources/templates/list"
         else:
             method = f"{name}/list"
+
         for edit in self.edits:
             if edit[:2] == [method, "pages"]:
                 number = int(params.get("cursor") or 0)
                 more = {"nextCursor": str(number + 1)} if number + 1 < edit[2] else {}
                 full = [{**TOOLS[0], "name": f"any_{number}"}] if edit[3] else []
                 return {name: entries if number == 0 else full, **more}
+
         paged = any(
             edit[0].split("#")[0] == method and ["result", "nextCursor"] in edit
             for edit in self.edits
@@ -313,6 +318,7 @@ class Server:
                 return self._apply(
                     "tools/call", {"jsonrpc": "2.0", "id": number, "error": error}, []
                 )
+
         return [*before, *self._written("tools/call", number, result, message)]
 
     def _chat(self, params: Message) -> list[str]:
@@ -339,6 +345,7 @@ class Server:
             if params.get("inputResponses") is not None:
                 told = {"content": [text(json.dumps(params["inputResponses"]))]}
                 return self._written("tools/call", number, told, message)
+
             question = {"method": kind, "params": QUESTIONS[kind]}
             asks = {
                 "resultType": "input_required",
@@ -346,6 +353,7 @@ class Server:
                 "requestState": "s",
             }
             return self._written("tools/call#asks", number, asks, message)
+
         self._questions += 1
         name = f"q{self._questions}"
         self._asking[name] = message
@@ -394,21 +402,27 @@ class Server:
                     )
                 case _:
                     self.http[what] = values
+
         if message is not None:
             self.sent.append((method, message))
+
         if silent or (message is None and raw is None):
             return before
+
         written = json.dumps(message)
         if raw is not None:
             number = json.dumps(message.get("id")) if message is not None else "null"
             written = raw.replace("%ID%", number).replace("%M%", written)
+
         lines = [*before, *[written] * copies]
         if late:
             self._late += lines
             return []
+
         if message is not None and "id" in message:
             lines += self._late
             self._late = []
+
         return lines
 
 
@@ -440,8 +454,10 @@ def changed(value: Any, what: str, path: list[Any], new: Any = None) -> Any:
     """
     if new == HUGE:
         new = "x" * 100_000
+
     if not path:
         return new if what == "put" else value
+
     key = path[0]
     rest = path[1:]
     if isinstance(value, dict):
@@ -456,6 +472,7 @@ def _changed_object(value: Message, what: str, key: str, rest: list[Any], new: A
         if key not in value and what != "put":
             return value
         return {**value, key: changed(value.get(key, {}), what, rest, new)}
+
     if what == "put":
         return {**value, key: new}
     if what == "drop":
@@ -470,6 +487,7 @@ def _changed_list(value: list[Any], what: str, key: int, rest: list[Any], new: A
         return [*value, new]
     if key >= len(value):
         return value
+
     items = value.copy()
     if rest:
         items[key] = changed(items[key], what, rest, new)
@@ -479,6 +497,7 @@ def _changed_list(value: list[Any], what: str, key: int, rest: list[Any], new: A
         items.insert(key, items[key])
     else:
         del items[key]
+
     return items
 
 
@@ -570,18 +589,21 @@ class Web:
         first = reader.readline().decode("latin-1").split()
         if len(first) < 2:
             return False
+
         method = first[0]
         path = first[1]
         headers: dict[str, str] = {}
         while (line := reader.readline().decode("latin-1").strip()) != "":
             name, _, value = line.partition(":")
             headers[name.lower()] = value.strip()
+
         body = reader.read(int(headers.get("content-length", 0)))
         _, name, *rest = path.split("/", 2)
         site = self.sites.get(name)
         if site is None:
             connection.sendall(response(404, "no such site"))
             return True
+
         message: Message = json.loads(body) if body else {}
         site.requests.append((method, path, message))
         wanted = site.options.get("path", "mcp")
@@ -643,15 +665,18 @@ class Exchange:
         site = self.site
         if self.method != "POST":
             return self._answer_other()
+
         with site.lock:
             server, session = self._session()
             lost = self._lost(session)
             if lost is not None:
                 self.connection.sendall(lost)
                 return True
+
             assert server is not None
             lines = server.handle(self.message)
             edits = server.http
+
         return self._respond(lines, edits, session, server)
 
     def _answer_other(self) -> bool:
@@ -664,6 +689,7 @@ class Exchange:
             if what == "wire":
                 self.connection.sendall(encoded(values[0]))
                 return False
+
         self.connection.sendall(response(405 if self.method == "GET" else 200))
         return True
 
@@ -673,10 +699,12 @@ class Exchange:
         if site.options.get("session") is False or Server.modern(self.message):
             session = "none"
             return site.sessions.setdefault(session, Server(site.edits, site.era)), session
+
         method = self.message.get("method")
         if method in ("initialize", "server/discover"):
             session = f"s{len(site.sessions) + 1}"
             site.sessions[session] = Server(site.edits, site.era)
+
         return site.sessions.get(session), session
 
     def _lost(self, session: str) -> bytes | None:
@@ -689,11 +717,13 @@ class Exchange:
             count = site.counts[when] = site.counts.get(when, 0) + 1
             if count == 1:
                 site.lost.add(session)
+
             if session in site.lost:
                 said = values[1] if len(values) > 1 else ""
                 kind = "application/json" if said.startswith("{") else "text/plain"
                 number = json.dumps(self.message.get("id"))
                 return response(values[0], said.replace("%ID%", number), {"Content-Type": kind})
+
         if session not in site.sessions:
             error = {
                 "jsonrpc": "2.0",
@@ -701,6 +731,7 @@ class Exchange:
                 "error": {"code": -32600, "message": "Session not found"},
             }
             return response(404, json.dumps(error), {"Content-Type": "application/json"})
+
         return None
 
     def _respond(
@@ -714,6 +745,7 @@ class Exchange:
             place = self._put_in(edits["redirect"][1])
             connection.sendall(response(edits["redirect"][0], "", {"Location": place}))
             return True
+
         headers: Message = {} if session == "none" else {"Mcp-Session-Id": session}
         headers |= edits.get("headers", [{}])[0]
         if "status" in edits:
@@ -727,20 +759,24 @@ class Exchange:
                 return False
             connection.sendall(response(202, "", headers))
             return True
+
         if "cross" in edits:
             return self._cross(lines, headers)
+
         if "sse" in edits or self.site.options.get("sse") or len(lines) > 1:
             body = "".join(f"event: message\ndata: {line}\n\n" for line in lines)
             headers = {"Content-Type": "text/event-stream", **headers}
         else:
             body = lines[-1] if lines else ""
             headers = {"Content-Type": "application/json", **headers}
+
         if "body" in edits:
             body = (
                 edits["body"][0]
                 .replace("%M%", lines[-1] if lines else "")
                 .replace("%EVENTS%", body)
             )
+
         connection.sendall(response(200, body, headers))
         return True
 
@@ -758,6 +794,7 @@ class Exchange:
                 for connection, told in ((other, owns), (own, others)):
                     body = "".join(f"event: message\ndata: {line}\n\n" for line in told)
                     connection.sendall(response(200, body, headers))
+
         if waits:
             time.sleep(2)
         return False
@@ -783,10 +820,13 @@ class Exchange:
                 time.sleep(0.2)
                 if connection.fileno() < 0:
                     return False
+
             return False
+
         if "session=" not in place:
             connection.sendall(response(405))
             return True
+
         session = place.partition("session=")[2]
         server = site.sessions[session]
         lines = server.handle(self.message)
@@ -797,10 +837,12 @@ class Exchange:
                 .replace("%M%", lines[-1] if lines else "")
                 .replace("%EVENTS%", body)
             )
+
         status = server.http.get("status", [202])[0]
         connection.sendall(response(status))
         if status < 300:
             site.streams[session].sendall(encoded(body))
+
         return True
 
 
@@ -818,6 +860,7 @@ def main() -> None:
     if not web:
         over_stdio(Server(json.loads(edits), era))
         return
+
     server = Web()
     print(server.add("odd", json.loads(edits), era), flush=True)
     server.serve()

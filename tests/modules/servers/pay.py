@@ -79,6 +79,7 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
         record(what)
         (FOLDER / "released").write_text("paid")
         threading.Event().wait()
+
     if do == "ask":
         form = {"type": "object", "properties": {"pin": {"type": "string"}}}
         question = {
@@ -88,11 +89,13 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
         os.write(1, json.dumps({"jsonrpc": "2.0", "id": "q", **question}).encode() + b"\n")
         (FOLDER / "release").read_text()
         os._exit(3)
+
     if do == "refuse":
         raise RefusedError
     record(what)
     if do == "die" or (do == "die_once" and first()):
         os._exit(3)
+
     if do == "close" or (do == "close_once" and first()):
         raise CutError
     if do == "strange":
@@ -107,6 +110,7 @@ def answer(message: dict[str, Any]) -> bytes | None:
     params = message.get("params", {})
     if number is None:
         return None
+
     if method == "initialize":
         info = {"name": "pay", "version": "1"}
         result: Any = {
@@ -127,6 +131,7 @@ def answer(message: dict[str, Any]) -> bytes | None:
     else:
         error = {"code": -32601, "message": "no such method"}
         return json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode()
+
     return json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
 
 
@@ -161,6 +166,7 @@ class Handler(BaseHTTPRequestHandler):
                 record(f"{message['params']['name']} {do}")
                 self.whole(int(do[5:]), "text/plain", b"sorry")
                 return
+
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.send_header("connection", "close")
@@ -172,8 +178,10 @@ class Handler(BaseHTTPRequestHandler):
                 said = answer(message)
             except CutError:
                 return
+
             self.wfile.write(b"event: message\ndata: " + (said or b"") + b"\n\n")
             return
+
         said = answer(message)
         self.whole(202 if said is None else 200, "application/json", said or b"")
 
@@ -195,9 +203,11 @@ def main() -> None:
     if "--late" in sys.argv and not (FOLDER / "open").exists():
         print("the bank is closed", file=sys.stderr, flush=True)
         sys.exit(3)
+
     if "--http" not in sys.argv:
         serve_stdio()
         return
+
     server = ThreadingHTTPServer(
         ("127.0.0.1", int(sys.argv[sys.argv.index("--http") + 1])), Handler
     )

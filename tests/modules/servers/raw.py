@@ -101,11 +101,13 @@ def definitions() -> list[Any]:
                 },
             },
         ]
+
     output = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tools = [{"name": name, "inputSchema": OBJECT} for name in NAMES]
     for tool in tools:
         if tool["name"] in TYPED_TOOLS:
             tool["outputSchema"] = output
+
     return tools
 
 
@@ -192,6 +194,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
                     "message": f"step {done}",
                 }
                 send({"method": "notifications/progress", "params": params})
+
             result = text("done")
         case "blocks":
             result = {
@@ -219,6 +222,7 @@ def call(number: Any, params: dict[str, Any]) -> None:
         case _:
             send({"id": number, "error": {"code": -32602, "message": f"unknown tool {name}"}})
             return
+
     send({"id": number, "result": result})
 
 
@@ -232,6 +236,7 @@ def handle(message: dict[str, Any]) -> None:
             os.write(
                 descriptor, b"%d\n" % os.getpid()
             )  # held open: its end is seen when this process is gone
+
         info = {"name": "raw", "version": "1"}
         capabilities = {"tools": {"listChanged": True}}
         send(
@@ -278,11 +283,14 @@ def main() -> None:
     if MODE == "crash_at_start":
         print("cannot start: sesame-open-now is wrong", file=sys.stderr, flush=True)
         sys.exit(3)
+
     if MODE in ("stubborn", "mute"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     for line in sys.stdin.buffer:
         if MODE != "mute":
             handle(json.loads(line))
+
     while MODE in ("stubborn", "mute"):
         time.sleep(1)
 

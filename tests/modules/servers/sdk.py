@@ -59,6 +59,7 @@ async def call_tool(
             return types.InputRequiredResult(input_requests={"q": question})
         case _:
             answer = params.name
+
     return types.CallToolResult(content=[types.TextContent(text=answer)])
 
 
@@ -82,6 +83,7 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+
         headers = dict(scope["headers"])
         session = headers.get(b"mcp-session-id")
         if scope["path"] == "/forget":
@@ -133,6 +135,7 @@ def main() -> None:
     if "--http" not in sys.argv:
         anyio.run(serve_stdio)
         return
+
     import uvicorn
 
     listener = socket.socket()

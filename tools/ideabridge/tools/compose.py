@@ -139,6 +139,7 @@ class Admitter:
         known = self._names.get((id(target), id(root)))
         if known is not None:
             return known[0], False
+
         name = safe_name(wanted, self.defs)
         self.defs[name] = (
             True  # reserves the name until the definition, which may be recursive, is written
@@ -202,6 +203,7 @@ class _Admission:
         inner = self.within(schema, root, depth)
         if not isinstance(inner, dict) or _takes_references(inner):
             return inner
+
         outer: JSONObject = {word: inner.pop(word) for word in _ANNOTATIONS if word in inner}
         branches = inner.get("anyOf")
         if len(inner) == 1 and isinstance(branches, list):
@@ -214,16 +216,20 @@ class _Admission:
             return schema if isinstance(schema, bool) else True
         if depth > _INLINE_DEPTH and not top:
             return self._refer(schema, root, "part")
+
         if schema is not root and isinstance(schema.get("$id"), str):
             root = schema
+
         part = _Part(schema, root, depth, top, {}, [])
         for keyword, value in schema.items():
             if keyword in REFERRING:
                 self._reference(part, value)
             elif keyword not in _DROPPED and not (self._old and "$ref" in schema):
                 self._keyword(part, keyword, value)
+
         if part.also:
             add_to_all_of(part.out, *part.also)
+
         return room_for_meta(part.out) if top else part.out
 
     def _reference(self, part: _Part, value: JSON) -> None:
@@ -232,12 +238,14 @@ class _Admission:
         if value.startswith(("https://json-schema.org/", "http://json-schema.org/")):
             part.also.append({"$ref": value})
             return
+
         root = part.root
         target = resolve(root, value)
         if target is None:
             target = self._named.get(value.rstrip("#"))
             if target is not None and not value.startswith("#"):
                 root = target
+
         if not isinstance(target, dict):
             # The check of the exact schema reports a reference that leads nowhere.
             if target is False:
@@ -261,6 +269,7 @@ class _Admission:
             wanted = f"{self._label}_{name.lstrip('#')}"
         else:
             wanted = name.lstrip("#") or "root"
+
         name, is_new = self._admitter.name_of(target, root, wanted)
         if is_new:
             self._pending.append((name, target, root))
@@ -352,6 +361,7 @@ class _Admission:
             else:
                 part.out["enum"] = values
             return
+
         made = [value for value in values if isinstance(value, dict | list)]
         count = sum(1 for value in made for _ in values_in(value))
         branches: list[JSON]
@@ -361,8 +371,10 @@ class _Admission:
         else:
             kinds = {"array" if isinstance(value, list) else "object" for value in made}
             branches = [{"type": kind} for kind in sorted(kinds)]
+
         if plain:
             branches.append({"enum": plain})
+
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
@@ -513,6 +525,7 @@ def solution_schema(
         calls["items"] = {"anyOf": listed}
     else:
         calls["maxItems"] = 0
+
     before = {
         name: move_refs(schema, ("properties", name)) for name, schema in (extra or {}).items()
     }
@@ -529,6 +542,7 @@ def solution_schema(
         if required:
             result["required"] = [*required]
         result["oneOf"] = [*EITHER]
+
     result["additionalProperties"] = False
     return admitter.finish(result)
 
@@ -549,10 +563,12 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
 
     if not Validator(schema, what="the output").is_valid(None):
         return schema, False
+
     if schema.get("$schema") is None:
         wrapped: JSONObject = {}
     else:
         wrapped = {"$schema": schema["$schema"]}
+
     wrapped |= {
         "type": "object",
         "properties": {"value": move_refs(schema, ("properties", "value"))},
@@ -570,6 +586,7 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
         # there is no output.
         own: JSON = admitter.admit(schema, "output")
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
+
     found = admitter.admit(wanted, "output")
     admitted: JSONObject = found if isinstance(found, dict) else {}
     description = _with_note(admitted.pop("description", None), _OUTPUT)
@@ -588,10 +605,12 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
             raise ToolDefinitionError(
                 f"tool {tool.name!r}: parameter {name!r} has the name of a meta-property"
             )
+
     properties = parameters.pop("properties", {})
     own: JSONObject = {}
     if isinstance(properties, dict):
         own = {name: schema for name, schema in properties.items() if name not in META_PROPERTIES}
+
     before, needed = _meta_before(tool, latent, instances, admitter)
     after = _meta_after(tool, latent, admitter)
     names, opened = _inside(parameters)
@@ -605,17 +624,21 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
         known = [name for name in required if isinstance(name, str)]
     else:
         known = []
+
     result: JSONObject = {"type": "object"}
     description = _description(tool)
     if description:
         result["description"] = description
+
     result["properties"] = {**before, **own, **rest, **after}
     result["required"] = [*dict.fromkeys([*needed, *known])]
     for word in ("type", "title", "description", "default", "examples"):
         parameters.pop(word, None)
+
     result.update(parameters)
     if not opened and "unevaluatedProperties" not in result:
         result.setdefault("additionalProperties", False)
+
     return result
 
 
@@ -633,16 +656,20 @@ def _meta_before(
         meta["_module"] = admitter.define("_module", _CLEAN)
     elif not latent and not tool.clean and tool.activity is None:
         meta["_activity"] = admitter.define("_activity", _ACTIVITY)
+
     if instances:
         description = "Which instance the call is for"
         listed: JSONObject = {"description": description, "enum": list(instances)}
         if len(instances) > MAX_LISTED_INSTANCES:
             some = f"one of {len(instances)} ({', '.join(instances[:3])}, …)"
             listed = {"type": "string", "description": f"{description}: {some}"}
+
         meta["_instance"] = admitter.define("_instance", listed)
         needed.append("_instance")
+
     if tool.in_room or tool.clean or (latent and not is_constant):
         meta["_imports"] = admitter.define("_imports", _IMPORTS)
+
     return meta, needed
 
 
@@ -667,6 +694,7 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
             **output,
             "description": _with_note(output.get("description"), _RESULT_HERE),
         }
+
     meta["_outputPath"] = admitter.define("_outputPath", _OUTPUT_PATH)
     meta["_outputMethod"] = admitter.define("_outputMethod", _OUTPUT_METHOD)
     each: JSONObject = {
@@ -699,13 +727,16 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
         properties = item.get("properties")
         if isinstance(properties, dict):
             names.update(dict.fromkeys(properties))
+
         if not outermost or "additionalProperties" not in item:
             opened |= (
                 "patternProperties" in item or item.get("additionalProperties", False) is not False
             )
+
         for place, child in children(item):
             if isinstance(child, dict) and place[0] in ("allOf", "anyOf", "dependentSchemas"):
                 stack.append((child, False))
+
     return list(names), opened
 
 
@@ -716,6 +747,7 @@ def _description(tool: Tool) -> str:
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":
         return tool.description
+
     line = f"Result: {result if len(result) <= _RESULT else result[:_RESULT] + '…'}"
     if tool.description.strip():
         return f"{tool.description.rstrip()}\n{line}"

@@ -134,6 +134,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
         text = f"import {modules}\n(\n{code.strip()}\n)"
     else:
         text = f"(\n{code.strip()}\n)"
+
     try:
         with (
             _POOL.get().checkout(
@@ -157,6 +158,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
         raise ActivityError(f"code: {_cut(error.display('type-msg'))}{names}") from None
     except library.MontyError as error:
         raise ActivityError(f"code: {_cut(str(error))}") from None
+
     try:
         expect_written(result, what="the value of code")
         return normalise(result, what="the value of code")

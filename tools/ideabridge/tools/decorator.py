@@ -97,6 +97,7 @@ def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
                 parameters[name] = entry[2].strip()
             elif name is not None and depth > indent:
                 parameters[name] = f"{parameters[name]} {line.strip()}".strip()
+
     return _paragraphs(body), {name: text for name, text in parameters.items() if text}
 
 
@@ -113,6 +114,7 @@ def _paragraphs(lines: list[str]) -> str:
             result[-1] += f" {line.strip()}"
         else:
             result.append(line.rstrip())
+
     return "\n".join(result).strip()
 
 
@@ -152,6 +154,7 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
+
     # `JSON` is recursive, and pydantic supports this only in its own alias.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
@@ -178,6 +181,7 @@ def _outer_names() -> dict[str, Any]:
         if not str(frame.f_globals.get("__name__", "")).startswith("ideabridge.tools."):
             names = {**frame.f_locals, **names}
         frame = frame.f_back
+
     return names
 
 
@@ -198,6 +202,7 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
         tidied = normalise(schema, what="schema")
     except InvalidJSONError as error:
         raise ValueError(str(error)) from None
+
     assert isinstance(tidied, dict)
     definitions = tidied.get("$defs", {})
     assert isinstance(definitions, dict)
@@ -205,6 +210,7 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
     for name, definition in definitions.items():
         if isinstance(definition, dict) and definition.get("title") == name:
             del definition["title"]
+
     result = map_schemas(
         tidied, lambda part: {k: v for k, v in part.items() if k != "$ref" or v not in empty}
     )
@@ -235,11 +241,13 @@ class _Parameters:
             if hint is ActivityContext:
                 self._context = parameter.name
                 continue
+
             # A parameter may be called `schema` or `_private`, a field of a model may not.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             fields[field] = (Annotated[hint, Field(alias=parameter.name)], default)
+
         config = ConfigDict(extra="forbid", strict=True)
         try:
             self._model = _make_model("Arguments", __config__=config, **fields)
@@ -263,6 +271,7 @@ class _Parameters:
                 model = self._model.model_validate_json(encode(repaired))
         except ValidationError as error:
             raise ActivityError(_mismatch(error.errors(include_url=False))) from None
+
         values = {name: getattr(model, field) for field, name in self._fields.items()}
         if self._context is not None:
             values[self._context] = context
@@ -279,6 +288,7 @@ def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObjec
         member = properties.get(name)
         if isinstance(member, dict):
             member.setdefault("description", text)
+
     kept = {
         word: tidied[word]
         for word in ("required", "additionalProperties", "$defs")
@@ -294,20 +304,24 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
         raise ToolDefinitionError(
             f"{place}: parameter {stars}{name}: a call names each of its parameters"
         )
+
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ToolDefinitionError(
             f"{place}: parameter {name!r} is positional-only; a call names its parameters"
         )
+
     if name in META_PROPERTIES:
         raise ToolDefinitionError(
             f"{place}: parameter {name!r} has the name of a meta-property of calls; rename it"
         )
+
     if name not in hints:
         if name in ("self", "cls"):
             method = " (to make a tool of a method, give the bound method to a Toolbox)"
         else:
             method = ""
         raise ToolDefinitionError(f"{place}: parameter {name!r} has no annotation{method}")
+
     hint = hints[name]
     inner = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if ActivityContext in (inner, *get_args(inner)):
@@ -343,15 +357,19 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
                 f"{path}: {'is required' if error['type'] == 'missing' else 'is not a parameter'}"
             )
             continue
+
         try:
             found = show(normalise(error["input"]), 60)
         except (InvalidJSONError, LimitExceededError):
             found = type(error["input"]).__name__
+
         lines.append(f"{path}: found {found}: {error['msg']}")
+
     if len(errors) > _PROBLEMS:
         more = f"; and {len(errors) - _PROBLEMS} more"
     else:
         more = ""
+
     return f"the parameters do not fit: {'; '.join(lines)}{more}"
 
 
@@ -365,6 +383,7 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
         value = error["input"]
         if error["type"] != "int_type" or not isinstance(value, float) or not value.is_integer():
             continue
+
         *parents, last = error["loc"]
         target = at(repaired, parents)
         if isinstance(target, dict) and last in target:
@@ -373,6 +392,7 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
         elif isinstance(target, list) and isinstance(last, int):
             target[last] = int(value)
             changed = True
+
     return repaired if changed and isinstance(repaired, dict) else None
 
 
@@ -393,6 +413,7 @@ class _Result:
                 f"{place}: the return annotation cannot be described by a JSON "
                 f"Schema: {_first_line(error)}"
             ) from None
+
         name = getattr(hint, "__name__", None)
         if (
             self.schema is not None
@@ -535,9 +556,11 @@ def tool_from(
             f"{place}: a tool is made of a function; write @tool above it, or "
             "@tool(name=..., read_only=True)"
         )
+
     _check_options(name, description, annotations, output_schema)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolDefinitionError(f"{place}: a generator cannot be a tool; return a list")
+
     if name is None:
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
@@ -549,6 +572,7 @@ def tool_from(
             f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as "
             f"MCP's names do; {safe_name(name)!r} would"
         )
+
     text, descriptions = _read_docstring(inspect.getdoc(function))
     hints = _hints_of(function, place)
     parameters = _Parameters(function, hints, descriptions, place)
@@ -557,6 +581,7 @@ def tool_from(
         output = result.schema
     else:
         output = normalise(output_schema, what="output_schema")
+
     made = Tool(
         name=name,
         description=text if description is None else description,
@@ -578,9 +603,11 @@ def _check_options(
     ):
         if not isinstance(value, str | None):
             raise ArgumentError.of(option, "text", value)
+
     for option in HINTS:
         if not isinstance(value := getattr(annotations, option), bool | None):
             raise ArgumentError.of(option, "True, False or None", value)
+
     if not isinstance(output_schema, Mapping | None):
         raise ArgumentError.of("output_schema", "a JSON Schema (an object)", output_schema)
 
@@ -601,10 +628,12 @@ def _runner(
             returned = await run_tool_in_thread(call)
             if inspect.isawaitable(returned):
                 returned = await cast("Any", returned)
+
         if isinstance(returned, DataMessage):
             message = cast("DataMessage[Any]", returned)
             data = await compute_beside(message.data, result.dump, message.data)
             return DataMessage(message.kind, data, message.description)
+
         return await compute_beside(returned, result.dump, returned)
 
     return run

@@ -48,6 +48,7 @@ def read_written(
         text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
         raise InvalidJSONError(f"{what} is not UTF-8 (byte {error.start})") from None
+
     text = text.removeprefix("\ufeff")
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
@@ -56,13 +57,16 @@ def read_written(
             # has no such bound.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
+
         return _read_yaml(text, what)
+
     if suffix.endswith(JSON_SUFFIXES) or text.lstrip().startswith(("{", "[", "//", "/*")):
         if len(text) > max_bytes:
             raise LimitExceededError(
                 f"{what} has {len(text):,} characters; at most {max_bytes:,} bytes are taken"
             )
         return decode(blank_comments(text), what=what, max_bytes=max_bytes)
+
     return _read_yaml(text, what)
 
 
@@ -99,6 +103,7 @@ def blank_comments(text: str) -> str:
                 end = text.find("*/", start + 2)
                 done = len(text) if end < 0 else end + 2
                 parts.append(_blank(text[start:done]))
+
     parts.append(text[done:])
     plain = "".join(parts)
     trailing = [place for place in commas if _is_trailing(plain, place)]
@@ -198,6 +203,7 @@ class _Reading:
             raise InvalidJSONError(
                 f"{where}: a tag ({str(event.tag)[:60]}), which is not read; write plain values"
             )
+
         match type(event).__name__:
             case "DocumentStartEvent":
                 self._begin(event, where)
@@ -252,10 +258,12 @@ class _Reading:
                     f"{where}: <<, a merge key of YAML 1.1; write the members "
                     "out (a key << in quotes)"
                 )
+
             self._key(text, where)
             if event.anchor is not None:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
             return
+
         # Only a plain scalar may be anything but text.
         value = _plain(text, where) if event.implicit[0] else text
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
@@ -270,9 +278,11 @@ class _Reading:
     def _put(self, value: _Value, anchor: str | None, where: str) -> None:
         if anchor is not None:
             self._anchors[anchor] = value
+
         if not self._open:
             self._found = value
             return
+
         held = self._open[-1]
         if isinstance(held.whole.value, list):
             held.whole.value.append(value.value)
@@ -282,8 +292,10 @@ class _Reading:
                     raise InvalidJSONError(f"{where}: a key that is not text")
                 self._key(value.value, where)
                 return
+
             held.whole.value[held.key] = value.value
             held.key = None
+
         self._expect_room(len(self._open) + value.height, where)
         held.whole.values += value.values
         held.whole.size += value.size
@@ -320,6 +332,7 @@ def _plain(text: str, where: str) -> JSON:
                 f"{where}: a number of {len(text):,} digits; write it as text, in quotes"
             )
         return int(text)
+
     if len(text) <= _LONGEST_NUMBER:
         if _OCTAL.fullmatch(text):
             return int(text[2:], 8)
@@ -327,6 +340,7 @@ def _plain(text: str, where: str) -> JSON:
             return int(text[2:], 16)
         if _FLOAT.fullmatch(text):
             return _finite(float(text), text, where)
+
     if _NOT_FINITE.fullmatch(text):
         raise InvalidJSONError(f"{where}: {text} is no number of JSON; write it as text, in quotes")
     return text
@@ -345,6 +359,7 @@ def _read_yaml(text: str, what: str) -> JSON:
             f"{what} has {size:,} bytes of YAML; at most {MAX_YAML_BYTES:,} "
             "are taken: write it as JSON"
         )
+
     # Imported here, because most programs read no YAML.
     import io
 
@@ -358,6 +373,7 @@ def _read_yaml(text: str, what: str) -> JSON:
             reading.take(event)
     except YAMLError as error:
         raise InvalidJSONError(f"{what}: {_one_line(error)}") from None
+
     return normalise(reading.value, what=what)
 
 

@@ -93,6 +93,7 @@ def _with_big_integers(value: Any) -> Any:
         return {
             key: _with_big_integers(item) for key, item in cast("dict[str, Any]", value).items()
         }
+
     return value
 
 
@@ -157,6 +158,7 @@ def nests_deeper(text: bytes, limit: int) -> bool:
     """Return True if JSON text nests deeper than `limit`. Use it before a recursive parser."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
+
     depth = 0
     for token in _TOKENS.finditer(text):
         first = text[token.start()]
@@ -166,6 +168,7 @@ def nests_deeper(text: bytes, limit: int) -> bool:
                 return True
         elif first in b"]}":
             depth -= 1
+
     return False
 
 
@@ -177,17 +180,20 @@ def count_values(text: bytes, limit: int) -> int:
     most = _marks(text)
     if most <= limit:
         return most
+
     # Backslashes occur only in strings. Without `\\` and then without `\"`, every quote begins
     # or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
         # Each value has at most two quotes, and two more for a key.
         return limit + 1
+
     count = 0
     for piece in _outside_strings(plain):
         count += _marks(piece)
         if count > limit:
             break
+
     return count
 
 
@@ -237,20 +243,25 @@ def decode(
         text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
         raise InvalidJSONError(f"{what} is not UTF-8 (byte {error.start})") from None
+
     size = len(data) if isinstance(data, bytes) else len(text)
     if size > max_bytes:
         raise LimitExceededError(f"{what} has {size:,} bytes; at most {max_bytes:,} are taken")
+
     if isinstance(data, bytes):
         plain = data
     else:
         plain = text.encode("utf-8", "replace")
+
     max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
     if count_values(plain, max_values) > max_values:
         raise LimitExceededError(
             f"{what} holds more than {max_values:,} values (numbers, texts, lists, ...)"
         )
+
     if nests_deeper(plain, max_depth):
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
+
     try:
         value = cast("JSON", _DECODER.decode(text))
     except json.JSONDecodeError as error:
@@ -258,6 +269,7 @@ def decode(
         raise InvalidJSONError(f"{what} is not JSON: {reason}") from None
     except (InvalidJSONError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"{what} is not JSON: {error}") from None
+
     return normalise(value, what=what, max_depth=max_depth)
 
 
@@ -285,6 +297,7 @@ def decode_trusted(data: str | bytes) -> JSON:
             return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
         except (ValueError, RecursionError, InvalidJSONError) as error:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
+
     # orjson reads integers beyond 64 bits as floats, so a text with such an integer is read again
     # exactly. Most texts have no number that long, and searching the bytes is far faster than
     # walking through the value.
@@ -299,6 +312,7 @@ def _has_big_float(value: JSON) -> bool:
         # The integers just below the smallest one of 64 bits round to it, so a float of this size
         # may be one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
+
     if isinstance(value, list):
         return any(_has_big_float(item) for item in value)
     if isinstance(value, dict):
@@ -372,6 +386,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
             left -= WRITTEN_PER_VALUE * len(items)
             if left >= 0:
                 stack.extend(items)
+
         if left < 0:
             values = most // WRITTEN_PER_VALUE
             raise LimitExceededError(
@@ -402,12 +417,15 @@ def _copy(value: Any, depth: int) -> JSON:
         if not -_TOO_LARGE < value < _TOO_LARGE:
             raise _NotJSONError(InvalidJSONError, f"is an integer of more than {_DIGITS:,} digits")
         return value if kind is int else int(value)
+
     if isinstance(value, float):
         if not math.isfinite(value):
             raise _NotJSONError(InvalidJSONError, f"is {value}, which JSON does not have")
         return float(value)
+
     if depth <= 0:
         raise _NotJSONError(LimitExceededError, "nests deeper than the limit")
+
     key: Any = None
     try:
         # `isinstance(value, Mapping)` takes longer than copying a small object.
@@ -418,6 +436,7 @@ def _copy(value: Any, depth: int) -> JSON:
                     raise _NotJSONError(InvalidJSONError, "is a key that is not text")
                 result[_text(key)] = _copy(item, depth - 1)
             return result
+
         if isinstance(value, list | tuple):
             items: list[JSON] = []
             for item in cast("list[Any]", value):
@@ -427,4 +446,5 @@ def _copy(value: Any, depth: int) -> JSON:
     except _NotJSONError as error:
         error.path.append(str(key).encode("utf-8", "replace").decode())
         raise
+
     raise _NotJSONError(InvalidJSONError, f"is a {type(value).__name__}, which is not JSON")

@@ -36,10 +36,12 @@ class ArgumentError(IdeabridgeError, TypeError):
             text = repr(value)
         else:
             text = ""
+
         if isinstance(value, type):
             kind = f"the class {value.__name__}"
         else:
             kind = type(value).__name__
+
         found = (text if len(text) <= 60 else f"{text[:57]}...") or kind
         return cls(f"{name}: expected {expected}, found {found}{f'; {hint}' if hint else ''}")
 

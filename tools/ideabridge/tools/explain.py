@@ -61,6 +61,7 @@ def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> 
         # The draft is unknown, a reference leads out of the schema or nowhere, the recursion is too
         # deep, or an integer is too large for a division by a fraction.
         pass
+
     return problems or [_plain(error) for error in valid.iter_errors(value)]
 
 
@@ -69,17 +70,21 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
         return replace(_plain(error), expected="a regular expression")
+
     place = tuple(error.instance_path)
     if not place:
         return _plain(error)
+
     part = at(schema, list(place[:-1]))
     if not isinstance(part, dict) or place[-1] not in part:
         # jsonschema-rs leaves empty names out of a place.
         return _plain(error)
+
     # Only the wrong keyword is checked, because the whole schema may be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
         return replace(problem, place=place[:-1] + problem.place)
+
     return _plain(error)
 
 
@@ -95,6 +100,7 @@ def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
             problems.append(_problem(error, f"a property name that is {_expected(error, root)}"))
         else:
             problems.append(_problem(error, _expected(error, root), _hint([error])))
+
     return list(dict.fromkeys(problems))
 
 
@@ -142,6 +148,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
         else:
             found = ""
         return f"{bound} {limit:,} {one if limit == 1 else many}{found}"
+
     match keyword:
         case None:
             return "nothing here"
@@ -195,6 +202,7 @@ def _hint(errors: Iterable[ValidationError]) -> str:
             options.extend(cast("list[object]", error.validator_value))
         elif error.validator == "const":
             options.append(error.validator_value)
+
     texts = dict.fromkeys(option for option in options if isinstance(option, str))
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
@@ -212,6 +220,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
     or_reference = f" or {A_REFERENCE}" if len(branches) < len(alternatives) else ""
     if not branches:
         return [_problem(error, A_REFERENCE if or_reference else "another value")]
+
     near = [branch for branch in branches if not _is_of_another_kind(branch)]
     if not near:
         own = [one for branch in branches for one in branch if not one.relative_path]
@@ -219,17 +228,20 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
         return [
             _problem(error, " or ".join(list(expected)[:MOST_LISTED]) + or_reference, _hint(own))
         ]
+
     intended = [branch for branch in near if not any(_constants_of_property(one) for one in branch)]
     if not intended:
         problem = _problem_of_constant(near)
         if problem is not None:
             return [problem]
         intended = near
+
     fewest = min(map(len, intended))
     intended = [branch for branch in intended if len(branch) == fewest]
     problems = _problems(intended[0], root)
     if len(problems) != 1:
         return problems
+
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
         # The property that distinguishes the alternatives is missing: name what each
@@ -241,6 +253,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
             )
             more = ", …" if len(names) > MOST_LISTED else ""
             return [replace(problem, expected=" or ".join(names[:MOST_LISTED]) + more + _REQUIRED)]
+
     if problem.place == tuple(error.absolute_path):
         return [replace(problem, expected=problem.expected + or_reference)]
     return problems
@@ -256,6 +269,7 @@ def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
         apart = bool(nested) and all(_is_of_another_kind(branch) for branch in nested)
         errors = [one for branch in nested for one in branch] if apart else [inner]
         branches.setdefault(inner.relative_schema_path[0], []).extend(errors)
+
     return list(branches.values())
 
 
@@ -294,6 +308,7 @@ def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | Non
     for error in (error for branch in branches for error in branch):
         if constants := _constants_of_property(error):
             found.setdefault(error.path[-1], []).append(constants)
+
     for groups in found.values():
         if len(groups) >= len(branches):
             errors = [error for group in groups for error in group]
@@ -302,6 +317,7 @@ def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | Non
                 describe_values(cast("JSON", one.validator_value) for one in errors),
                 _hint(errors),
             )
+
     return None
 
 
@@ -323,10 +339,12 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
         for keyword in REFERRING
     ):
         raise LookupError
+
     if not is_root and isinstance(schema.get("$id"), str):
         raise LookupError
     if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
         raise LookupError
+
     dropped = ("$schema", "$id") if is_root else ("$schema",)
     return {
         name: _prepared(part, is_root=False)

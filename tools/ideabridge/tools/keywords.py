@@ -135,6 +135,7 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
         return root if isinstance(root, dict | bool) else None
     if not pointer.startswith("#/"):
         return None
+
     found: JSON = root
     for part in pointer[2:].split("/"):
         key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -148,6 +149,7 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
             found = found[int(key)]
         else:
             return None
+
     return found if isinstance(found, dict | bool) else None
 
 
@@ -164,10 +166,12 @@ def check_size(schema: JSON, what: str) -> None:
             raise LimitExceededError(
                 f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values"
             )
+
         if depth > MAX_SCHEMA_DEPTH:
             raise LimitExceededError(
                 f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels"
             )
+
         depth += 1
         below: list[JSON] = []
         for item in level:
@@ -175,6 +179,7 @@ def check_size(schema: JSON, what: str) -> None:
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)
+
         level = below
 
 
@@ -188,6 +193,7 @@ def at(root: JSON, place: list[str | int]) -> JSON:
             found = found[key]
         else:
             return None
+
     return found
 
 
@@ -229,6 +235,7 @@ def _show(value: JSON, left: int, pieces: list[str]) -> int:
         text = f"an integer of {value.bit_length():,} bits"
     else:
         text = repr(value)
+
     pieces.append(text)
     return left - len(text)
 
@@ -240,15 +247,19 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
     for key, item in value.items() if named else enumerate(value):
         if not first:
             pieces.append(", ")
+
         first = False
         if left <= 3:
             pieces.append("…")
             left = -1
             break
+
         if isinstance(key, str):
             left = _show(key, left, pieces) - 2
             pieces.append(": ")
+
         left = _show(item, max(left, 1), pieces) - 2
+
     pieces.append("}" if named else "]")
     return left
 
@@ -303,6 +314,7 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
             result[keyword] = change(value)
         else:
             result[keyword] = value
+
     return result
 
 
@@ -314,6 +326,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     """
     if "$id" in schema:
         return schema
+
     prefix = "#" + "".join(
         "/" + str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place
     )
@@ -321,6 +334,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     def move(part: JSONObject) -> JSONObject:
         if "$id" in part:
             return part
+
         moved: JSONObject = {}
         for keyword, value in part.items():
             if (
@@ -332,6 +346,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
                 moved[keyword] = value
+
         return moved
 
     return map_schemas(schema, move)
@@ -424,14 +439,17 @@ def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
         return A_REFERENCE
     if "const" in schema:
         return show(schema["const"], 60)
+
     options = schema.get("enum")
     if isinstance(options, list) and options:
         return describe_values(options)
+
     types = schema.get("type")
     if isinstance(types, str):
         return _describe_types([types])
     if isinstance(types, list):
         return _describe_types(str(name) for name in types)
+
     if depth > 0:
         pointer = schema.get("$ref")
         if isinstance(pointer, str):
@@ -443,4 +461,5 @@ def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
                     describe(branch, root, depth - 1) for branch in branches[:MOST_LISTED]
                 )
                 return " or ".join(words)
+
     return "an object" if "properties" in schema else "any value"

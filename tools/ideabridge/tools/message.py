@@ -116,11 +116,13 @@ class DataMessage(Generic[Data]):
             raise ArgumentError(
                 f"DataMessage: kind: expected 1 to {LONGEST_KIND} characters, found {len(kind):,}"
             )
+
         if kind in MESSAGE_TYPES:
             raise ArgumentError(
                 f"DataMessage: kind: {show(kind)} is a built-in type of message; choose "
                 "another name for the data"
             )
+
         self.kind = kind
         self.data = data
         self.description = description

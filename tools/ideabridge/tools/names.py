@@ -80,6 +80,7 @@ def _visible(part: str, keep: str) -> str:
         marks = marks + 1 if unicodedata.category(one)[0] == "M" else 0
         plain = one.isprintable() and one not in _BLANK and spaces <= _SPACES and marks <= _MARKS
         shown.append(one if plain or one in keep else _escape(one))
+
     return "".join(shown)
 
 
@@ -95,11 +96,13 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     lines = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).split("\n")
     if indent is None:
         return visible(lines[0])
+
     readable: list[str] = []
     for line in lines:
         content = line.lstrip(" ")
         # The indentation stands outside of texts, where JSON has no escapes.
         readable.append(line[: len(line) - len(content)] + visible(content))
+
     return "\n".join(readable)
 
 
@@ -142,6 +145,7 @@ def _written(match: re.Match[str]) -> str:
         and not _HIDDEN.match(text, place - 1)
     ):
         return char
+
     return _escape(char)
 
 
@@ -160,8 +164,10 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
             lead = further
             line = []
             left = width - len(lead)
+
         line.append(one)
         left -= columns
+
     yield f"{lead}{''.join(line)}"
 
 
@@ -214,6 +220,7 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
         number += 1
         tail = f"_{number}"
         candidate = name[: MAX_NAME - len(tail)].rstrip("_") + tail
+
     return candidate
 
 
@@ -223,8 +230,10 @@ def _fold(text: str) -> str:
     name = _OTHER.sub("_", _CAMEL.sub("_", plain).lower()).strip("_")
     if not name:
         return "tool"
+
     if not name[0].isalpha():
         name = f"t_{name}"
+
     return name[:MAX_NAME].rstrip("_")
 
 
@@ -289,6 +298,7 @@ def _ascii_shapes() -> dict[str, str]:
             shapes = [one["c"] for one in others if len(one["c"]) == 1 and one["c"].isascii()]
             if shapes:
                 found[char] = shapes[0]
+
     return found
 
 
@@ -339,9 +349,11 @@ def nearest(
     wanted = _compared(name)
     if not wanted:
         return []
+
     known = list(islice(dict.fromkeys(names), _CANDIDATES))
     if len(known) > _MEASURED:
         known = _likeliest(wanted, known)
+
     matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     scored: list[tuple[float, str]] = []
@@ -349,14 +361,17 @@ def nearest(
         other = _compared(candidate)
         if not other:
             continue
+
         floor = 0.7 if _part_of(wanted, other) else 0.0
         matcher.set_seq1(other)
         if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
             ratio = floor
         else:
             ratio = max(matcher.ratio(), floor)
+
         if ratio >= _NEAR:
             scored.append((ratio, candidate))
+
     # The sort is stable: equally near names keep their order.
     scored.sort(key=lambda pair: -pair[0])
     return _told_apart(

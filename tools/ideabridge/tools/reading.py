@@ -37,11 +37,14 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
         value: JSON = raw.decode("utf-8", "replace")
     else:
         value = raw
+
     for _ in range(2):  # the JSON text of a JSON text is read too
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
+
     if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
         del notes[0]  # an answer arrives as bytes, so this is not a deviation
+
     if (
         isinstance(value, list)
         and value
@@ -51,11 +54,14 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
             'the solution was a bare array of calls; write {"calls": [...], "output": null}'
         )
         value = {"calls": value}
+
     if not isinstance(value, dict):
         raise _mismatch("", value, 'an object {"calls": [...], "output": ... or null}')
+
     if "_tool" in value and "calls" not in value and "output" not in value:
         notes.append('the solution was a single call; write {"calls": [...], "output": null}')
         value = {"calls": [value]}
+
     calls: list[JSON] = list(read_calls(value.get("calls"), notes))
     solution: JSONObject = {"calls": calls, "output": read_output(value.get("output"), notes)}
     solution.update((key, item) for key, item in value.items() if key not in solution)
@@ -68,11 +74,14 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
+
     if calls is None or calls == "":
         return []
+
     if isinstance(calls, dict):
         notes.append("calls was a single call; write an array of calls")
         calls = [calls]
+
     if not isinstance(calls, list):
         raise _mismatch("calls", calls, "an array of calls")
     return [read_call_text(call, f"calls.{index}", notes) for index, call in enumerate(calls)]
@@ -94,13 +103,16 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
     """
     if not isinstance(output, str):
         return output
+
     body = _unfenced(output) or output
     if not body.lstrip().startswith("{"):
         return output
+
     try:
         value = decode(body, what="output")
     except InvalidJSONError:
         return output
+
     notes.append("output was JSON in a string; write the object itself")
     return value
 
@@ -120,10 +132,12 @@ def read_program(program: JSON) -> str | None:
         return None
     if not isinstance(program, str):
         raise _mismatch("program", program, "text")
+
     text = program.strip()
     language, newline, body = text.partition("\n")
     if newline and language.startswith("```") and body.endswith("```") and "`" not in language[3:]:
         program = body.removesuffix("```")
+
     return program if program.strip() else None
 
 
@@ -156,6 +170,7 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
             else:
                 notes.append(note)
                 return value
+
     raise ValueMismatchError(f"{what}: {fault}")
 
 
@@ -170,17 +185,20 @@ def _embedded(text: str) -> str | None:
         bracket = re.compile(r"[{\[]").search(text, position)
         if bracket is None:
             break
+
         start = bracket.start()
         try:
             value, end = cast("tuple[JSON, int]", decoder.raw_decode(text, start))
         except (ValueError, RecursionError):
             position = start + 1
             continue
+
         position = end
         if isinstance(value, dict) or (
             isinstance(value, list) and value and isinstance(value[0], dict)
         ):
             found.append(text[start:end])
+
     return found[0] if len(found) == 1 else None
 
 
@@ -220,9 +238,11 @@ def wrong_reference_hint(text: str) -> str | None:
     """
     if len(text) > 500:
         return None
+
     stripped = text.strip()
     if stripped[:1] not in _MARKS or (stripped[0] == "†" and stripped[1:2].isalnum()):
         return None
+
     for pattern in _WRONG:
         match = pattern.fullmatch(stripped)
         if match is not None:
@@ -233,10 +253,13 @@ def wrong_reference_hint(text: str) -> str | None:
                 and not stripped.startswith(("${", "{{", "$.", "$item"))
             ):
                 return None
+
             return f"†{_quoted_keys(path)}"
+
     named = _REF.fullmatch(stripped)
     if named is None:
         return None
+
     path = named["path"].replace("/", ".")
     if path.split(".", 1)[0].split("[", 1)[0] in _BARE:
         return f"†{path}"
@@ -272,6 +295,7 @@ def wrong_target_hint(text: str) -> str | None:
     if path is None:
         found = (pattern.fullmatch(stripped) for pattern in _WRONG_TARGETS)
         path = next((match["path"] for match in found if match is not None), None)
+
     if path is None:
         return None
     return _KIND.sub("", _quoted_keys(path), count=1).lstrip(".") or "log"

@@ -55,6 +55,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     colliding = [name for name in META_PROPERTIES if name in taken]
     if not colliding:
         return schema, {}
+
     ours: dict[str, str] = {}
     for name in colliding:
         wanted = f"{name.lstrip('_')}_"
@@ -63,14 +64,17 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         while candidate in taken:
             number += 1
             candidate = f"{wanted}{number}"
+
         taken.add(candidate)
         ours[name] = candidate
+
     try:
         renamed = _rename(schema, schema, ours, _naming(parts, schema, ours), frozenset())
     except RecursionError:
         raise LimitExceededError(
             "the parameters refer from one definition to the next too often"
         ) from None
+
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in ours.items()}
 
@@ -93,6 +97,7 @@ def _parts(root: JSONObject) -> dict[int, JSONObject]:
         if id(schema) not in parts:
             parts[id(schema)] = schema
             stack.extend(_onward(schema, root))
+
     return parts
 
 
@@ -102,6 +107,7 @@ def _names(schema: JSONObject) -> Iterator[str]:
         members = schema.get(keyword)
         if isinstance(members, dict):
             yield from members
+
     required = schema.get("required")
     if isinstance(required, list):
         yield from (name for name in required if isinstance(name, str))
@@ -113,6 +119,7 @@ def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]
     for key, part in parts.items():
         for item in _onward(part, root):
             leading.setdefault(id(item), []).append(key)
+
     stack = [key for key, part in parts.items() if not ours.keys().isdisjoint(_names(part))]
     naming: set[int] = set()
     while stack:
@@ -120,6 +127,7 @@ def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]
         if key not in naming:
             naming.add(key)
             stack.extend(leading.get(key, ()))
+
     return naming
 
 
@@ -128,6 +136,7 @@ def _rename(
 ) -> JSON:
     if not isinstance(schema, dict):
         return schema
+
     inside: JSONObject = {
         keyword: value for keyword, value in schema.items() if keyword in _ALTERNATIVES
     }
@@ -139,6 +148,7 @@ def _rename(
             result[keyword] = {
                 ours.get(name, name): _renamed(item, ours) for name, item in members.items()
             }
+
     result |= {"required": _renamed(schema["required"], ours)} if "required" in schema else {}
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
@@ -148,6 +158,7 @@ def _rename(
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, ours, naming, open_now | {id(target)}))
+
     return result
 
 
@@ -207,12 +218,14 @@ class ParameterNames:
         """
         if self.known and call.keys() <= self._names.keys():
             return {}
+
         found: dict[str, str] = {}
         for name, value in call.items():
             if name not in self._names and name not in META_PROPERTIES:
                 meant = self._meant(name, value, briefly=briefly or len(found) >= _HINTS)
                 if meant is not None:
                     found[name] = f"parameters: {name[:100]}: {meant}"
+
         return found
 
     def _meant(self, name: str, value: JSON, *, briefly: bool) -> str | None:
@@ -221,8 +234,10 @@ class ParameterNames:
             return (
                 f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
             )
+
         if not self.known:
             return None
+
         inside = _wrapped(value) if name in _WRAPPERS else None
         if inside is not None:
             written = show({"_tool": self._tool, **inside}, 200)
@@ -230,6 +245,7 @@ class ParameterNames:
                 "the parameters of a call stand beside _tool, not in an object of "
                 f"their own; write {written}"
             )
+
         hint = "" if briefly else did_you_mean(name, self._names)
         known = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
         return f"found {show(value)}, expected no parameter of this name; {known}"
@@ -254,12 +270,15 @@ def meant_meta(name: str) -> str | None:
     """
     if name in META_PROPERTIES or len(name) > 40:
         return None
+
     plain = _plain(name)
     for one in META_PROPERTIES:
         if plain == _plain(one):
             return one
+
     if not name.startswith("_"):
         return None
+
     ratio, nearest = max(
         (SequenceMatcher(None, plain, _plain(one)).ratio(), one) for one in META_PROPERTIES
     )
@@ -304,6 +323,7 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
             known &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)
+
         for place, child in children(part):
             if place[0] in _NAMING:
                 # An alternative without constraints takes any name.
@@ -312,4 +332,5 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
                 )
                 if isinstance(child, dict):
                     stack.append(child)
+
     return names, known and properties

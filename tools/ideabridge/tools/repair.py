@@ -131,6 +131,7 @@ class Repair:
             self._draft = draft_of(cast("JSONObject", sent))
         else:
             self._draft = ""
+
         self._names = _Names(sent, self._draft)
         self._deadline = time.thread_time() + _PATTERNS_SECONDS
         self._handlers = self._handlers_by_keyword()
@@ -141,6 +142,7 @@ class Repair:
             self._begin()
             self._distrusts = True
             self.result = self._whole()
+
         self.is_changed |= self._draft in (DRAFT_3, DRAFT_4)
         self.notes = self._bounded_notes()
 
@@ -164,35 +166,42 @@ class Repair:
         result = self._schema(self._sent, (), ())
         if not isinstance(result, dict):
             return result
+
         written: list[tuple[JSONObject, Place]] = []
         while self._references:
             schema, place, target = self._references.pop()
             self._define(target)
             schema["$ref"] = _pointer(self._places[target])
             written.append((schema, place))
+
         if self._definitions:
             for keyword in self._moved - self._handlers.keys():
                 # Its schemas are definitions now.
                 result.pop(keyword, None)
             known = result.get("$defs")
             result["$defs"] = {**(known if isinstance(known, dict) else {}), **self._definitions}
+
         for schema, place in written:
             if resolve(result, cast("str", schema["$ref"])) is None:
                 self._ignore(place, schema.pop("$ref"), "a place that is still there")
+
         return result
 
     def _define(self, target: Place) -> None:
         """Write a schema that stands where no schemas are expected, such as `#/components/User`."""
         if target in self._places:
             return
+
         if isinstance(self._sent, dict):
             known = self._sent.get("$defs")
         else:
             known = None
+
         taken = {*self._definitions, *(known if isinstance(known, dict) else ())}
         name = f"part{len(self._definitions) + 1}"
         while name in taken:
             name += "_"
+
         self._places[target] = ("$defs", name)
         self._moved.add(str(target[0]))
         self._definitions[name] = True
@@ -261,6 +270,7 @@ class Repair:
         self._count += 1
         if self._count > _MAX_SCHEMAS:
             raise LimitExceededError("the schema has too many parts")
+
         self._places[tuple(map(str, place))] = target
         if isinstance(value, bool):
             return value
@@ -273,11 +283,13 @@ class Repair:
         if len(place) > _MAX_LEVELS:
             self._ignore(place, {}, f"at most {_MAX_LEVELS} levels")
             return True
+
         sent = value
         if self._draft in _ALONE and isinstance(sent.get("$ref"), str):
             counting = {"$ref", *DEFINITIONS, *ANNOTATIONS, *_IDENTITIES, "id"}
             self.is_changed |= not sent.keys() <= counting
             sent = {keyword: item for keyword, item in sent.items() if keyword in counting}
+
         return self._keywords(_Part(sent, place, target, is_property))
 
     def _keywords(self, part: _Part) -> JSONObject:
@@ -290,15 +302,19 @@ class Repair:
             self._enclosing -= keyword in _ENCLOSING
             if self._loosened > before:
                 loose.append(keyword)
+
         if part.required:
             known = part.out.get("required")
             names = [*(known if isinstance(known, list) else []), *part.required]
             part.out["required"] = list(dict.fromkeys(cast("list[str]", names)))
+
         for keyword in loose:
             if keyword in part.out or keyword not in _ENCLOSING:
                 loosen(part.out, keyword)
+
         if part.also:
             add_to_all_of(part.out, *part.also)
+
         return part.out
 
     def _child(
@@ -332,16 +348,19 @@ class Repair:
         if not isinstance(value, str):
             self._ignore(place, value, "a reference")
             return
+
         target = self._names.find(value, part.place)
         if self._enclosing:
             self._has_enclosed_references = True
             if self._distrusts:
                 self._ignore(place, value, "a schema that is valid as it was sent")
                 return
+
         if target is not None:
             holder = part.out if "$ref" not in part.out else {}
             if holder is not part.out:
                 part.also.append(holder)
+
             # Its target is written when all places are known.
             holder["$ref"] = value
             self._references.append((holder, place, target))
@@ -378,24 +397,31 @@ class Repair:
             if isinstance(item, dict):
                 schemas.append(self._schema(item, (*place, number), _NOWHERE))
                 continue
+
             name = "null" if item is None and isinstance(value, list) else item
             lowered = name.lower() if isinstance(name, str) else ""
             if lowered in ("any", "mixed"):
                 self.is_changed = True
                 return None, []
+
             kind = _TYPE_OF.get(lowered)
             if kind is None:
                 self._ignore(place, value, "a type of JSON")
                 return None, []
+
             if kind != item:
                 self._note(place, item, f'read as "{kind}"')
+
             kinds.append(kind)
+
         kinds = list(dict.fromkeys(kinds))
         if not kinds and not schemas:
             self._ignore(place, value, "a type of JSON")
             return None, []
+
         if len(kinds) + len(schemas) < len(listed):
             self.is_changed = True
+
         return kinds, schemas
 
     def _disallow(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -404,6 +430,7 @@ class Repair:
         if kinds is None or self._loosened > before:
             self._loosened += 1
             return
+
         self.is_changed = True
         alternatives: list[JSON] = [{"type": list[JSON](kinds)}] if kinds else []
         part.also.append({"not": {"anyOf": [*alternatives, *schemas]}})
@@ -417,6 +444,7 @@ class Repair:
             if listed is not None:
                 self._note(place, value, "read as the properties of these names")
                 value = listed
+
         if value is None:
             self._note(place, value, "read as nothing said")
             return
@@ -424,6 +452,7 @@ class Repair:
             self._ignore(place, value, "an object of schemas")
             self._drop_additional(part)
             return
+
         schemas: JSONObject = {}
         for name, item in value.items():
             target = (*part.target, keyword, name)
@@ -432,6 +461,7 @@ class Repair:
             if needed is True or needed == "true":
                 self.is_changed = True
                 part.required.append(_text(name))
+
         part.out[keyword] = schemas
 
     def _pattern_properties(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -440,6 +470,7 @@ class Repair:
             self._ignore(place, value, "an object of schemas")
             self._drop_additional(part)
             return
+
         schemas: JSONObject = {}
         for pattern, item in value.items():
             usable = self._usable_pattern(pattern)
@@ -449,6 +480,7 @@ class Repair:
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
+
         if schemas:
             part.out[keyword] = schemas
 
@@ -463,13 +495,16 @@ class Repair:
             # Of a property, the object around it says so.
             self.is_changed = True
             return
+
         properties = part.sent.get("properties")
         if isinstance(value, str) and isinstance(properties, dict | list) and value in properties:
             self._note(place, value, "read as a list of this name")
             value = [value]
+
         if not isinstance(value, list):
             self._ignore(place, value, "a list of names")
             return
+
         names = self._unique_names(place, value)
         if names:
             part.out[keyword] = list[JSON](names)
@@ -485,6 +520,7 @@ class Repair:
         if not isinstance(value, dict):
             self._ignore(place, value, "an object of lists of names")
             return
+
         names: JSONObject = {}
         for name, item in value.items():
             listed: JSON = [item] if isinstance(item, str) else item
@@ -493,6 +529,7 @@ class Repair:
                 names[_text(name)] = list[JSON](found)
             else:
                 self._ignore((*place, name), item, "a list of names")
+
         part.out[keyword] = names
 
     def _dependencies(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -500,6 +537,7 @@ class Repair:
         if not isinstance(value, dict):
             self._ignore((*part.place, keyword), value, "an object of lists of names")
             return
+
         self.is_changed = True
         members = value
         needed: JSONObject = {
@@ -509,6 +547,7 @@ class Repair:
             holder = _Part({}, part.place, part.target, is_property=False)
             self._dependent_required(holder, "dependentRequired", needed)
             part.add("dependentRequired", holder.out["dependentRequired"])
+
         schemas: JSONObject = {
             _text(name): self._child(part, item, keyword, name, new=("dependentSchemas", name))
             for name, item in members.items()
@@ -534,6 +573,7 @@ class Repair:
         if not isinstance(value, list) or "prefixItems" in part.sent:
             self._single(part, keyword, value)
             return
+
         self.is_changed = True
         schemas: list[JSON] = [
             self._child(part, item, keyword, number, new=("prefixItems", number))
@@ -541,6 +581,7 @@ class Repair:
         ]
         if schemas:
             part.out["prefixItems"] = schemas
+
         if "additionalItems" in part.sent:
             rest = part.sent["additionalItems"]
             part.out["items"] = self._child(part, rest, "additionalItems", new=("items",))
@@ -549,9 +590,11 @@ class Repair:
         if isinstance(value, dict):
             self._note((*part.place, keyword), value, "read as a list of this schema")
             value = [value]
+
         if not isinstance(value, list) or not value:
             self._ignore((*part.place, keyword), value, "a list of schemas")
             return
+
         part.out[keyword] = [
             self._child(part, item, keyword, number) for number, item in enumerate(value)
         ]
@@ -562,6 +605,7 @@ class Repair:
         if not all(isinstance(item, dict) for item in listed):
             self._other(part, keyword, value)
             return
+
         self.is_changed = True
         for number, item in enumerate(listed):
             part.also.append(self._schema(item, (*part.place, keyword, number), _NOWHERE))
@@ -581,9 +625,11 @@ class Repair:
             values = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
         except IdeabridgeError:
             values = None
+
         if not isinstance(values, list) or not values:
             self._ignore((*part.place, keyword), value, "a list of values")
             return
+
         part.out[keyword] = list({encode(item): item for item in values}.values())
 
     def _const(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -642,14 +688,18 @@ class Repair:
             if value and limit is not None:
                 part.out[keyword] = limit
             return
+
         if part.sent.get(f"exclusiveM{keyword[1:]}") is True:
             return
+
         number = _number(value)
         if number is None:
             self._ignore(place, value, "a number")
             return
+
         if isinstance(value, str):
             self._note(place, value, f"read as {show(number, _SHOWN)}")
+
         part.out[keyword] = number
 
     def _multiple(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -666,6 +716,7 @@ class Repair:
         if isinstance(value, str) and value.lower() in _FLAG_OF:
             self._note(place, value, "read as true or false")
             value = _FLAG_OF[value.lower()]
+
         if isinstance(value, bool):
             part.out[keyword] = value
         elif keyword == "uniqueItems":
@@ -730,14 +781,17 @@ class _Names:
             place, base, schema = stack.pop()
             if not isinstance(schema, dict) or len(place) > MAX_DEPTH:
                 continue
+
             part = cast("JSONObject", schema)
             uri = part.get("id" if old else "$id")
             if isinstance(uri, str):
                 base = self._named(uri, place, base)
+
             for keyword in ("$anchor", "$dynamicAnchor"):
                 anchor = part.get(keyword)
                 if isinstance(anchor, str):
                     self._anchors.setdefault((base, anchor), place)
+
             for step, child in children(part):
                 stack.append(((*place, *map(str, step)), base, child))
 
@@ -748,6 +802,7 @@ class _Names:
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)
             return base
+
         whole = _joined(self._bases[base], uri).rstrip("#")
         self._bases[place] = whole
         self._by_uri.setdefault(whole, place)
@@ -765,8 +820,10 @@ class _Names:
             if known is None:
                 return None
             base = known
+
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((base, unquote(fragment)))
+
         keys = [
             unquote(key).replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]
         ]
@@ -783,6 +840,7 @@ class _Names:
                 found = found[int(key)]
             else:
                 return None
+
         return found
 
 
@@ -815,9 +873,11 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
         if isinstance(item, dict):
             schema = dict(item)
             name = schema.pop("name", None)
+
         if not isinstance(name, str) or name in properties:
             return None
         properties[name] = schema
+
     return properties
 
 
@@ -837,6 +897,7 @@ def _number(value: JSON) -> int | float | None:
             return None
         if math.isfinite(value) and value.is_integer():
             value = int(value)
+
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, float) and not math.isfinite(value):

@@ -76,10 +76,12 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     )
     if not has_definitions and next(references_in(schema), None) is None:
         return schema
+
     try:
         result = _Inliner(schema).write(schema, ())
     except RecursionError:
         raise LimitExceededError("the schema nests too deep to write its references out") from None
+
     assert isinstance(result, dict)
     return result
 
@@ -128,10 +130,12 @@ class _Inliner:
         target: JSONObject | bool | None = None
         if isinstance(pointer, str) and not self.embedded:
             target = self.anchors.get(pointer) or resolve(self.root, pointer)
+
         if target is None:
             written = self._write_parts(schema, targets)
         else:
             written = self._replace(schema, target, targets)
+
         self.embedded -= is_embedded
         return written
 
@@ -149,10 +153,13 @@ class _Inliner:
                 result.update(map_children({keyword: value}, write))
             else:
                 result[keyword] = value
+
             if self.cuts > before:
                 loose.append(keyword)
+
         for keyword in loose:
             loosen(result, keyword)
+
         return result
 
     def _replace(
@@ -167,17 +174,21 @@ class _Inliner:
                 written = {"description": _RECURSION} if is_recursive else {}
             else:
                 written = self.write(target, (*targets, id(target)))
+
         is_cut = self.cuts > before
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         if not beside.keys() - DEFINITIONS:
             return written
+
         rest = self._write_parts(beside, targets)
         if is_cut:
             loosen(rest, "$ref")
+
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
             # Annotations beside a reference describe this use, so they take precedence over those
             # of the definition.
             return {**written, **rest}
+
         add_to_all_of(rest, written)
         return rest
 
@@ -309,6 +320,7 @@ class Blocking:
                 f"{what}: not checked, because slow checks have already blocked this process for "
                 f"{BLOCKED_IN_SUM:g} s; try again later, or give such values by reference"
             )
+
         begun = self._clock()
         try:
             return workers.wait(job, argument, what=what, seconds=seconds)
@@ -380,10 +392,12 @@ class Validator:
         """Check as `check` does, and return True, unless the check is costly. Raises as `check`."""
         if self.is_costly(value):
             return False
+
         try:
             is_valid = self._own.valid.is_valid(value)
         except ValueError:
             is_valid = False
+
         if not is_valid:
             self.refuse(value, briefly=briefly)
         return True
@@ -422,12 +436,14 @@ class Validator:
                 raise self._mismatch(_explained(self._own, self.schema, value))
         elif await workers.run("valid", [self.schema, value], what=self._work(value)):
             return
+
         try:
             answer = await workers.run(
                 "problems", [self.schema, value], what=self._work(value), seconds=_EXPLAINED_SECONDS
             )
         except (LimitExceededError, WorkerError):
             raise self._mismatch([_unexplained(value)]) from None
+
         raise self._mismatch(_read(answer))
 
     def _mismatch(self, problems: list[Problem]) -> ValueMismatchError:
@@ -490,6 +506,7 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain(compiled.valid, schema, value)
+
     # A million items that each fail would take 16 s, so only a sample of a large
     # value is explained.
     cut: list[Place] = []
@@ -500,6 +517,7 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
         whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
             return whole
+
     return [_unexplained(value)]
 
 
@@ -557,6 +575,7 @@ def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
         if len(value) > _SAMPLE:
             cut.append(place)
         return [_sample(item, (*place, index), cut) for index, item in enumerate(value[:_SAMPLE])]
+
     if isinstance(value, dict):
         return {key: _sample(item, (*place, key), cut) for key, item in value.items()}
     return value
@@ -568,17 +587,20 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         data = encode(schema)
     except InvalidJSONError as error:
         raise SchemaError(f"{what}: the schema is {error}") from None
+
     key = hashlib.sha256(data).hexdigest()
     with _lock:
         found = _compiled.get(key)
         if found is not None:
             _compiled.move_to_end(key)
             return found
+
     # Most schemas have neither references nor patterns, so they need not be searched part by part.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
     factory = _DRAFTS.get(draft_of(schema), jsonschema_rs.Draft202012Validator)
     if b'"pattern' in data:
         _check_patterns(schema, what)
+
     try:
         valid = factory(schema, validate_formats=False, offline=True, pattern_options=PATTERNS)
     except jsonschema_rs.ValidationError as error:
@@ -591,11 +613,13 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         if type(error).__name__ != "PanicException":
             raise
         raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
+
     compiled = _Compiled(valid, weight, steps, is_recursive)
     with _lock:
         _compiled[key] = compiled
         if len(_compiled) > _CACHED:
             _compiled.popitem(last=False)
+
     return compiled
 
 
@@ -609,9 +633,11 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
         named = part.get("patternProperties")
         patterns += [pattern] if isinstance(pattern, str) else []
         patterns += named if isinstance(named, dict) else []
+
     distinct = dict.fromkeys(patterns)
     if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
         return
+
     # The time of this thread, so that the load of the machine does not matter.
     deadline = time.thread_time() + _PATTERNS_SECONDS
     for pattern in distinct:
@@ -629,6 +655,7 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
         from ideabridge.tools.explain import explain_schema
 
         return explain_schema(error, schema).message
+
     for place, keyword, target in _references(schema):
         if target.lstrip("#") in error.message:
             where = show_path((*place, keyword))
@@ -636,6 +663,7 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
                 f"{where}: found {show(target)}, expected a place in this "
                 "schema (nothing is fetched)"
             )
+
     return f"a reference leads nowhere: {error.message[:200]}"
 
 
@@ -682,6 +710,7 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
             target = resolve(schema, pointer) if isinstance(pointer, str) else None
             if isinstance(target, dict):
                 parts.append(("$ref", target))
+
             stack.append((item, parts))
             stack.extend((part, None) for _, part in parts)
         else:
@@ -695,16 +724,19 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
                 raise LimitExceededError(
                     f"{what}: the schema has a chain of references of more than {MAX_CHAIN} parts"
                 )
+
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
                     f"{what}: the schema with its references written out has more "
                     f"than {MAX_EXPANSION:,} parts"
                 )
+
     if has_references and any(
         not target.startswith("#/") and target != "#" for _, _, target in _references(schema)
     ):
         # References by anchor or `$id`, and dynamic ones, are not followed here.
         return _ENDLESS, _ENDLESS, True
+
     return weights[id(schema)], steps[id(schema)], is_recursive
 
 
@@ -730,6 +762,7 @@ def _own_extra(schema: JSONObject) -> int:
             extra += _DIFFERING
         elif keyword == "contentMediaType":
             extra += _READ
+
     return extra
 
 
@@ -745,6 +778,7 @@ def _own_steps(schema: JSONObject) -> int:
             weight += _pattern_weight(value)
         elif keyword == "patternProperties" and isinstance(value, dict):
             weight += sum(map(_pattern_weight, value))
+
     return weight
 
 

@@ -147,6 +147,7 @@ def check_query(text: str, *, what: str) -> None:
         raise ActivityError(
             f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
         )
+
     try:
         stack: list[Any] = [_parse(text)]
     except RecursionError:
@@ -155,10 +156,12 @@ def check_query(text: str, *, what: str) -> None:
         raise ActivityError(
             f"{what}: {show(text)} is no JMESPath expression: {_first(error)}"
         ) from None
+
     while stack:
         node = stack.pop()
         if not isinstance(node, dict):
             continue
+
         parts = cast("dict[str, Any]", node)
         arguments: list[Any] = parts.get("children") or []
         stack.extend(arguments)
@@ -173,6 +176,7 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
             f"{what}: {show(text)}: JMESPath has no function "
             f"{name[:60]!r}.{did_you_mean(name, known)}"
         )
+
     parameters: tuple[dict[str, Any], ...] = known[name]["signature"]
     least = len(parameters)
     is_variadic = bool(parameters) and bool(parameters[-1].get("variadic"))
@@ -202,6 +206,7 @@ def _searches(
         raise ActivityError(
             f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}"
         )
+
     interpreter = _Bounded(budget)
     for data in values:
         try:
@@ -209,6 +214,7 @@ def _searches(
             if only_truth and (found is None or isinstance(found, bool | str | list | dict)):
                 yield _holds(cast("JSON", found))
                 continue
+
             _check_nodes(found, budget)
             selected = normalise(found, what=what)
         except _TooMuchError:
@@ -228,6 +234,7 @@ def _searches(
             raise ActivityError(
                 f"{what}: {show(text)} fails on this data: {_first(error)}"
             ) from None
+
         yield _holds(selected) if only_truth else selected
 
 
@@ -287,11 +294,13 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
             return shape(tool, list(arguments), Budget(HERE_BUDGET))
         except OverBudgetError:
             pass
+
     items = next((one for one in arguments if isinstance(one, list | dict)), None)
     if items is None:
         data = f"{size:,} bytes"
     else:
         data = f"{len(items):,} items ({size:,} bytes)"
+
     return await workers.run("shape", [tool, list(arguments)], what=f"{tool} over {data}")
 
 
@@ -331,6 +340,7 @@ def _template(text: str, values: JSONObject, budget: Budget) -> JSON:
             raise ActivityError(f"the text would be longer than {MAX_TEXT:,} characters")
         budget.spend(len(filled))
         pieces.append(filled)
+
     return "".join(pieces)
 
 
@@ -348,6 +358,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
             pieces.append((text[at], False))
             position = at + 2
             continue
+
         end = text.find("}", at)
         if text[at] == "}" or end < 0:
             near = show(text[max(0, at - 20) : at + 20])
@@ -355,8 +366,10 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
                 f"text: a single {text[at]!r} at character {at} ({near}); write "
                 f"{text[at] * 2!r} for one"
             )
+
         pieces.append((text[at + 1 : end].strip(), True))
         position = end + 1
+
     pieces.append((text[position:], False))
     return pieces
 
@@ -366,6 +379,7 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
         return _as_text(values[expression])
     if not expression:
         raise ActivityError("text: found an empty placeholder {}, expected a name in it")
+
     found = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
     if found is None and not _exists(expression, values):
         known = ", ".join(list(values)[:20]) or "nothing"
@@ -374,6 +388,7 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
             f"values: found nothing for the placeholder {{{expression}}}; there is "
             f"{known}.{did_you_mean(name, values)}"
         )
+
     return _as_text(found)
 
 

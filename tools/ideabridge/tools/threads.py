@@ -84,8 +84,10 @@ def is_large(value: object) -> bool:
             items = cast("Sequence[Any]", part)
             parts += len(items)
             waiting += items
+
         if parts > _LARGE_PARTS or text > _LARGE_TEXT:
             return True
+
     return False
 
 

@@ -305,13 +305,16 @@ class Tool:
         """
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.essence
+
         essence: JSONObject = {"module": self.module or "", "name": self.origin[1]}
         if not self.in_room:
             essence |= replace(self.annotations, title=None).to_json()
             essence |= self._hints_as_sent()
+
         essence |= _essence_of("parameters", self.parameters, self.sent_parameters)
         if self._has_valid_output:
             essence |= _essence_of("output", self.wrapper or self.output, self.sent_output)
+
         return cast("JSONObject", _sorted(essence))
 
     @property
@@ -342,11 +345,13 @@ class Tool:
     def _both_digests(self) -> list[str]:
         if self.passes_to is not None and self.module is not None:
             return self.passes_to._both_digests()
+
         if not self._digests:
             essence = self.essence
             whole: JSONObject = {"description": self.description, "title": self.annotations.title}
             if self.in_room:
                 whole["version"] = self.remote_name
+
             whole |= {
                 "essence": essence,
                 "parameters": _sent_or(self.parameters, self.sent_parameters),
@@ -354,7 +359,9 @@ class Tool:
             }
             if self._has_valid_output:
                 whole["output"] = _sent_or(self.wrapper or self.output, self.sent_output)
+
             self._digests.extend((_digest(essence), _digest(whole)))
+
         return self._digests
 
     def expect_same(self, then: Tool) -> None:

@@ -51,6 +51,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     fixed: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
     if inside.keys().isdisjoint(_FIXABLE) and not fixed:
         return tool
+
     label = f"tool {tool.name[:100]!r}"
     for name, schema in inside.items():
         if name not in _FIXABLE:
@@ -61,11 +62,13 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
             fixed[name] = schema
         else:
             fixed[name] = schema.get("const")
+
     output = fixed.get("_output")
     if "_output" in fixed and not isinstance(output, dict):
         raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
     if "_output" in fixed and tool.output is not None:
         raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
+
     module = _constant(label, fixed, "_module")
     activity = _constant(label, fixed, "_activity")
     if (
@@ -76,6 +79,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         raise ToolDefinitionError(
             f"{label}: {module[:100]!r} says itself how it runs; leave _activity and _output out"
         )
+
     if (
         module is not None
         and module != ANONYMOUS
@@ -85,16 +89,20 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
         raise ToolDefinitionError(
             f"{label}: _output: a constant, and _module: what makes the result; give one of them"
         )
+
     if activity is not None and tool.activity not in (None, activity):
         raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
+
     parameters: JSONObject = {**tool.parameters}
     if inside:
         parameters["properties"] = {
             name: schema for name, schema in inside.items() if name not in _FIXABLE
         }
+
     required = parameters.get("required")
     if isinstance(required, list):
         parameters["required"] = [name for name in required if name not in _FIXABLE]
+
     return replace(
         tool,
         parameters=parameters,
@@ -268,10 +276,12 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
         source = file.read_bytes()
     except OSError as error:
         raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
+
     if digest is not None and hashlib.sha256(source).hexdigest() != digest:
         raise ToolFileError(
             f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it"
         )
+
     module = _run(file.resolve(), source)
     toolbox = Toolbox()
     exported = getattr(module, "__all__", ())
@@ -289,10 +299,12 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
                 toolbox.add(definition.tool, definition.activity)
             elif kind is not None:
                 toolbox.add(value)
+
     if not toolbox.tools and not toolbox.activities and not toolbox.handlers:
         raise ToolFileError(
             f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools"
         )
+
     return toolbox
 
 
@@ -305,6 +317,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
     folder = str(file.parent)
     if folder not in sys.path:
         sys.path.append(folder)
+
     before = sys.modules.get(name)
     # Annotations are evaluated in the module of this name, so it is registered before it runs.
     sys.modules[name] = module
@@ -323,6 +336,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
         else:
             where = f"{file}{_line(error, file)}"
         raise ToolFileError(f"{where}: {_cause(error)}") from None
+
     return module
 
 

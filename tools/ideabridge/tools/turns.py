@@ -112,6 +112,7 @@ class FairPlaces:
             self._free -= 1
             self._begin(caller)
             return
+
         waiter = anyio.Event()
         self._lines.setdefault(caller, deque()).append(waiter)
         try:
@@ -122,6 +123,7 @@ class FairPlaces:
             else:
                 self._lines[caller].remove(waiter)
                 self._forget_empty(caller)
+
             raise
 
     def _begin(self, caller: str) -> None:
@@ -139,6 +141,7 @@ class FairPlaces:
             self._begin(following)
             self._lines[following].popleft().set()
             self._forget_empty(following)
+
         self._forget_empty(caller)
 
     def _order(self, caller: str) -> tuple[int, int]:

@@ -73,18 +73,22 @@ def usable_schema(
     if of_object and isinstance(sent, dict) and "type" not in sent:
         # The protocol has no other parameters than objects.
         sent = {"type": "object", **sent}
+
     valid, data = _valid(sent, what, of_object)
     if valid is not None and not _may_change(valid, data, of_object):
         return UsableSchema(valid)
+
     if may_repair:
         schema, notes = _repaired(sent, what, of_object)
     else:
         schema = _any(of_object)
         notes = ["not checked: too much of this list has to be repaired"]
+
     if valid is None:
         return UsableSchema(
             schema or _any(of_object), _bounded(sent), was_valid=False, notes=tuple(notes)
         )
+
     if schema is None:
         return UsableSchema(valid)
     return UsableSchema(schema, valid, notes=tuple(notes))
@@ -100,6 +104,7 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
     """
     if not isinstance(sent, dict):
         return None, b""
+
     try:
         schema = cast("JSONObject", normalise(sent, what=what))
         data = encode(schema)
@@ -108,6 +113,7 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
         check_schema(schema, what=what)
     except IdeabridgeError:
         return None, b""
+
     return schema, data
 
 
@@ -115,6 +121,7 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
     """Return False if a valid schema certainly has no form of an older draft, and admits values."""
     if of_object and _refused_names(schema):
         return True
+
     draft = draft_of(schema) if "$schema" in schema else ""
     if draft in (DRAFT_3, DRAFT_4) or any(form in data for form in _OLD_FORMS):
         return True
@@ -132,6 +139,7 @@ def _refused_names(schema: JSONObject) -> list[str]:
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
     if not is_closed or not isinstance(required, list):
         return []
+
     properties = schema.get("properties")
     allowed = properties if isinstance(properties, dict) else {}
     return [name for name in required if isinstance(name, str) and name not in allowed]
@@ -141,22 +149,28 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
     """Return (the repaired schema, the notes); None in place of the schema if it says the same."""
     if json_size(sent) > MAX_REPAIRED_BYTES:
         return _any(of_object), [f"more than {MAX_REPAIRED_BYTES:,} bytes: not checked"]
+
     try:
         repair = Repair(sent)
     except (LimitExceededError, RecursionError):
         return _any(of_object), ["too many parts: not checked"]
+
     notes = list(repair.notes)
     # A schema that refuses every value would make a tool useless.
     result = repair.result if isinstance(repair.result, dict) else {}
     if repair.result is False:
         notes.append("found false: ignored")
+
     if sent is True:
         notes.append(f"found true, read as any {'parameters' if of_object else 'value'}")
+
     if of_object:
         result = _of_object(result, notes)
+
     usable, note = _within_bounds(result, what, of_object)
     if note:
         notes.append(note)
+
     if not repair.is_changed and not notes:
         return None, []
     return usable, notes
@@ -167,6 +181,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
     kind = schema.get("type", "object")
     if kind != "object":
         notes.append(f'type: found {show(kind, 60)}, read as "object"')
+
     refused = _refused_names(schema)
     if refused:
         names = show(list[JSON](refused), 60)
@@ -174,6 +189,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
         without = set(refused)
         required = [name for name in cast("list[JSON]", schema["required"]) if name not in without]
         schema = {**schema, "required": required}
+
     return {**schema, "type": "object"}
 
 
@@ -192,6 +208,7 @@ def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSON
             reason = reason or "cannot be used as a whole"
         else:
             return form, f"{reason}: {left}" if reason else ""
+
     return _any(of_object), f"{reason}: not checked"
 
 
@@ -217,10 +234,13 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
             has_type = typed and isinstance(part, dict) and "type" in part
             listed[name] = {"type": cast("JSONObject", part)["type"]} if has_type else {}
         outline["properties"] = listed
+
     if "required" in schema:
         outline["required"] = schema["required"]
+
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
         outline["additionalProperties"] = False
+
     return outline
 
 
@@ -246,6 +266,7 @@ def json_size(value: JSON) -> int:
         return len(orjson.dumps(value))
     except orjson.JSONEncodeError:
         pass
+
     size = 0
     stack = [value]
     while stack and size <= MAX_REPAIRED_BYTES:
@@ -259,6 +280,7 @@ def json_size(value: JSON) -> int:
             stack.extend(item)
         elif isinstance(item, str):
             size += len(item)
+
     return size
 
 
@@ -272,6 +294,7 @@ def fingerprint(value: JSON) -> str:
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):
         pass
+
     # It nests too deep, or has a number of thousands of digits.
     digest = hashlib.sha256()
     stack = [value]
@@ -290,4 +313,5 @@ def fingerprint(value: JSON) -> str:
             digest.update(b"%x;" % item)
         else:
             digest.update(json.dumps(item).encode())
+
     return digest.hexdigest()

@@ -93,6 +93,7 @@ def _folders() -> list[str]:
         places = None if spec is None else spec.submodule_search_locations or [spec.origin]
         for place in places or ():
             folders[str(Path(str(place)).parent)] = None
+
     return list(folders)
 
 
@@ -153,6 +154,7 @@ class _Worker:
             raise _GoneError from None
         finally:
             timer.cancel()
+
         return answer
 
     def _timer(self, seconds: float) -> threading.Timer:
@@ -215,12 +217,15 @@ class Workers:
                 self._all = set()
                 if self._owner == 0:
                     atexit.register(self.close)
+
                 self._owner = os.getpid()
+
             ended = [one for one in self._all if one.process.poll() is not None]
             self._all.difference_update(ended)
             self._idle = [one for one in self._idle if one in self._all]
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
+
         for one in ended:
             one.end()
         return worker
@@ -282,6 +287,7 @@ class Workers:
                 # The worker is idle, or has the job of somebody else.
                 return
             job.is_given_up = True
+
         job.worker.process.kill()
         if not job.is_begun:
             # Perhaps no thread will wait for it.
@@ -299,6 +305,7 @@ class Workers:
                 raise LimitExceededError(
                     f"{what}: stopped after {seconds:g} s, the most it may compute"
                 ) from None
+
             if code == 0:
                 raise
             raise WorkerError(
@@ -308,22 +315,27 @@ class Workers:
         except BaseException:
             self._drop(worker)
             raise
+
         with self._lock:
             job.is_over = not job.is_given_up
             if job.is_over:
                 self._idle.append(worker)
+
         if job.is_given_up:
             self._drop(worker)
+
         result = decode_trusted(answer)
         assert isinstance(result, dict)
         if "value" in result:
             return result["value"]
+
         kind = result["error"]
         message = f"{result['message']}"
         if kind == "MemoryError":
             raise LimitExceededError(
                 f"{what}: needs more memory than the {MEMORY // 1024**2:,} MB it may have"
             )
+
         error = _error_class(f"{kind}")
         if error is not None:
             raise error(message)

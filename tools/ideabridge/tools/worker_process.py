@@ -66,6 +66,7 @@ def main(arguments: list[str]) -> None:
             # The system then ends this process, whatever code it executes, even if the parent
             # no longer exists.
             signal.alarm(seconds)
+
         try:
             request: Any = decode_trusted(_read(size))
             job, argument = request
@@ -80,8 +81,10 @@ def main(arguments: list[str]) -> None:
             answer = b'{"error":"MemoryError","message":""}'
         except Exception as error:  # noqa: BLE001 - any exception of a job is its answer
             answer = encode({"error": type(error).__name__, "message": ascii(str(error)[:300])})
+
         if sys.platform != "win32":
             signal.alarm(0)
+
         sys.stdout.buffer.write(len(answer).to_bytes(8, "big"))
         sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
@@ -94,6 +97,7 @@ def _computation(job: str) -> Callable[..., Any]:
         from importlib import import_module
 
         return getattr(import_module(module), name)
+
     if job == "shape":
         from ideabridge.tools.shaping import Budget, shape
 
@@ -101,6 +105,7 @@ def _computation(job: str) -> Callable[..., Any]:
             return shape(tool, arguments, Budget())
 
         return shaped
+
     from ideabridge.tools.schema import problems_here, valid_here
 
     if job == "valid":

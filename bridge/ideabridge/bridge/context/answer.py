@@ -118,9 +118,11 @@ class AnswerReader:
                 text = self._decoder.decode(piece)
             else:
                 text = piece
+
             self._length += len(text)
             if self._length > MAX_BYTES:
                 raise LimitExceededError(f"the answer has more than {MAX_BYTES:,} characters")
+
             position = 0
             while position < len(text):
                 position = self._step(text, position)
@@ -128,6 +130,7 @@ class AnswerReader:
             self._end("it is not UTF-8")
         except IdeabridgeError as error:
             self._end(str(error))
+
         return self._pieces
 
     @property
@@ -146,6 +149,7 @@ class AnswerReader:
             self._end("it holds no JSON object")
         else:
             self._end(f"it ended {self._state.value}{f' of {self._key!r}' if self._key else ''}")
+
         return self._pieces
 
     def _begin_pieces(self) -> None:
@@ -157,10 +161,12 @@ class AnswerReader:
             # Models sometimes write a single call instead of a Solution.
             self._pieces.append(CallPiece(self._extra))
             self._extra = {}
+
         self._ended = True
         program = None
         if broken is None:
             program, broken = self._program()
+
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
@@ -171,6 +177,7 @@ class AnswerReader:
             program = read_program(self._extra.get("program"))
         except ValueMismatchError as error:
             return None, str(error)
+
         if program is not None and (self._has_begun or self._pieces):
             return None, BESIDE_PROGRAM
         self._extra.pop("program", None)
@@ -189,6 +196,7 @@ class AnswerReader:
                 return len(text)
             self._state = _State.OPENED
             return found + 1
+
         match = _SPACE.match(text, position)
         position = match.end() if match else position
         if position == len(text):
@@ -244,21 +252,25 @@ class AnswerReader:
         start = position
         if not self._captured and not self._depth and not self._in_string:
             self._scalar = text[position] not in '"{['
+
         while position < len(text):
             if self._escaped:
                 self._escaped = False
                 position += 1
                 continue
+
             if self._scalar:
                 end = _SCALAR_END.search(text, position)
                 position = end.start() if end else len(text)
                 if end:
                     return self._finish(text[start:position], position)
                 break
+
             token = (_STRING if self._in_string else _OUTSIDE).search(text, position)
             if token is None:
                 position = len(text)
                 break
+
             position = token.end()
             char = token.group()
             if char == "\\":
@@ -271,8 +283,10 @@ class AnswerReader:
                     raise LimitExceededError(f"it nests deeper than {MAX_DEPTH} levels")
             else:
                 self._depth -= 1
+
             if not self._depth and not self._in_string and not self._escaped:
                 return self._finish(text[start:position], position)
+
         self._captured.append(text[start:position])
         return position
 
@@ -288,12 +302,14 @@ class AnswerReader:
             self._seen.add(self._key)
             self._state = _State.COLON
             return position
+
         where = "a call" if self._in_calls else repr(self._key)
         value = decode(text, what=where)
         if self._in_calls:
             self._state = _State.ITEM_COMMA
             self._pieces.append(CallPiece(read_call_text(value, "a call", [])))
             return position
+
         self._state = _State.COMMA
         if self._key == "calls":
             # JSON text that contains an array, a single call, or null.
@@ -303,4 +319,5 @@ class AnswerReader:
                 self._pieces.append(OutputPiece(read_output(value, [])))
         else:
             self._extra[self._key] = value
+
         return position

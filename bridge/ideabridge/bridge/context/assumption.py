@@ -102,13 +102,16 @@ class Assumption:
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"
+
         if self.instead:
             line += (
                 f"; it could also be {', or '.join(candidate.text for candidate in self.instead)}"
             )
+
         line += f": {clipped(self.why, _AT)}"
         if self.approved:
             line += f"; approved by {clipped(self.approved, _AT)}"
+
         return visible(line)
 
     @property
@@ -136,6 +139,7 @@ def read_assumption(raw: JSON) -> Assumption:
         or not isinstance(raw.get("why"), str)
     ):
         raise ExplanationError(f"assumed: expected an object with at and why, found {show(raw)}")
+
     at = str(raw["at"])
     why = str(raw["why"])
     instance = raw.get("instance")
@@ -145,6 +149,7 @@ def read_assumption(raw: JSON) -> Assumption:
     instead = raw.get("instead")
     if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
         return Assumption(at, why, instance=where, approved=who)
+
     others = tuple(
         _candidate(other if isinstance(other, dict) else {}, "value") for other in instead
     )
@@ -195,6 +200,7 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
         left -= len(line.encode("utf-8", "replace")) + 1
         if left < 0:
             return [*lines[:number], f"and {len(lines) - number} more"]
+
     return lines
 
 
@@ -215,6 +221,7 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     ]
     if not places:
         return ""
+
     runs = max(_runs(form) for form in literals)
     made = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
     left = SENTENCE - len(f"May assume  and 9,999 more{made}")
@@ -224,8 +231,10 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
         if left < 0:
             break
         shown.append(place)
+
     if not shown:
         return f"May assume some values{made}"
+
     more = len(places) - len(shown)
     others = f" and {more:,} more" if more else ""
     return f"May assume {', '.join(shown)}{others}{made}"
@@ -245,6 +254,7 @@ def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
         return _of_whole(keys[1:], "the output")
     if len(keys) < 2 or not keys[1].isdecimal() or int(keys[1]) >= len(tools):
         return visible(clipped(".".join(keys), _AT))
+
     place = int(keys[1])
     tool = tools[place]
     number = f" (call {place})" if counts[tool] > 1 else ""
@@ -306,15 +316,18 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
         if "taken" not in entry:
             left.append(entry)
             continue
+
         value = _value_in(call, _path_of(str(entry["at"])))
         if isinstance(value, Missing):
             # The call has no such literal any more.
             continue
+
         taken = shortened("taken", value)
         if same(taken["taken"], entry["taken"]):
             left.append(entry)
         else:
             left.append(_with_choice(entry, taken, who))
+
     return left
 
 
@@ -338,6 +351,7 @@ def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
         )
         if not is_taken:
             others.append(other)
+
     left: JSONObject = {
         key: value for key, value in entry.items() if key not in ("taken", "shortened")
     }
@@ -359,10 +373,12 @@ def _path_of(at: str) -> Path:
         else:
             key, _, rest = rest.partition(".")
             keys.append(key)
+
     if len(keys) < 3 or keys[0] != "calls":
         raise ExplanationError(
             f"{quoted(at)}: expected the place of a literal of a call, such as calls.3.limit"
         )
+
     return tuple(keys[2:])
 
 
@@ -377,6 +393,7 @@ def _end_of_text(text: str) -> int:
 def _replaced(held: JSON, path: Path, value: JSON, at: str) -> JSON:
     if not path:
         return value
+
     key, *rest = path
     if isinstance(held, dict) and key in held:
         return {**held, key: _replaced(held[key], tuple(rest), value, at)}
@@ -384,4 +401,5 @@ def _replaced(held: JSON, path: Path, value: JSON, at: str) -> JSON:
         copy = list(held)
         copy[int(key)] = _replaced(held[int(key)], tuple(rest), value, at)
         return copy
+
     raise ExplanationError(f"{quoted(at)}: the call has no such literal")

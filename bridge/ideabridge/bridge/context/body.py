@@ -70,6 +70,7 @@ class EncodedRequest:
                 last._context.copy(),
                 last._context_size,
             )
+
         texts = [text for _, text in messages[known:]]
         # With the comma after the messages that are known.
         new = ",".join(["", *texts] if known and texts else texts).encode()

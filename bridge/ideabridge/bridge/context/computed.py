@@ -51,10 +51,13 @@ class Doubts:
         form: JSONObject = {}
         if self.assumed:
             form["assumed"] = list[JSON](self.assumed)
+
         if self.notes:
             form["notes"] = list[JSON](self.notes)
+
         if self.approved:
             form["approved"] = list[JSON](self.approved)
+
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
@@ -82,6 +85,7 @@ class Doubts:
             assumed = self.assumed
         else:
             assumed = after_edit(self.assumed, edited, f"chosen by {by}")
+
         self.approved += [{**entry, "approved": by} for entry in assumed]
         self.assumed = []
         asking = [note for note in self.notes if not note.get("mild")]
@@ -198,15 +202,18 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
         return document
     if () in values:
         return values[()]
+
     # Each array and object is copied once, however many of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value
+
     if isinstance(document, dict):
         return {
             key: put_in(item, below[key]) if key in below else item
             for key, item in document.items()
         }
+
     if isinstance(document, list):
         return [put_in(item, below.get(str(number), {})) for number, item in enumerate(document)]
     return document

@@ -113,16 +113,20 @@ class CopiedLiterals:
             if isinstance(settled.value, Missing):
                 computed.problem = computed.problem or _without_value(literal)
                 continue
+
             computed.values[keys] = settled.value
             if settled.assumed is not None:
                 doubts.assumed.append(settled.assumed)
                 continue
+
             if settled.note is not None:
                 doubts.notes.append(self.note_of(literal, settled.note))
+
             passed = self._passed_companion(literal, read)
             if passed is not None:
                 why = f"{passed} was passed, and this value belongs to the one that was replaced"
                 doubts.assumed.append(assumption(literal, settled.value, why))
+
         return computed
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -165,12 +169,16 @@ class CopiedLiterals:
                     # What the plan passes on is another number each time. What it does not read
                     # may have decided.
                     continue
+
                 if novelty.notation and text not in self._copied:
                     continue
+
                 note: JSONObject = {"at": text, "what": novelty.text}
                 if novelty.mild:
                     note["mild"] = True
+
                 notes.append(note)
+
         return notes
 
 
@@ -212,6 +220,7 @@ class CopiedInCall(CopiedLiterals):
         doubts = computed.doubts
         if not only_reads:
             doubts.notes += self._recorded_words(read, doubts.assumed)
+
         novelties = self.novelties(read, [*known, *self.references], self.call.watched)
         doubts.notes += novelties
         # Nothing comes of an idle call, so it does not matter here whether it belongs into the run.
@@ -221,6 +230,7 @@ class CopiedInCall(CopiedLiterals):
             if self.call.may_decide:
                 # A branch that only one input took makes an answer wrong.
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
+
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
@@ -236,6 +246,7 @@ class CopiedInCall(CopiedLiterals):
                 continue
             if at not in named and not was_passed(literal, read):
                 notes.append({"at": at, "what": f"{cheapest.words} in it was recorded"})
+
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:

@@ -93,11 +93,13 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
         decided = self._decide(read)
         if decided.skipped is not None or decided.problem is not None:
             return decided
+
         computed = self.settle_all(read)
         others = [text for text in (*known, *self.references) if text not in self.needs]
         computed.doubts.notes += self.novelties(read, others, self.call.watched)
         if self.call.may_decide:
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
+
         computed.doubts.assumed[:0] = decided.doubts.assumed
         computed.doubts.notes[:0] = decided.doubts.notes
         return computed
@@ -108,6 +110,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
         test = self._test
         if test is None:
             return computed
+
         settled = self.settle_literal(test, read)
         if isinstance(settled.value, Missing):
             tests = "; ".join(explanation.shown for explanation in test.by[:3])
@@ -127,8 +130,11 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
                 if settled.value is not True:
                     decision = f"not called, as it is not so that {reason}"
                 why = f"{decision}; runs may have called it only if {others[0]}"
+
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
+
         computed.doubts.notes += self.novelties(read, test.references, test.references)
         if settled.value is not True:
             computed.skipped = f"it is called only if {reason}"
+
         return computed

@@ -87,10 +87,12 @@ def same(left: JSON, right: JSON) -> bool:
         return len(left) == len(right) and all(
             same(item, other) for item, other in zip(left, right, strict=True)
         )
+
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(
             same(value, right[key]) for key, value in left.items()
         )
+
     return type(left) is type(right) and left == right
 
 
@@ -415,6 +417,7 @@ class Joined(Explanation):
             if not isinstance(text, str):
                 return MISSING
             texts.append(text)
+
         return "".join(texts) if sum(map(len, texts)) <= CHARACTERS else MISSING
 
     def to_json(self) -> JSON:
@@ -557,6 +560,7 @@ class Explained:
                 explanation.origin for explanation in self.by if explanation.origin is not None
             ]
             texts += [text for origin in origins for text in _above(origin)]
+
         if self.given is not None:
             texts.append(self.given)
         return tuple(dict.fromkeys([*texts, *self.among]))
@@ -569,12 +573,16 @@ class Explained:
         }
         if self.runs != 1:
             form["runs"] = self.runs
+
         if self.cut:
             form["cut"] = True
+
         if self.why is not None:
             form["why"] = self.why
+
         if self.given is not None:
             form["given"] = self.given
+
         return form
 
 
@@ -594,11 +602,13 @@ def read_explained(
     """
     if not isinstance(raw, dict):
         raise ExplanationError(f"{where}: expected an object with at and by, found {show(raw)}")
+
     unknown = [key for key in raw if key not in _MEMBERS]
     if unknown:
         raise ExplanationError(
             f"{where}: unknown key {show(unknown[0])}; expected {', '.join(_MEMBERS)}"
         )
+
     at = _keys(raw.get("at"), where)
     if not (
         at[:1] == ("output",) or (at[:1] == ("calls",) and len(at) > 2 and _PLACE.fullmatch(at[1]))
@@ -607,28 +617,34 @@ def read_explained(
             f'{where}.at: expected ["calls", place, key...] or ["output", key...], '
             f"found {show(list[JSON](at))}"
         )
+
     by = raw.get("by")
     runs = raw.get("runs", 1)
     if not isinstance(by, list) or not 0 < len(by) <= MOST:
         raise ExplanationError(
             f"{where}.by: expected an array of 1 to {MOST} explanations, found {show(by)}"
         )
+
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
         raise ExplanationError(f"{where}.runs: expected a number of runs, found {show(runs)}")
+
     why = raw.get("why")
     if not isinstance(raw.get("cut", False), bool) or not (why is None or isinstance(why, str)):
         raise ExplanationError(f"{where}: expected cut to be true or false, and why to be a text")
+
     given = raw.get("given")
     if given is not None and not (isinstance(given, str) and operand_path(given)[0] == "input"):
         raise ExplanationError(
             f"{where}.given: expected a reference to †input, found {show(given)}"
         )
+
     explanations: list[Explanation] = []
     for number, form in enumerate(by):
         name = f"{where}.by.{number}"
         explanations.append(
             read_explanation(form, where=name) if reader is None else reader(form, name)
         )
+
     return Explained(at, tuple(explanations), runs, raw.get("cut") is True, why, given)
 
 
@@ -683,6 +699,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         passed = read(explained.given)
         if not isinstance(passed, Missing):
             return Settled(passed)
+
     values: list[tuple[Explanation, JSON]] = []
     without: list[Explanation] = []
     for explanation in explained.by:
@@ -691,6 +708,7 @@ def settle(explained: Explained, read: Read) -> Settled:
             without.append(explanation)
         else:
             values.append((explanation, value))
+
     family = explained.by[0].family
     cheapest = next((pair for pair in values if pair[0].family == family), None)
     if cheapest is None:
@@ -706,6 +724,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         ]
         instead.extend({"from": explanation.shown} for explanation in without)
         return Settled(value, assumption(explained, value, why, chosen, instead[:_OTHERS]))
+
     if explained.why in NOTED:
         return Settled(value, note=explained.why)
     return Settled(value, note=CUT if explained.cut else None)
@@ -764,9 +783,11 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
         return None
     if chosen.positions(read):
         return "it is selected by its position in a list"
+
     value = MISSING if chosen.origin is None else read(chosen.origin)
     if isinstance(value, Missing):
         return None
+
     alike = [other for other in map(read, explained.among) if not isinstance(other, Missing)]
     if all(same(other, value) for other in alike):
         return None
@@ -779,6 +800,7 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
     """
     if chosen.origin is None:
         return False
+
     path = operand_path(chosen.origin)
     for text in _above(chosen.origin):
         key, *below = path[len(operand_path(text)) :]
@@ -789,6 +811,7 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
             not isinstance(read_path(value, tuple(below)), Missing) for value in others.values()
         ):
             return True
+
     return False
 
 
@@ -836,9 +859,11 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     for key in ("calls", "output"):
         if key in plan:
             shown[key] = _copied(plan[key])
+
     listed = plan.get("explained")
     if not isinstance(listed, list):
         return shown if listed is None else {**shown, "explained": listed}
+
     # A literal inside another explained one has no place of its own.
     left = [form for form in listed if not (isinstance(form, dict) and _put(shown, form))]
     return {**shown, "explained": left} if left else shown
@@ -869,16 +894,19 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
         holder = _member(holder, key)
         if isinstance(holder, dict) and EXPLAINED in holder:
             return False
+
     last = keys[-1]
     literal = _member(holder, last)
     if isinstance(literal, Missing):
         return False
+
     others = {key: value for key, value in explained.items() if key not in ("at", "by")}
     stand_in: JSONObject = {EXPLAINED: explained.get("by"), **others, "recorded": literal}
     if isinstance(holder, dict):
         holder[last] = stand_in
     elif isinstance(holder, list):
         holder[int(last)] = stand_in
+
     return True
 
 

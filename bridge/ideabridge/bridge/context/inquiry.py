@@ -61,21 +61,25 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
         content = normalise(value, what=what)
     except IdeabridgeError as error:
         raise AnswerError(f"the value does not fit the form: {error}") from None
+
     size = len(encode(content))
     if size > _ANSWER_BYTES:
         raise AnswerError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
     if not isinstance(content, dict):
         raise AnswerError("'value' needs `value`: an object that fits the form of the question")
+
     fields = schema.get("properties")
     fields = list(fields) if isinstance(fields, dict) else []
     strange = next((name for name in content if name not in fields), None)
     if strange is not None:
         names = ", ".join(fields) or "none"
         raise AnswerError(f"{what}: {strange[:60]!r} is not a field of its form; it has {names}")
+
     try:
         Validator(schema, what=what).check(content)
     except IdeabridgeError as error:
         raise AnswerError(f"the value does not fit the form: {error}") from None
+
     return content
 
 

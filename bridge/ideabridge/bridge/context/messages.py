@@ -83,18 +83,24 @@ class Message:
             if self.instance:
                 result["_instance"] = self.instance
             return result
+
         result = {"type": self.type}
         if self.type == "data":
             result["kind"] = self.kind
+
         result[self.type] = self.value
         if self.schema is not None:
             result["schema"] = self.schema
+
         if self.description is not None:
             result["description"] = self.description
+
         if self.instance:
             result["_instance"] = self.instance
+
         if self.role != DEFAULT_ROLES.get(self.type, "user"):
             result["role"] = self.role
+
         return result
 
 
@@ -120,20 +126,25 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
             f'{where}: expected {{"role", "content"}} or {{"type", ...}}, '
             f"found keys {list(source)[:8]}"
         )
+
     member = name = kind
     if kind == "data":
         named = source.get("kind")
         if not isinstance(named, str) or not named:
             raise MessageError(f"{where}: a message of type 'data' needs a kind, which is text")
         name = named
+
     # `{"type": K, "data": value}` is another spelling of the same message.
     if member not in source and "data" in source:
         member = "data"
+
     if member not in source:
         raise MessageError(f"{where}: a message of type {kind!r} needs a member {member!r}")
+
     value = source[member]
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
+
     # Data of the kind `input` is an input message, and a type that is not built in is
     # data of this kind.
     kind = name if name in MESSAGE_TYPES else "data"
@@ -141,6 +152,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
     if kind in ("input", "state") and not isinstance(value, dict):
         raise MessageError(f"{where}: {kind} must be an object, found {type(value).__name__}")
+
     schema = _optional(source, "schema", dict, "a JSON Schema object", where)
     description = _optional(source, "description", str, "text", where)
     instance = _instance(source, where)
@@ -165,11 +177,13 @@ def read_message(raw: JSON, where: str = "message") -> Message:
         return Message("user", "text", raw, "text")
     if not isinstance(raw, dict):
         raise MessageError(f"{where}: expected an object or text, found {type(raw).__name__}")
+
     role = raw.get("role")
     if role is not None and role not in ("system", "user", "assistant"):
         raise MessageError(f"{where}: role must be system, user or assistant, found {role!r}")
     if "content" not in raw:
         return _typed(raw, role, where)
+
     content = raw["content"]
     instance = _instance(raw, where)
     if isinstance(content, str):
@@ -177,6 +191,7 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     if isinstance(content, dict):
         typed = {**content, "_instance": instance} if instance else content
         return _typed(typed, role, where)
+
     raise MessageError(
         f"{where}: content must be text or a typed object, found {type(content).__name__}"
     )
@@ -327,10 +342,12 @@ def handle_value(message: Message, draft: Draft) -> None:
         reference = f"†data.{message.kind}"
     else:
         reference = f"†{message.type}.KEY"
+
     if message.type == "state" and message.schema:
         schema = f"\nSchema of the state:\n{_json(message.schema)}"
     else:
         schema = ""
+
     title = _title(f"{message.type.capitalize()}, read as {reference}", message)
     shown = draft.showing.document(_place(message), message.value)
     notes = ""
@@ -340,8 +357,10 @@ def handle_value(message: Message, draft: Draft) -> None:
         notes += (
             f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
         )
+
     if shown.left_out:
         notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
+
     members = _json(shown.value, draft.showing.line)
     draft.say(message.role, f"{title}\n{members}{notes}{schema}")
 
@@ -362,10 +381,12 @@ def handle_plan(message: Message, draft: Draft) -> None:
     if isinstance(shown, dict):
         standing = shown.get("standing")
         shown = {key: value for key, value in shown.items() if key != "standing"}
+
     lines = [_title("Plan to follow where it fits", message), _json(shown)]
     if isinstance(standing, list):
         lines.append("Where it stands (a call whose output path is written is done):")
         lines.extend(_standing_line(one) for one in standing if isinstance(one, dict))
+
     draft.say(message.role, "\n".join(lines))
 
 
@@ -380,6 +401,7 @@ def _standing_line(entry: JSONObject) -> str:
         return f"{head}: {'done' if done else 'not done'}{instance}"
     if done in (0, of):
         return f"{head}: {'done' if done else 'not done'} in all {of:,} instances"
+
     names = [str(one) for one in left] if isinstance(left, list) else []
     more = of - done - len(names)
     others = f" and {more:,} others" if more else ""
@@ -400,6 +422,7 @@ def handle_error(message: Message, draft: Draft) -> None:
         written = message.value.get("call")
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
+
     said = error.get("message") if isinstance(error, dict) else None
     if (
         entry.keys() - {"call", "place", "in_solution", "error"}
@@ -408,6 +431,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     ):
         draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
         return
+
     more: JSONObject = {
         key: value for key, value in error.items() if key not in ("kind", "message")
     }
@@ -415,9 +439,11 @@ def handle_error(message: Message, draft: Draft) -> None:
         written = cast("JSONObject", message.value["error"])["sent"]
         more["sent"] = shorten(written, ("data", "error", str(place), "error", "sent"))
         draft.has_shortened = draft.has_shortened or more["sent"] is not written
+
     where = "" if place is None else f" {place}"
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"
+
     which = "" if call is None else f" call{where} {line_of(call)}:"
     draft.say(
         message.role,
@@ -455,6 +481,7 @@ def handle_call(message: Message, draft: Draft) -> None:
     """
     if draft.place < draft.called:
         return
+
     stretch = list(takewhile(lambda one: one.type == "call", draft.messages[draft.place :]))
     draft.called = draft.place + len(stretch)
     showing = draft.showing
@@ -465,8 +492,10 @@ def handle_call(message: Message, draft: Draft) -> None:
         values = [str(call.entry["value"]) for call in earlier if "value" in call.entry]
         where = f", and made {named(values)}" if values else ""
         notes = f" ({len(earlier):,} earlier ones are not listed{where})"
+
     if showing.is_shortened:
         notes += f". Of one marked as shortened only the beginning is shown; {draft.how_to_read}"
+
     draft.say(message.role, "\n".join([f"{CALLS}{notes}:", *lines]))
 
 
@@ -484,9 +513,11 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
         preview = showing.preview(call.result)
     else:
         preview = None
+
     in_data = showing.in_data(call)
     if preview is None and in_data is None and call.line is not None:
         return call.line
+
     entry = call.entry
     where = f" of {entry['instance']}" if "instance" in entry else ""
     also = entry.get("also")
@@ -507,13 +538,16 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
         line += f", shortened: {encode_text(preview)}"
     elif call.result is not None:
         line += f" = {encode_text(call.result.value)}"
+
     for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
         line += "".join(
             f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else [])
         )
+
     if preview is None and in_data is None:
         call.line = line
+
     return line
 
 
@@ -599,6 +633,7 @@ class Handlers:
         while draft.place < len(merged):
             self._handle(merged[draft.place], draft)
             draft.place = max(draft.place + 1, draft.called) if in_one_text else draft.place + 1
+
         return draft
 
     def _handle(self, message: Message, draft: Draft) -> None:
@@ -653,6 +688,7 @@ def _added_by_calls(
     added = [one for one in later if one.type == "data"]
     if not added:
         return {}
+
     own = {
         _place(one): one.value
         for one in merge_messages(one for one in messages[:first] if one.type == "data")
@@ -660,6 +696,7 @@ def _added_by_calls(
     found: dict[Place, list[Path]] = {}
     for one in added:
         found.setdefault(_place(one), []).extend(paths_of(one.value, own.get(_place(one), MISSING)))
+
     return found
 
 
@@ -677,6 +714,7 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
         if message.type not in ("data", "input", "state", "tool"):
             merged.append(message)
             continue
+
         name = _name_of_tool(message) if message.type == "tool" else ""
         key = (message.kind, message.instance, name)
         place = places.get(key)
@@ -693,4 +731,5 @@ def merge_messages(messages: Iterable[Message]) -> list[Message]:
                 schema=message.schema or old.schema,
                 description=message.description or old.description,
             )
+
     return merged

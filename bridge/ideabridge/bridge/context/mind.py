@@ -42,10 +42,13 @@ class Usage:
         usage: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         if self.cost is not None:
             usage["cost"] = self.cost
+
         if self.model is not None:
             usage["model"] = self.model
+
         if self.partial:
             usage["partial"] = True
+
         return usage
 
 

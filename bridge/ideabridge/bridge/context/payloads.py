@@ -52,6 +52,7 @@ def without_payloads(value: JSON) -> JSON:
         return [without_payloads(item) for item in value]
     if not isinstance(value, dict):
         return value
+
     plain = without_payload(value)
     if plain is value:
         return {key: without_payloads(item) for key, item in value.items()}

@@ -134,6 +134,7 @@ class _Reading:
                 self._problems.append(
                     f"explained.{key}: expected {name}, found {show(self._raw[key])}"
                 )
+
         self._read_literals()
         facts = self._facts()
         watched = self._watched()
@@ -144,6 +145,7 @@ class _Reading:
         for place in range(len(self._tools)):
             call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
             calls[place] = self._of_call(facts, call)
+
         return Computations(calls, self._of_output(facts), self._problems)
 
     def _of_call(self, facts: PlanFacts, call: CallFacts) -> Computation:
@@ -168,6 +170,7 @@ class _Reading:
         if not self._is_earlier:
             of_calls = (literal for literals in self._calls.values() for literal in literals)
             companions = _companions([*self._output, *of_calls])
+
         return PlanFacts(profiles, companions, self._raw.get("strict") is True)
 
     def _read_literals(self) -> None:
@@ -190,6 +193,7 @@ class _Reading:
         if literal.at[0] == "output":
             self._output.append(literal)
             return
+
         place = int(literal.at[1])
         where = ".".join(literal.at)
         if place >= len(self._tools):
@@ -211,12 +215,15 @@ class _Reading:
         path = operand_path(origin) if origin is not None else ()
         if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
             return literal
+
         place = int(path[1])
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
+
         if place >= before:
             return literal
+
         nearest = _nearest(self._places_of[self._tools[place]], place, before)
         among = [format_reference(("results", str(number), *path[2:])) for number in nearest]
         return replace(literal, among=tuple(among))
@@ -233,6 +240,7 @@ class _Reading:
                     self._problems.append(f"watch.{place}: {error}")
                 else:
                     watched.setdefault(int(place), []).append(text)
+
         return watched
 
 
@@ -296,6 +304,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
         holder = literal.by[0].holder
         if holder is not None:
             by_holder.setdefault(holder, []).append(literal)
+
     companions: dict[Path, list[Explained]] = {}
     for together in by_holder.values():
         passable = [literal for literal in together if literal.given is not None]
@@ -303,6 +312,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
             others = [other for other in passable if other.given != literal.given]
             if others:
                 companions[literal.at] = others
+
     return companions
 
 
@@ -313,6 +323,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
     """The explained literals, and the problems of malformed ones."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
+
     read_literal = read_earlier_explained if is_earlier else read_explained
     literals: list[Explained | str] = []
     problems = 0
@@ -324,6 +335,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
             problems += 1
             if problems >= _NAMED:
                 break
+
     return literals
 
 
@@ -338,4 +350,5 @@ def _parts(listed: list[JSON]) -> int:
             stack.extend(value for key, value in part.items() if key != "constant")
         elif isinstance(part, list):
             stack.extend(part)
+
     return count

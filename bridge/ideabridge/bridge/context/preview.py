@@ -81,6 +81,7 @@ def _begin(value: JSON, depth: int, room: _Room) -> JSON:
             room.take(key, _KEY): _begin(item, depth - 1, room)
             for key, item in islice(members.items(), 8)
         }
+
     return _scalar(value)
 
 
@@ -139,6 +140,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
     if size <= small and size <= max(room.left, 64):
         room.left -= size
         return value
+
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
         # The space for the key and the reference of every member. Without it, the value
         # becomes one reference.
@@ -150,9 +152,11 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
                 key: _shorten(item, (*path, key), instance, small // 2, room)
                 for key, item in value.items()
             }
+
     if room.left <= 0:
         # Previews of very many parts would be as large as the value.
         return {"reference": format_reference(path, instance), "type": _type(value)}
+
     reference = reference_to(value, path, instance, size=size)
     room.left -= len(encode(reference))
     return reference
@@ -172,6 +176,7 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
         if len(value) <= most:
             return value
         return f"{value[: most // 2]}... ({len(value):,} characters)"
+
     if isinstance(value, list | dict) and value and room.left <= 0:
         return _type(value)
     if isinstance(value, list):
@@ -181,9 +186,11 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
                 break
             room.left -= 4
             shown.append(_shorten_literal(item, limit // 2, room))
+
         if len(value) > len(shown):
             shown.append(f"... ({len(value):,} items)")
         return shown
+
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in islice(value.items(), _MEMBERS):
@@ -192,7 +199,9 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
                 break
             room.left -= 4
             members[room.take(key, _KEY)] = _shorten_literal(item, limit // 2, room)
+
         return members
+
     return _scalar(value)
 
 

@@ -85,11 +85,13 @@ def meant_reference(value: JSON) -> JSON:
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
+
     text = DAGGER + value.strip()
     try:
         parse_reference(text)
     except ReferenceSyntaxError:
         return value
+
     return text
 
 
@@ -125,6 +127,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     if isinstance(value, list):
         _expect_within(first, len(value), "items")
         return head | _items(value, written, first, length, room)
+
     text = value if isinstance(value, str) else encode_text(value)
     unit = "characters" if isinstance(value, str) else "characters of its JSON"
     _expect_within(first, len(text), unit)
@@ -158,6 +161,7 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
         if room < 0:
             break
         items.append(item)
+
     result: JSONObject = {
         "items": items,
         "from": first,
@@ -167,6 +171,7 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
     }
     if not items and first < len(value):
         result["note"] = f"item {first} alone is too large; read it as {written}.{first}"
+
     return result
 
 
@@ -208,16 +213,19 @@ def _matches(
         count += 1
         if room <= 0:
             continue
+
         begin = max(0, place - _AROUND)
         around = text[begin : place + len(wanted) + _AROUND]
         match: JSONObject = {"at": at, "text": around}
         room -= len(encode(match)) + 1
         if room > 0:
             matches.append(match)
+
     result: JSONObject = {"find": wanted, "matches": matches, "count": count, "unit": unit}
     if len(matches) < count:
         result["note"] = (
             f"{count - len(matches):,} more are not listed; find from a "
             "later place, or more exactly"
         )
+
     return result

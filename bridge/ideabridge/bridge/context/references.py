@@ -176,11 +176,13 @@ def _inside(text: str) -> str | None:
         if found is None:
             return None
         start = len(head) + found.start()
+
     try:
         reference, _ = _operand(text, start)
         written = reference.text
     except ReferenceSyntaxError:
         written = text[start : start + MAX_LENGTH].split()[0]
+
     shown = clipped(written.rstrip(_PUNCTUATION))
     value = json.dumps(shown, ensure_ascii=False)
     call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
@@ -217,6 +219,7 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
         match = _SEGMENT.match(text, position)
         if match is None:
             break
+
         name, index, key = cast("tuple[str | None, str | None, str | None]", match.groups())
         if name is not None:
             keys.append(name)
@@ -229,7 +232,9 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
                 raise ReferenceSyntaxError(
                     f"{quoted(whole)}: {quoted(key)} is not a quoted key"
                 ) from None
+
         position = match.end()
+
     if len(keys) > MAX_DEPTH:
         raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
     return tuple(keys), position
@@ -242,6 +247,7 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
             f"{quoted(text)}: expected a reference such as †state.x at character {position + 1};"
             " every operand starts with †"
         )
+
     first = head.group(1)
     keys, end = _segments(text, head.end(), text)
     written = text[position:end]
@@ -253,6 +259,7 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
                 f"{quoted(text)}: †item belongs to its own call and cannot be read across instances"
             )
         return Reference(first, keys[0], keys[1:], written), end
+
     raise ReferenceSyntaxError(
         f"{quoted(text)}: unknown kind {quoted(first)}; expected one of "
         f"{', '.join(DAGGER + kind for kind in KINDS)} (a literal that begins with a dagger "
@@ -274,6 +281,7 @@ def _parse(text: str) -> Expression:
         raise ReferenceSyntaxError(
             f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
         )
+
     stripped = text.strip()
     alternatives: list[tuple[Reference, ...]] = []
     group: list[Reference] = []
@@ -283,16 +291,20 @@ def _parse(text: str) -> Expression:
         group.append(reference)
         if position == len(stripped):
             break
+
         operator = _OPERATOR.match(stripped, position)
         if operator is None:
             raise ReferenceSyntaxError(
                 f"{quoted(text)}: unexpected {stripped[position]!r} at character {position + 1};"
                 ' a key with other characters is quoted: †state["odd key"]'
             )
+
         if operator.group(1) == "||":
             alternatives.append(tuple(group))
             group = []
+
         position = operator.end()
+
     alternatives.append(tuple(group))
     return Expression(tuple(alternatives), stripped)
 
@@ -326,15 +338,19 @@ def _target_path(text: str) -> Path:
             raise ReferenceSyntaxError(
                 f"output path {quoted(text)}: unexpected {text[end]!r} at character {end + 1}"
             )
+
         if reference.kind != "state":
             raise ReferenceSyntaxError(
                 f"output path {quoted(text)}: only state can be written, not {reference.kind}"
             )
+
         if reference.instance is not None:
             raise ReferenceSyntaxError(
                 f"output path {quoted(text)}: a call writes inside its own instance (_instance)"
             )
+
         return reference.full
+
     # A bare path begins with a name or a quoted key.
     dotted = text if text.startswith("[") else "." + text
     keys, end = _segments(dotted, 0, text)
@@ -343,6 +359,7 @@ def _target_path(text: str) -> Path:
             f"output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as "
             'report.title or ["odd key"]'
         )
+
     if keys[0] in KINDS and len(keys) > 1:
         # Literally, `state.x` is †state.state.x, which nobody intends.
         rest = format_path(keys[1:]).lstrip(".")
@@ -351,6 +368,7 @@ def _target_path(text: str) -> Path:
         else:
             hint = "leave out the kind in front"
         raise ReferenceSyntaxError(f"output path {quoted(text)}: {hint}")
+
     return ("state", *keys)
 
 
@@ -366,6 +384,7 @@ def parse_target(text: str) -> Target:
         raise ReferenceSyntaxError(
             f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
         )
+
     # Operators between quotes belong to a key.
     parts: list[str] = []
     operators: set[str] = set()
@@ -375,16 +394,19 @@ def parse_target(text: str) -> Target:
             parts.append(text[start : match.start()])
             operators.add(match.group(1))
             start = match.end()
+
     parts.append(text[start:])
     if len(operators) > 1:
         raise ReferenceSyntaxError(
             f"output path {quoted(text)}: use || (success || failure) or && (both), not a mix"
         )
+
     mode = {"||": "either", "&&": "both"}[operators.pop()] if operators else "one"
     if mode == "either" and len(parts) != 2:
         raise ReferenceSyntaxError(
             f"output path {quoted(text)}: expected two paths: success || failure"
         )
+
     texts = tuple(part.strip() for part in parts)
     paths = tuple(_target_path(part) for part in texts)
     deepest = max(len(path) - 1 for path in paths)
@@ -393,6 +415,7 @@ def parse_target(text: str) -> Target:
             f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are "
             "taken, one below the other"
         )
+
     return Target(mode, paths, texts)
 
 
@@ -433,7 +456,9 @@ def compile_value(
                 if compiled is not item:
                     items = [*value] if items is None else items
                     items[index] = compiled
+
         return value if items is None else items
+
     if isinstance(value, dict):
         members: dict[str, object] | None = None
         for key, item in value.items():
@@ -442,7 +467,9 @@ def compile_value(
                 if compiled is not item:
                     members = {**value} if members is None else members
                     members[key] = compiled
+
         return value if members is None else members
+
     return value
 
 
@@ -461,8 +488,10 @@ def _compile_text(
         except ReferenceSyntaxError as error:
             problems.append((path, _inside(text) or str(error)))
             return text
+
         holes.append(hole)
         return hole
+
     fault = _inside(text)
     if fault is None:
         return unescape(text)
@@ -480,6 +509,7 @@ def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
         return {
             key: fill(item, resolve) for key, item in cast("dict[str, object]", compiled).items()
         }
+
     return cast("JSON", compiled)
 
 
@@ -512,6 +542,7 @@ class PathIndex:
             if child is None:
                 child = node.children[key] = _Node()
             node = child
+
         node.writers.append(writer)
 
     def has_overlap(self, path: Path) -> bool:
@@ -539,9 +570,11 @@ class PathIndex:
             if node is None:
                 return found
             found.update(node.writers)
+
         below = list(node.children.values())
         while below:
             child = below.pop()
             found.update(child.writers)
             below.extend(child.children.values())
+
         return found

@@ -187,11 +187,13 @@ def _references(raw: JSON) -> Iterator[str]:
     if not is_removed(raw):
         yield from read_explanation(raw).references
         return
+
     match raw:
         case {"item_of": str(source)} | {"all_of": str(source)} | {"test": str(source)}:
             yield source
         case _:
             pass
+
     for part in _parts(raw):
         yield from _references(part)
 
@@ -259,10 +261,12 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
         return None
     if not isinstance(where, dict):
         return items
+
     [(name, inner)] = where.items()
     wanted = _value(inner, read)
     if isinstance(wanted, Missing):
         return None
+
     column = zip(items, column_of(items, name), strict=True)
     return [
         item for item, value in column if not isinstance(value, Missing) and same(value, wanted)
@@ -301,6 +305,7 @@ def _decided(value: JSON, kind: str, argument: JSON) -> bool | Missing:
         or not isinstance(argument, int | float)
     ):
         return MISSING
+
     if kind in ("above", "below"):
         return value > argument if kind == "above" else value < argument
     return value >= argument if kind == "at_least" else value <= argument
@@ -465,6 +470,7 @@ def _python_items(source: str, where: JSON, name: Name) -> str:
         return items
     if not isinstance(where, dict) or len(where) != 1:
         raise ExplanationError(f"expected an object with one field, found {show(where)}")
+
     [(field, inner)] = where.items()
     column = _python_path("[i]", keys_of(field))
     equal = "isinstance(x, bool) is isinstance(q, bool) and x == q"
@@ -535,6 +541,7 @@ def _python_step(inner: str, by: list[JSON]) -> str:
             raise NoExpressionError("an expression knows no calendar, so it cannot shift a date")
         case _:
             raise ExplanationError(f"expected a step of conversion, found {show(list[JSON](by))}")
+
     if by[0] not in _ANY_TYPE:
         step = f"({step}) if isinstance(v, str) else []"
     return _python_each(inner, step)

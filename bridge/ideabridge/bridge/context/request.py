@@ -125,6 +125,7 @@ class Request:
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
         if not sizes:
             return f"its schema has {self.size:,} bytes"
+
         number = max(range(len(sizes)), key=sizes.__getitem__)
         title = str(self.texts[number]["content"]).partition("\n")[0]
         shown = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."

@@ -83,6 +83,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
     """
     if not profile:
         return []
+
     inner = _inner(value)
     kind = _kind(inner)
     known = profile.get(kind)
@@ -95,8 +96,10 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
         if inner in _list(known.get("values")):
             return []
         return [Novelty(f"{show(inner)}, where runs had {show(not inner)}")]
+
     if isinstance(inner, int | float):
         return _new_number(known, inner)
+
     is_empty = not inner
     if is_empty not in _list(known.get("empty")):
         return [Novelty(f"{'an empty' if is_empty else 'a non-empty'} {kind}, which no run had")]
@@ -156,6 +159,7 @@ def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
             "signs": _with(before.get("signs"), _sign(inner)),
             "range": [min([*bounds, inner]), max([*bounds, inner])],
         }
+
     facts: JSONObject = {"empty": _with(before.get("empty"), not inner)}
     if isinstance(inner, str):
         plain = _plain(inner)
@@ -163,6 +167,7 @@ def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
             facts["plain"] = list[JSON](plain)
         elif plain is not None and "plain" in before:
             facts["plain"] = [step for step in _list(before["plain"]) if step in plain]
+
     if isinstance(inner, dict):
         now = _present(inner)
         before_always = list(now) if known is None else _texts(before.get("always"))
@@ -171,6 +176,7 @@ def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
         sometimes = dict.fromkeys([*_texts(before.get("sometimes")), *others])
         facts["always"] = list[JSON](always)
         facts["sometimes"] = list[JSON](sometimes)[:MEMBERS]
+
     return facts
 
 
@@ -203,11 +209,14 @@ def _new_notation(known: JSONObject, text: str) -> list[Novelty]:
     plain = _plain(text)
     if plain is None:
         return []
+
     new = [step for step in _STEPS if step in _list(known.get("plain")) and step not in plain]
     if len(new) > 1 and "title" in new:
         new.remove("title")
+
     if not new:
         return []
+
     what = " and ".join(_STEPS[step][1] for step in new)
     return [Novelty(f"a text with {what}, which no run had", mild=True, notation=True)]
 
@@ -220,9 +229,11 @@ def _new_members(known: JSONObject, members: JSONObject) -> list[Novelty]:
     novelties: list[Novelty] = []
     if gone:
         novelties.append(Novelty(f"an object without {_named(gone)}, which every run had"))
+
     new = [name for name in now if name not in always and name not in sometimes]
     if new and len(now) < MEMBERS:
         novelties.append(Novelty(f"an object with {_named(new)}, which no run had"))
+
     return novelties
 
 

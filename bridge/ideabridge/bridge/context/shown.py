@@ -89,6 +89,7 @@ def read_shown(raw: object) -> dict[str, int]:
     """
     if not isinstance(raw, Mapping):
         raise ArgumentError.of("shown", 'an object such as {"value": 8192}', raw)
+
     found: dict[str, int] = {}
     for name, value in cast("Mapping[object, object]", raw).items():
         if name not in ("value", "request"):
@@ -100,6 +101,7 @@ def read_shown(raw: object) -> dict[str, int]:
                 f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value
             )
         found[name] = value
+
     return found
 
 
@@ -158,10 +160,12 @@ class Measures:
         """
         if not isinstance(value, dict | list):
             return line_of(value)
+
         key = id(value)
         entry = self._lines.get(key) or self._last_lines.get(key)
         if entry is None or entry[0] is not value:
             entry = (value, line_of(value))
+
         self._lines[key] = entry
         return entry[1]
 
@@ -182,12 +186,14 @@ class Measures:
         if len(entries) < known or not all(map(is_, entries, self._entries)):
             known = 0
             self._entries, self._made, self._sizes = [], [], Sizes()
+
         for entry in entries[known:]:
             call = MadeCall.of(entry)
             self._entries.append(entry)
             self._made.append(call)
             if call.result is not None:
                 self._sizes = self._sizes.with_one(call.result.size)
+
         return self._made
 
     @property
@@ -277,11 +283,14 @@ class _Writes:
                     last = call
                     was_read = is_read
                 continue
+
             if top is not None:
                 yield top, last, was_read
+
             top = path
             last = call
             was_read = is_read
+
         if top is not None:
             yield top, last, was_read
 
@@ -356,13 +365,16 @@ class Showing:
         sizes = self._measures.of_calls
         for value in self._documents.values():
             sizes = sizes.with_one(self._measures.size(value))
+
         if sizes.total <= shown.request and sizes.largest <= shown.value:
             return
+
         left = shown.request
         for result in sorted(self._results_of(calls), key=_priority, reverse=True):
             if result.size <= shown.value and result.size <= left:
                 left -= result.size
                 continue
+
             self.is_shortened = True
             self._cut.add(id(result))
             if result.place is not None:
@@ -377,11 +389,13 @@ class Showing:
                     call.result.call = number
                     yield call.result
                 continue
+
             for reference in call.references:
                 place, path = self._within(reference)
                 if place is not None:
                     is_read = "reads" in call.entry
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
+
         for place, paths in self._added.items():
             # Of data that is no result, it is not known which call has added it.
             numbers = [
@@ -390,12 +404,14 @@ class Showing:
             for path in paths:
                 newest = max(numbers, default=len(calls))
                 writes.setdefault(place, _Writes()).paths.setdefault(path, (newest, False))
+
         for place, written in writes.items():
             instance, base = place
             for path, number, is_read in written.outermost():
                 value = read(self._documents[place], path)
                 if isinstance(value, Missing):
                     continue
+
                 full = (*base, *path)
                 reference = Reference(instance or None, full[0], full[1:], "")
                 yield _Result(
@@ -415,21 +431,25 @@ class Showing:
                     by_key.setdefault((place[0], key), []).append(place)
             else:
                 plain.setdefault(place[0], []).append(place)
+
         found: dict[int, Place] = {}
         for call in self._calls:
             result = call.result
             if result is None or result.size < _TWICE:
                 continue
+
             instance = result.reference.instance or ""
             if isinstance(result.value, dict):
                 places = by_key.get((instance, next(iter(result.value))), [])
             else:
                 places = plain.get(instance, [])
+
             place = next(
                 (one for one in places if _holds(self._documents[one], result.value)), None
             )
             if place is not None:
                 found[id(call)] = place
+
         return found
 
     def in_data(self, call: MadeCall) -> str | None:
@@ -452,8 +472,10 @@ class Showing:
         if len(calls) != len(made) or not all(map(is_, calls, [call.entry for call in made])):
             by_entry = {id(call.entry): call for call in made}
             made = [by_entry.get(id(call)) or MadeCall.of(call) for call in calls]
+
         if not self.unlisted:
             return list(made)
+
         unlisted = set(map(id, self.unlisted))
         return [call for call in made if id(call) not in unlisted]
 
@@ -478,6 +500,7 @@ class Showing:
         short = self._short.get(place, [])
         if not short or self._documents.get(place) is not value:
             return ShownDocument(value)
+
         tree: _Tree = {}
         found = ShownDocument(value)
         for result in short:
@@ -492,10 +515,13 @@ class Showing:
                 found.shortened.append(written)
             else:
                 found.left_out.append(written)
+
             if not result.path:
                 found.value = entry
                 return found
+
             _put(tree, result.path, entry)
+
         found.value = _replaced(value, tree)
         return found
 
@@ -571,7 +597,9 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
                     members[key] = below.entry
             else:
                 members[key] = item if below is None else _replaced(item, below)
+
         return members
+
     if isinstance(value, list):
         items: list[JSON] = []
         for number, item in enumerate(value):
@@ -580,7 +608,9 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
                 items.append(below.entry if below.entry is not None else "(left out)")
             else:
                 items.append(item if below is None else _replaced(item, below))
+
         return items
+
     return value
 
 

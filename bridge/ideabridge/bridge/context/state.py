@@ -85,6 +85,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
             if isinstance(parsed, Missing):
                 return MISSING
             value = parsed
+
         if isinstance(value, dict):
             if key not in value:
                 return MISSING
@@ -96,6 +97,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
             value = value[index]
         else:
             return MISSING
+
     return value
 
 
@@ -158,14 +160,18 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
                 f"cannot push to {clipped(format_reference(path))}: it holds "
                 f"{_kind(old)}, not an array"
             )
+
         return [*old, value]
+
     if method == "merge" and not isinstance(old, Missing):
         if not isinstance(old, dict) or not isinstance(value, dict):
             raise StateWriteError(
                 f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds "
                 f"{_kind(old)}: both must be objects"
             )
+
         return merge(old, value)
+
     return value
 
 
@@ -188,6 +194,7 @@ def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
 def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: JSON) -> JSON:
     if depth == len(path):
         return _combine(node, method, value, path)
+
     key = path[depth]
     if isinstance(node, Missing):
         return {key: _write(MISSING, path, depth + 1, method, value)}
@@ -197,16 +204,20 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
             node.get(key, MISSING) if key in node else MISSING, path, depth + 1, method, value
         )
         return members
+
     if isinstance(node, list):
         if key == str(len(node)):
             return [*node, _write(MISSING, path, depth + 1, method, value)]
+
         index = _index(key, len(node))
         if index is None:
             found = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
             raise StateWriteError(_unwritable(path, depth, found))
+
         items = list(node)
         items[index] = _write(node[index], path, depth + 1, method, value)
         return items
+
     raise StateWriteError(_unwritable(path, depth, f"is {_kind(node)}, not an object"))
 
 
@@ -302,6 +313,7 @@ class StateSchema:
             for pattern, found in patterns.items():
                 if _matches(pattern, key):
                     return found
+
         additional = schema.get("additionalProperties")
         # JSON Schema would allow every key without `additionalProperties`; a state does not.
         return None if additional is None or additional is False else additional
@@ -355,6 +367,7 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     """
     if not isinstance(schema, dict):
         return schema
+
     closes = closes and not any(word in schema for word in _COMPOSED)
     result: JSONObject = {}
     for word, value in schema.items():
@@ -377,12 +390,14 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
             result[word] = _growing(value, [], closes=False)
         else:
             result[word] = value
+
     properties = result.get("properties")
     if closes and isinstance(properties, dict) and "additionalProperties" not in schema:
         there = {name for one in values if isinstance(one, dict) for name in one}
         known: JSONObject = {name: {} for name in sorted(there - properties.keys())}
         result["properties"] = {**properties, **known}
         result["additionalProperties"] = False
+
     return result
 
 

@@ -129,18 +129,21 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
         or not parts[3].isdecimal()
     ):
         return "unknown"
+
     stat = _stat(int(parts[3]))
     if stat is not None:
         # Ended and not yet collected by its parent, or another process that has its id now.
         if stat[0] in "ZX" or stat[1] != parts[4] or driver in _retired:
             return "gone"
         return "stopped" if stat[0] in "Tt" else "alive"
+
     try:
         os.kill(int(parts[3]), 0)
     except ProcessLookupError:
         return "gone"
     except OSError:
         return "unknown"
+
     return "unknown"
 
 
@@ -227,15 +230,18 @@ class Watch:
             seconds = self._alive_seconds
         else:
             seconds = lease.seconds
+
         if seconds in (0.0, math.inf):
             self._looks.pop(lease.run, None)
             return seconds
+
         now = self._clock()
         look = self._looks.get(lease.run)
         if look is None or look.lease != lease:
             if len(self._looks) >= _LOOKS:
                 self._looks.clear()
             look = self._looks[lease.run] = _Look(lease, now)
+
         # If this process slept since its last look, so did the driver perhaps: it gets time for
         # another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
@@ -294,11 +300,14 @@ class Driver:
         """
         if self.epoch is not None:
             return True
+
         epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
         if epoch is None:
             epoch = self._take_over()
+
         if epoch is None:
             raise InterruptedRunError(f"run {self._run} is driven by another process right now")
+
         self.epoch = epoch
         record = self._store.runs.get(self._run)
         return record is not None and record.last_event == self.seen
@@ -310,6 +319,7 @@ class Driver:
         record = self._store.runs.get(self._run)
         if record is None:
             return None
+
         # This process has left the run, and that write is still queued: it will find
         # the epoch over.
         is_leaving = record.driver == self._name and self.unwritten > 0
@@ -395,15 +405,20 @@ class Driver:
             if creates is not None:
                 creates()
                 epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
+
             if epoch is None:
                 raise StaleDriverError(f"run {self._run} is not driven by this process")
+
             last = self._append(epoch, events)
             for idea in ideas:
                 idea.save()
+
             if ended is not None:
                 self._store.runs.set_status(self._run, epoch, ended, None)
+
             if tells:
                 self._store.runs.tell(self._run)
+
             return epoch, last
 
         def together() -> tuple[int, int]:
@@ -449,12 +464,14 @@ class Driver:
         """
         if not self._store.runs.can_tell:
             return False
+
         now = time.monotonic()
         due = now - self._told >= _TELLS_SECONDS or any(
             isinstance(event, _QUESTIONS) for event in events
         )
         if due:
             self._told = now
+
         return due
 
     def _write(
@@ -471,6 +488,7 @@ class Driver:
         if self._writer is None:
             done(job())
             return True
+
         self.unwritten += 1
         queued = False
 
@@ -489,6 +507,7 @@ class Driver:
         except BaseException:
             self.unwritten -= 1
             raise
+
         queued = not at_once
         return at_once
 
@@ -506,6 +525,7 @@ class Driver:
         epoch = self.epoch
         if epoch is None:
             return
+
         self.epoch = None
 
         def leave() -> None:
@@ -568,6 +588,8 @@ def is_large(value: JSON) -> bool:
             if parts + len(stack) + len(item) > _LARGE_NODES:
                 return True
             stack.extend(item.values() if isinstance(item, dict) else item)
+
         if characters > LARGE:
             return True
+
     return False

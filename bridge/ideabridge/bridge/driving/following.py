@@ -102,6 +102,7 @@ class Following:
     def _look(self, one: _Followed) -> None:
         if not self._runs.read_on(one.run):
             return
+
         record = self._runs.store.runs.get(one.run.id)
         driven = record is None or record.status == QUEUED or self._runs.left(record.lease) > 0
         if driven or one.run.may_rest:

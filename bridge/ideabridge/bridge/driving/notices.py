@@ -87,6 +87,7 @@ class Notices:
         one = self._topics.setdefault(topic, _Topic())
         with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):
             await one.heard.wait()
+
         known = one.heard.is_set() and not one.everything
         about = one.about
         one.heard = anyio.Event()

@@ -109,6 +109,7 @@ class SharedCalls:
             if not call.changed.is_set():
                 self._awaited.set()
                 await call.changed.wait()
+
             if call.error is not None:
                 raise UncountedCallError(f"not run: {call.error}") from call.error
             yield
@@ -140,6 +141,7 @@ class SharedCalls:
         for call in self._waiting():
             if call.module == module and call.has_joined:
                 self._take_turn(call, places)
+
         for place in places:
             lease = Lease(f"{module} {place.call}", place.process, place.beat, 0.0, self._seconds)
             if place.process != self._name and self._watch.left(lease) == 0.0:

@@ -96,10 +96,12 @@ class _Log:
         part = self._part(line)
         if part not in self._parts:
             self._parts[part] = Conversation(NAME, f"{self._main.id}/{part}", self._path)
+
         conversation = self._parts[part]
         folder = line.get("cwd")
         if not conversation.folder and isinstance(folder, str):
             conversation.folder = folder
+
         return conversation
 
     def _take_answer(self, number: int, line: JSONObject, size: int) -> None:
@@ -137,9 +139,12 @@ class _Log:
             if not self._held.takes_result(size):
                 call.end(number, None, missing="the conversation is too large")
                 continue
+
             self._end(call, number, block, _structured(line) if len(results) == 1 else None)
+
         if results or line.get("isMeta") is True or line.get("isCompactSummary") is True:
             return
+
         message = line.get("message")
         text = text_in(message.get("content") if isinstance(message, dict) else None).strip()
         if text and not text.startswith(_NO_PROMPT):
@@ -175,17 +180,22 @@ class _Log:
             results = folder / "tool-results"
             if folder.is_symlink() or results.is_symlink():
                 return None
+
             with os.fdopen(open_plain(results / name), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
+
             text = data.decode("utf-8")
         except (OSError, UnicodeDecodeError):
             return None
+
         if len(data) > MAX_BYTES:
             return None
+
         try:
             value = decode(text)
         except IdeabridgeError:
             return text
+
         blocks = (
             isinstance(value, list)
             and value
@@ -211,6 +221,7 @@ def _as_mcp(content: JSON) -> JSON:
     """Content as MCP writes it: Claude Code writes pictures as the model's API has them."""
     if not isinstance(content, list):
         return content
+
     blocks: list[JSON] = []
     for block in content:
         source = block.get("source") if isinstance(block, dict) else None
@@ -220,5 +231,7 @@ def _as_mcp(content: JSON) -> JSON:
                 "data": source.get("data"),
                 "mimeType": source.get("media_type"),
             }
+
         blocks.append(block)
+
     return blocks

@@ -91,6 +91,7 @@ class _Log:
             elif "call_id" in payload or "item" in payload:
                 # Others have neither calls nor results; each version has other ones.
                 conversation.skipped["of an unknown kind"] += 1
+
         conversation.others = Counter(self._others.values())
         return conversation
 
@@ -98,11 +99,13 @@ class _Log:
         if self._began:
             # A fork begins with a copy of the log that it was made from.
             return
+
         self._began = True
         own = payload.get("id")
         folder = payload.get("cwd")
         if isinstance(own, str) and own:
             self._conversation.id = own[:200]
+
         if isinstance(folder, str):
             self._conversation.folder = folder
 
@@ -146,6 +149,7 @@ class _Log:
         if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
             self._conversation.skipped["without id or arguments"] += 1
             return
+
         call = self._call(
             call_id, number, time, self._names.of(server), server, tool, arguments, size
         )
@@ -176,11 +180,13 @@ class _Log:
         if module is None:
             self._others[call_id] = server
             return None
+
         # The name in an item may be cut, so that only the event tells the server.
         self._others.pop(call_id, None)
         if not self._held.takes_call(size):
             self._conversation.skipped["beyond the most calls"] += 1
             return None
+
         given = arguments if isinstance(arguments, dict) else {}
         call = HistoryCall(call_id, module, tool, given, number, time, self._prompt)
         self._calls[call_id] = call
@@ -221,10 +227,12 @@ class _Log:
         namespace = payload.get("namespace")
         if not isinstance(name, str):
             return None
+
         if isinstance(namespace, str) and namespace:
             if not namespace.startswith(_PREFIX):
                 return None
             name = f"{namespace.removesuffix('__')}__{name}"
+
         if name.startswith(_PREFIX):
             return self._names.split(name.removeprefix(_PREFIX))
         # Versions of 2025 wrote SERVER__TOOL. Tools of Codex itself have no such names.
@@ -271,9 +279,12 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
                 number, None, error=text_in(output.get("content"))[:4000] or "the log says no more"
             )
             return
+
         output = output.get("content")
+
     if isinstance(output, list) and output and _HEADER.match(text_in([output[0]])):
         output = output[1:]
+
     value = content_value(_from_model(output))
     if isinstance(value, str):
         value = _HEADER.sub("", value, count=1)
@@ -283,7 +294,9 @@ def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -
         if _CUT.search(value):
             call.end(number, value, missing="the host cut it")
             return
+
         value = _unpacked(value)
+
     if fits:
         call.end(number, value)
     else:
@@ -311,10 +324,12 @@ def _unpacked(text: str) -> JSON:
     """Codex gives the model the blocks of a result as JSON text, if they are not all texts."""
     if not text.startswith("[{"):
         return text
+
     try:
         blocks = decode(text)
     except IdeabridgeError:
         return text
+
     mcp = isinstance(blocks, list) and all(
         isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks
     )

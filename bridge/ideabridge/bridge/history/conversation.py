@@ -155,11 +155,13 @@ class Names:
                 raise HistoryError(
                     f"--module {name}={module}: there is no module {module!r}; {_listed(known)}"
                 )
+
         named = dict(given or {})
         self._exact = {name: name for name in known} | named
         meant: dict[str, set[str]] = {}
         for name in known:
             meant.setdefault(_plain(name), set()).add(name)
+
         # A name that two modules may mean is neither, unless a person says which.
         unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
         self._plain = unique | {_plain(name): module for name, module in named.items()}
@@ -178,6 +180,7 @@ class Names:
             module = self._plain.get(_plain(name[:end]))
             if module is not None and name[end + 2 :]:
                 return name[:end], name[end + 2 :], module
+
         server, _, tool = name.partition("__")
         return server, tool, None
 
@@ -201,6 +204,7 @@ def content_value(content: JSON, structured: JSON = None) -> JSON:
         return structured
     if not isinstance(content, list):
         return content
+
     texts = [
         one.get("text") for one in content if isinstance(one, dict) and one.get("type") in _TEXTS
     ]
@@ -237,10 +241,12 @@ def seconds_of(value: JSON) -> float | None:
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
+
     try:
         read = datetime.fromisoformat(value)
     except ValueError:
         return None
+
     seconds = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     return seconds if 0 <= seconds <= time.time() + _AHEAD else None
 
@@ -279,6 +285,7 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
         except OSError:
             # It does not exist, or belongs to somebody else.
             continue
+
         for entry in entries:
             is_log = entry.name.startswith(beginning) and entry.name.endswith(
                 (".jsonl", ".jsonl.zst")
@@ -293,6 +300,7 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
                     compressed += 1
                 else:
                     found.append((_modified(entry), Path(entry.path)))
+
     found.sort()
     return Logs(
         [path for _, path in found[-MAX_FILES:]], links, compressed, max(0, len(found) - MAX_FILES)

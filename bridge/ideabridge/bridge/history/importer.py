@@ -189,6 +189,7 @@ class HistoryImport:
             raise HistoryError(
                 f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}"
             )
+
         self._name = host
         self._host = found
         self._store = store
@@ -241,6 +242,7 @@ class HistoryImport:
                     report.runs.append(
                         self._entry(stretch, why=why) if why else self._take(stretch)
                     )
+
         return report
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
@@ -264,11 +266,13 @@ class HistoryImport:
         except OSError as error:
             report.failed.append(f"{log}: {error.strerror or error}")
             return []
+
         report.logs += 1
         for conversation in found:
             report.known += sum(digest_of(call) in self._known for call in conversation.calls)
             report.unread += conversation.skipped
             report.others += conversation.others
+
         return found
 
     def _new(self, conversation: Conversation) -> list[Stretch]:
@@ -312,6 +316,7 @@ class HistoryImport:
         entry = dataclasses.replace(self._entry(stretch), calls=len(made.calls), left=made.left)
         if not made.calls:
             return dataclasses.replace(entry, why="none of its calls can be taken")
+
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
         settings = settings_under(self._configuration)
         try:
@@ -326,6 +331,7 @@ class HistoryImport:
             return dataclasses.replace(
                 entry, calls=0, why=str(error).partition(" Nothing of it")[0]
             )
+
         made.incomplete.update(run.unkept)
         entry = dataclasses.replace(entry, incomplete=len(made.incomplete))
         try:
@@ -340,6 +346,7 @@ class HistoryImport:
             )
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
+
         self._known.update(digest_of(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 
@@ -356,11 +363,13 @@ class HistoryImport:
         }
         if conversation.folder:
             origin["folder"] = conversation.folder
+
         if made.incomplete:
             incomplete: list[JSON] = [
                 {"call": call, "why": why} for call, why in sorted(made.incomplete.items())
             ]
             origin["incomplete"] = incomplete
+
         return origin
 
 

@@ -67,11 +67,14 @@ def stretches(
         if digest_of(call) in known:
             last = call.time if call.time is not None else last
             continue
+
         pause = call.time is not None and last is not None and call.time - last >= PAUSE
         if not found or pause:
             found.append(Stretch(conversation, []))
+
         found[-1].calls.append(call)
         last = call.time if call.time is not None else last
+
     return found
 
 
@@ -142,12 +145,15 @@ def record(
         if tool is None:
             made.left["of a tool that its module does not have now"] += 1
             continue
+
         parameters = _parameters(call, tool)
         if parameters is None or not catalogue.exact(tool).is_valid(parameters):
             made.left["with arguments that do not fit the tool now"] += 1
             continue
+
         made.calls.append(call)
         found.append((tool, parameters))
+
     ends = _Ends(secrets, result_bytes, run_bytes)
     for place, (call, (tool, parameters), step) in enumerate(
         zip(made.calls, found, _steps(made.calls), strict=True)
@@ -156,6 +162,7 @@ def record(
         made.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
         if end.missing is not None:
             made.incomplete[place] = end.missing
+
     return made
 
 
@@ -173,6 +180,7 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
         steps.append(step)
         if call.ended is not None:
             seen = call.ended if seen is None else min(seen, call.ended)
+
     return steps
 
 
@@ -184,13 +192,16 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
         given = normalise(call.arguments, what="the arguments")
     except IdeabridgeError:
         return None
+
     ours = {theirs: mine for mine, theirs in tool.renamed.items()}
     if isinstance(given, dict):
         named = {ours.get(name, name): value for name, value in given.items()}
     else:
         named = None
+
     if named is None:
         return None
+
     declared = tool.parameters.get("properties")
     own = declared if isinstance(declared, dict) else {}
     # An argument that the tool does not declare must not be a property of calls here,
@@ -223,17 +234,21 @@ class _Ends:
             return _End(
                 error={"kind": "unknown", "message": "the log has no result; it may have run"}
             )
+
         value = call.result
         missing = call.missing
         try:
             if tool.output is not None and isinstance(value, str) and missing is None:
                 value = _structured(tool.output, value)
+
             if tool.wrapper is not None and isinstance(value, dict) and list(value) == ["result"]:
                 value = value["result"]
+
             value = self._secrets.redact(normalise(value, what="the result"))
             size = len(encode(value))
         except IdeabridgeError as error:
             return _End(missing=f"it cannot be read: {error}")
+
         if size > min(self._most, self._left):
             return _End(missing=f"it has {size:,} bytes, more than a run takes")
         self._left -= size
@@ -252,6 +267,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
         if output.get("type") != "string":
             raise
         return text
+
     # A text in a wrapper, or the text alone.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text

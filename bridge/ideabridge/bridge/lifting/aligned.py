@@ -119,6 +119,7 @@ class AlignedRun:
             if source.place not in self._opened:
                 self._opened[source.place] = opened(document)
             document = self._opened[source.place]
+
         if isinstance(document, Missing):
             return MISSING
         return read(document, source.path)
@@ -129,6 +130,7 @@ class AlignedRun:
         """
         if place is None:
             return read(self.function.run.result, keys)
+
         call = self.calls[place]
         items = call.progress.items
         if not items or keys[0] in ("_each", "_output"):
@@ -140,6 +142,7 @@ class AlignedRun:
             value = read(item.parameters, keys)
             if isinstance(first, Missing) or isinstance(value, Missing) or not same(first, value):
                 return MISSING
+
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
@@ -172,9 +175,11 @@ class AlignedRun:
         """
         if source.place is None:
             return format_reference(("input", *source.path))
+
         progress = self.calls[source.place].progress
         if progress.status is not CallStatus.DONE or not progress.wrote:
             return None
+
         target = progress.wrote[0]
         if target[0] == "results":
             return format_reference(("results", str(source.place), *source.path))
@@ -217,13 +222,16 @@ class AlignedRun:
             return ValueSource(None, operand.path)
         if operand.kind != "state":
             return None
+
         writers = self._writers.overlapping(operand.full)
         if len(writers) != 1:
             return None
+
         [place] = writers
         progress = self.calls[place].progress
         if progress.call.method != "set" or not progress.wrote:
             return None
+
         target = progress.wrote[0]
         if operand.full[: len(target)] != target:
             return None
@@ -263,9 +271,11 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
         is_parameter = source.place is None and not holder.path
         if schema is not None or is_parameter:
             continue
+
         members = opened(aligned.value(holder))
         if isinstance(members, dict) and (is_like_a_map(members) or not _FIELD_NAME.fullmatch(key)):
             return True
+
     return False
 
 

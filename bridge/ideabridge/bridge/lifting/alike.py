@@ -70,6 +70,7 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
             f"{where} had the same input, made the same calls and had the same "
             "results, so it shows nothing new"
         )
+
     return aligned
 
 
@@ -89,12 +90,14 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         # Of the runs that are offered one after the other, each is compared with the
         # same explanations.
         explain(mine)
+
     explain(other)
     needed = [calls[place] for place in mine.needed]
     others_needed = [others[place] for place in sorted(other.needed)]
     if _counts(needed) != _counts(others_needed):
         difference = _difference(calls, others)
         raise OtherShapeError(f"{where} made other calls, and becomes another tool: {difference}")
+
     return _in_turn(calls, mine.needed, others_needed)
 
 
@@ -131,9 +134,11 @@ def _in_turn(
     waiting: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
         waiting.setdefault(call.key, deque()).append(call)
+
     placed: list[Executed] = []
     for place, call in enumerate(calls):
         placed.append(waiting[call.key].popleft() if place in places else call.not_made())
+
     return placed
 
 
@@ -224,6 +229,7 @@ def _has_other_literal(
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
+
     literal = other.leaf(place, keys)
     value = other.value(source)
     if isinstance(literal, Missing) or isinstance(value, Missing):
@@ -254,8 +260,10 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
         # Otherwise it has another shape, the same data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
+
         if examined >= _EXAMINED:
             break
+
     return alike
 
 
@@ -272,4 +280,5 @@ def _ended(store: Store, caller: str) -> list[RunRecord]:
         if len(page) < _PAGE:
             break
         after = page[-1].id
+
     return records

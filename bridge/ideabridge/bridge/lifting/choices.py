@@ -55,11 +55,14 @@ def read_choices(raw: JSONObject | None) -> Choices:
     for key in raw:
         if key not in _KEYS:
             raise PublicationError(f"choices: unknown key {key!r}; expected 'take' or 'runs'")
+
     take = raw.get("take", {})
     if not isinstance(take, dict):
         raise PublicationError("choices.take: expected an object from paths to references")
+
     for path, value in take.items():
         _check_take(path, value)
+
     listed = raw.get("runs", [])
     if not isinstance(listed, list) or not all(isinstance(run, str) for run in listed):
         raise PublicationError("choices.runs: expected an array of texts")

@@ -56,24 +56,29 @@ def inconsistency(
     errors = machine.check(calls, plan.output, shared, explained=explained)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
+
     if places is None:
         places = {place: place for place in range(len(run.machine.history))}
+
     try:
         machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=explained))
         fault = _Comparison(machine, run, places, unmade).run()
     except JournalError as error:
         return f"other calls would run than did: {error}"
+
     if fault is not None:
         return fault
     if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
         fault = machine.errors[0]["error"] if machine.errors else "calls still wait"
         return f"other calls would run than did: {fault}"
+
     output = given_by(machine)
     if run.is_done and not same(output, run.result):
         difference = contrast(output, run.result)
         return (
             f"with the recorded results it gives another output than the recorded one: {difference}"
         )
+
     return None
 
 
@@ -110,11 +115,13 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
     """
     if explained is None:
         return None
+
     members = dict(explained)
     for key, form in _ONLY_ASKS.items():
         # What is malformed stays, because the plan is at fault.
         if isinstance(members.get(key), form):
             del members[key]
+
     return members
 
 
@@ -151,15 +158,18 @@ class _Comparison:
             self._start()
             if not self._waiting:
                 break
+
             _, _, effect = heappop(self._waiting)
             fault = self._answer(effect, answered)
             if fault is not None:
                 return fault
+
         compared = set(self._at.values())
         for key in self._order:
             if key[0] in compared and key not in answered:
                 label = self._run.machine.history[key[0]].call.label
                 return f"other calls would run than did: {label} would not"
+
         return None
 
     def _start(self) -> None:
@@ -195,18 +205,22 @@ class _Comparison:
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))
             return None
+
         label = f"calls.{effect.call.place} ({effect.call.name})"
         key = self._recorded(effect.key)
         if key is None or key not in self._order:
             return f"other calls would run than did: {label}"
+
         fault = _other_parameters(self._run, effect, key)
         if fault is not None:
             return f"{label} {fault}"
+
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
             # What it added is read by others, as its result is.
             self._machine.receive(MessageAdded(index, added.message))
+
         self._machine.receive(
             CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen)
         )
@@ -218,6 +232,7 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
     number = key[1] or 0
     if number >= len(items):
         return "would run more often than it did"
+
     recorded = items[number].parameters
     planned = effect.parameters
     for name in dict.fromkeys((*recorded, *planned)):
@@ -225,4 +240,5 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
         now = planned.get(name)
         if not same(before, now) or (name in recorded) != (name in planned):
             return f"would be given another {name}: {contrast(now, before, 60)}"
+
     return None

@@ -28,6 +28,7 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
         where = f"at {_dotted(keys)}: " if keys else ""
         if now_members is None or before_members is None or type(now) is not type(before):
             return where + _of_scalars(now, before, limit)
+
         key = _first_difference(now_members, before_members)
         if key is None:
             break
@@ -37,12 +38,15 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
 
     if isinstance(now, list):
         return f"{where}{len(now_members)} items instead of {len(before_members)}"
+
     for key, value in before_members.items():
         if key not in now_members:
             return f"{_dotted([*keys, key])} is gone; it was {short(value, limit)}"
+
     for key, value in now_members.items():
         if key not in before_members:
             return f"{_dotted([*keys, key])} is new: {short(value, limit)}"
+
     order = f"{short([*now_members], limit)} instead of {short([*before_members], limit)}"
     return f"{where}the same members in another order: {order}"
 
@@ -59,9 +63,11 @@ def _of_scalars(now: JSON, before: JSON, limit: int) -> str:
     """Return the difference of two values that are not both lists or both objects."""
     if not isinstance(now, str) or not isinstance(before, str):
         return f"{short(now, limit)} instead of {short(before, limit)}"
+
     start = 0
     while start < min(len(now), len(before)) and now[start] == before[start]:
         start += 1
+
     begin = max(0, start - 20)
     size = limit // 2
     windows = f"{_window(now, begin, size)} instead of {_window(before, begin, size)}"

@@ -112,6 +112,7 @@ class PlanDraft:
                     continue
                 # A further run without a part that the first one had shows that it may be absent.
                 profiles[text] = grow(known if isinstance(known, dict) else None, value)
+
         return profiles
 
     @cached_property
@@ -132,10 +133,12 @@ class PlanDraft:
             places: list[int | None] = [None, *range(len(calls))]
         else:
             places = []
+
         for place in places:
             root = self.lifted.aligned.reference_to(ValueSource(place, ()))
             if root is None:
                 continue
+
             parts = [
                 text
                 for text in _parts(root, self.lifted.aligned.document(place))
@@ -148,6 +151,7 @@ class PlanDraft:
                 if count > _WATCHED:
                     return watched
                 watched.setdefault(other, []).extend(parts)
+
         return watched
 
     @cached_property
@@ -164,6 +168,7 @@ class PlanDraft:
                 and operands[0].kind in _READABLE
             ):
                 written.append(hole.expression.text)
+
         return list(dict.fromkeys([*written, *references_of(self.explained)]))
 
     # -- the plan ----------------------------------------------------------------------------------
@@ -184,8 +189,10 @@ class PlanDraft:
         ]
         if self.explained:
             plan["explained"] = [one.to_json() for one in self.explained]
+
         if self.seen:
             plan["seen"] = self.seen
+
         decisions = [
             place
             for place in self.lifted.decisions
@@ -193,14 +200,19 @@ class PlanDraft:
         ]
         if self.watch:
             plan["watch"] = {str(place): list[JSON](texts) for place, texts in self.watch.items()}
+
         if decisions:
             plan["decisions"] = list[JSON](decisions)
+
         if self.lifted.requests:
             plan["copied"] = 1 + len(self.lifted.others)
+
         if self.strict:
             plan["strict"] = True
+
         if self.inputs.fixed:
             plan["fixed"] = self.inputs.fixed
+
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
@@ -217,6 +229,7 @@ class PlanDraft:
                 value = run.leaf(leaf.place, leaf.keys) if run.calls else one.value
                 if not isinstance(value, Missing):
                     found[one.name] = value
+
         names = self.inputs.renamed
         return {names.get(key, key): value for key, value in found.items()}
 
@@ -262,6 +275,7 @@ class PlanDraft:
                 agree.append(other.run_id)
             else:
                 different.append(f"run {other.run_id}: {why}")
+
         return agree, different
 
 
@@ -372,18 +386,22 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
     """A literal whose explanations read members of the input by their new names."""
     if not names:
         return literal
+
     by: list[Explanation] = []
     for explanation in literal.by:
         reads_input = any(reference.startswith("†input") for reference in explanation.references)
         renamed = explanation
         if reads_input:
             renamed = read_explanation(renamed_inputs(explanation.to_json(), names))
+
         if renamed not in by:
             by.append(renamed)
+
     given = literal.given
     if given is not None:
         path = operand_path(given)
         given = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
+
     return replace(literal, by=tuple(by), given=given)
 
 
@@ -438,6 +456,7 @@ class _Making:
                 given.update((leaf.at, parameter.reference) for leaf in parameter.leaves)
             else:
                 self._fill(parameter)
+
         self._name_literals(given)
 
     def calls(self) -> list[JSON]:
@@ -448,6 +467,7 @@ class _Making:
             if place in self._asked_again and isinstance(call, dict):
                 call = {key: value for key, value in call.items() if key != "_output"}
             calls.append(call)
+
         return calls
 
     def output(self) -> JSON:
@@ -537,11 +557,13 @@ class _Making:
         """
         if leaf.value is None or leaf.value in ({}, []):
             return True
+
         call = self._lifted.calls[leaf.place or 0]
         if isinstance(call, dict):
             tool = self._lifted.catalogue.look_up(call)
         else:
             tool = None
+
         if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
         return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
@@ -550,6 +572,7 @@ class _Making:
         if not self._lifted.requests:
             # The author of a plan wrote it before any result was seen.
             return
+
         found = self._lifted.found.get(leaf.path) or Found([Constant(leaf.value)])
         made = None if found.contradicted else self._made_value(leaf, found.by)
         if made is not None:
@@ -570,6 +593,7 @@ class _Making:
         """
         if not _is_number(leaf.value):
             return None
+
         made: list[PathTo] = []
         for explanation in by:
             if not isinstance(explanation, PathTo) or explanation.has_positions:
@@ -581,6 +605,7 @@ class _Making:
                     made.append(explanation)
                 case _:
                     pass
+
         return made[0] if len(made) == 1 else None
 
     # -- parameters --------------------------------------------------------------------------------
@@ -621,8 +646,10 @@ class _Making:
             if named is not None:
                 named = _renamed(named, self._names)
                 explained.append(named)
+
             if named is not None and named.given is not None:
                 sources[named.at] = named.by[0]
+
         self.explained = explained
         tools = [call.name for call in self._lifted.aligned.calls]
         for parameter in self.parameters:
@@ -641,6 +668,7 @@ class _Making:
         ]
         if len(by) == len(literal.by):
             return literal
+
         is_constant = all(isinstance(explanation, Constant) for explanation in by)
         if literal.at[0] == "calls" and literal.given is None and is_constant:
             return None
@@ -664,11 +692,13 @@ class _Making:
                 raise PublicationError(
                     f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}"
                 )
+
             place, keys = places[path]
             if isinstance(value, str):
                 self.chosen[path] = value
             else:
                 self.chosen[path] = read_explanation(value).shown
+
             if value == MIND:
                 self._asked_again.add(place)
             elif value == KEEP:
@@ -719,4 +749,5 @@ def _asking(calls: Sequence[JSON], catalogue: Catalogue) -> list[int]:
         asks = tool is not None and (tool.key in catalogue.latent or tool.asks_mind)
         if asks and isinstance(call, dict) and "_output" not in call:
             places.append(place)
+
     return places

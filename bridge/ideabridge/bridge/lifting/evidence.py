@@ -134,6 +134,7 @@ def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | Non
         if size > VIEW:
             return None
         view[reference] = value
+
     return view
 
 
@@ -149,9 +150,11 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
         raise ExplanationError(
             f"{where}: expected an object with {', '.join(keys)}, found {show(raw)}"
         )
+
     for key in ("run", "by", "time"):
         if not isinstance(raw[key], str):
             raise ExplanationError(f"{where}.{key}: expected a text, found {show(raw[key])}")
+
     kind = raw["kind"]
     listed = raw["values"]
     view = raw["view"]
@@ -159,10 +162,12 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
         raise ExplanationError(
             f"{where}.kind: expected run, person or assistant, found {show(kind)}"
         )
+
     if not isinstance(listed, list):
         raise ExplanationError(
             f"{where}.values: expected an array of [place, value], found {show(listed)}"
         )
+
     values: dict[Path, JSON] = {}
     for number, entry in enumerate(listed):
         match entry:
@@ -172,6 +177,7 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
                 raise ExplanationError(
                     f"{where}.values.{number}: expected [place, value], found {show(entry)}"
                 )
+
     if view is not None:
         if not isinstance(view, dict):
             raise ExplanationError(f"{where}.view: expected an object or null, found {show(view)}")
@@ -181,6 +187,7 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
             )
         for reference in view:
             operand_path(reference)
+
     return Record(str(raw["run"]), str(raw["by"]), kind, str(raw["time"]), values, view)
 
 
@@ -204,6 +211,7 @@ def learn(
         for reference, value in (record.view or {}).items():
             if reference in profiles:
                 profiles[reference] = grow(profiles[reference], value)
+
     return [_learned(literal, teaching) for literal in explained], profiles
 
 
@@ -211,6 +219,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     about = [record for record in records if explained.at in record.values]
     if not about:
         return explained
+
     left = tuple(
         explanation
         for explanation in explained.by
@@ -218,6 +227,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     )
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
+
     # Runs with the same data show the same thing, so they count once. It is the whole data of the
     # literal that must differ, also what only a removed explanation read.
     different: list[list[JSON | Missing]] = []
@@ -231,10 +241,12 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
             _same_data(data, known) for known in different
         ):
             different.append(data)
+
     if selects(first) and first != explained.by[0]:
         before = 1
     else:
         before = explained.runs
+
     return replace(explained, by=left, runs=max(before, len(different)))
 
 
@@ -285,6 +297,7 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     explained = explained_in(published.plan)
     if not explained:
         return None
+
     known = [
         read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
     ]
@@ -295,6 +308,7 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     # explanations rest on it.
     if new.kind != "run" and not is_worth_keeping(explained, seen, known, new):
         return None
+
     literals, grown = learn(explained, seen, [*known, new])
     return Evidence(
         new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}}
@@ -343,9 +357,11 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     stored = store.runs.get(run_id)
     if stored is None or stored.status != "done" or stored.caller != (published.owner or LOCAL):
         return None
+
     explained = explained_in(published.plan)
     if not explained:
         return None
+
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or not _can_read(replay, references_of(explained)):
@@ -356,6 +372,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     kinds = {deciders[int(literal.at[1])] for literal in literals if int(literal.at[1]) in deciders}
     if not kinds:
         return None
+
     values: dict[Path, JSON] = {}
     for literal in literals:
         place = int(literal.at[1])
@@ -364,10 +381,12 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
             or replay.calls[place].progress.status is CallStatus.SKIPPED
         ):
             continue
+
         value = _used(replay, place, literal.at[2:])
         is_confirmed = place in deciders or settle(literal, replay.read).assumed is None
         if not isinstance(value, Missing) and is_confirmed:
             values[literal.at] = value
+
     kind: Kind = "person" if kinds == {"person"} else "assistant"
     time = stored.updated or stored.created
     return Record(run_id, stored.caller, kind, time, values, view_of(explained, replay.read))
@@ -416,6 +435,7 @@ def _each_value(call: Executed) -> JSON | Missing:
         present = [value for value in values if not isinstance(value, Missing)]
         if hole.expression.text == f"{DAGGER}item" and len(present) == len(items):
             return present
+
     return MISSING
 
 
@@ -435,6 +455,7 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
                 deciders[run.machine.history[event.call].call.place] = "person"
             else:
                 deciders[run.machine.history[event.call].call.place] = "assistant"
+
     return deciders
 
 

@@ -103,6 +103,7 @@ class _Explaining:
         lifted = self._lifted
         if lifted.function.input:
             self._values.add(INPUT, lifted.function.input)
+
         leaves_of_places: dict[int, list[Leaf]] = {}
         as_written = sorted(
             range(len(self._calls)), key=lambda place: (self._calls[place].chosen, place)
@@ -121,6 +122,7 @@ class _Explaining:
 
         for place in range(len(self._calls)):
             lifted.leaves += leaves_of_places[place]
+
         lifted.leaves += output
 
     def _see_results_before(self, step: int) -> None:
@@ -155,10 +157,12 @@ class _Explaining:
         """
         if leaf.demanded or leaf.keys[:1] == ("_output",):
             return None
+
         explanations = self._look_up(leaf.place, leaf.keys, leaf.value)
         explanations = replace(explanations, inside=self._inside(leaf, explanations))
         if leaf.place is not None and not explanations.is_explained and is_distinctive(leaf.value):
             self._note_literal(leaf)
+
         return explanations
 
     def _look_up(self, place: int | None, keys: Path, value: JSON) -> Found:
@@ -220,6 +224,7 @@ class _Explaining:
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
+
         for part in _parts_left(leaf.value, explanations.by[0]):
             if stands_in(part, self._lifted.task):
                 continue
@@ -227,6 +232,7 @@ class _Explaining:
                 # Constant texts around a value of the input are compared with what the calls gave.
                 if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
+
         return None
 
     # -- references --------------------------------------------------------------------------------
@@ -243,6 +249,7 @@ class _Explaining:
             or not self._selects_from_seen(leaf, operand)
         ):
             return None
+
         explanations = self._look_up(leaf.place, leaf.keys, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
@@ -263,10 +270,12 @@ class _Explaining:
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
             return False
+
         if leaf.place is None:
             step = self._lifted.function.run.machine.step
         else:
             step = self._calls[leaf.place].chosen
+
         return selects_by_data(self._aligned, source, step)
 
     # -- several runs ------------------------------------------------------------------------------
@@ -315,8 +324,10 @@ def _is_option(schema: JSONObject | None) -> bool:
     """
     if schema is None:
         return False
+
     schemas: list[JSON] = [schema, schema.get("items")]
     alternatives = schema.get("anyOf")
     if isinstance(alternatives, list):
         schemas += alternatives
+
     return any(isinstance(part, dict) and "enum" in part for part in schemas)

@@ -83,10 +83,13 @@ class Function:
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
+
         if self.tools:
             plan["tools"] = list[JSON](self.tools)
+
         if self.part_schema is not None:
             plan["output_schema"] = self.part_schema
+
         return plan
 
 
@@ -106,12 +109,14 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
             f"run {run_id} is {record.status if record is not None else 'gone'}, and has not "
             "ended; publish it when it has, or cancel it first"
         )
+
     messages = read_context(stored.idea.context)
     taken = [message for message in messages if message.type == "input" and not message.instance]
     if len(taken) > 1:
         raise PublicationError(
             "the idea has several inputs; one input is what becomes a tool's parameters"
         )
+
     value = taken[0].value if taken else None
     machine = run.machine
     output, fault = _unwrapped(run)
@@ -119,6 +124,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         # What its calls would have given is unknown, so the plan gives its state.
         output = None
         fault = None
+
     record = store.runs.get(run_id)
     lost = {} if record is None else unkept(record)
     marked = [f"calls.{place} was not kept whole: {why}" for place, why in lost.items()]
@@ -181,10 +187,12 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
     if isinstance(output, dict) and list(output) == ["value"]:
         output = output["value"]
         return output, "its output is null for every input" if output is None else None
+
     if isinstance(output, str) and is_reference(output):
         alternatives = parse_reference(output).alternatives
         if len(alternatives) == 1 and len(alternatives[0]) == 1:
             return f"{alternatives[0][0].text}.value", None
+
     return output, 'its output is written so that the value in {"value": ...} cannot be told'
 
 
@@ -215,10 +223,13 @@ def _left_behind(run: RecordedRun) -> list[str]:
             what = f"a schema of the state{where}"
         elif message.type == "state" and (not message.instance or message.instance in states):
             what = f"a state{where}" if message.value else ""
+
         if message.type == "state":
             states.add(message.instance)
+
         if what:
             found.append(f"context.{number} holds {what}")
+
     if found:
         return [f"its context holds what a plan does not carry: {'; '.join(found)}"]
     if run.machine.mode == "solve" and run.machine.instances:
@@ -241,6 +252,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
                 )
         elif isinstance(event, SolutionCancelled):
             found.append(f"step {steps - 1} was cancelled")
+
     found += [
         (
             f"a person put {one.replaced.name!r} in the place of "
@@ -251,6 +263,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
     ]
     if not found:
         return []
+
     more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
     return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
 
@@ -301,10 +314,12 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
     yield path, value
     if len(path) >= _DEPTH:
         return
+
     if isinstance(value, str):
         inner: JSON | Missing = parsed_text(value)
     else:
         inner = value
+
     if isinstance(inner, dict):
         for key, item in inner.items():
             yield from _walk(item, (*path, key))
@@ -429,11 +444,13 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         if progress.status is CallStatus.FAILED or progress.status in _NOT_RUN:
             failed.add(progress, step)
             continue
+
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
             # It showed a mind what a mind has to see; the values themselves are passed
             # on by references.
             continue
+
         written = {
             key: _with_errors(value, run.machine.history)
             for key, value in progress.call.raw.items()
@@ -442,9 +459,11 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         edit = edits.get(progress.call.index)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(progress, edit.edited, run.proposed.get(progress.call.index, {}))
+
         executed.append(
             Executed(progress, step, chosen, raw, None if edit is None else str(edit.by))
         )
+
     left_out = [
         _left_out(call, retried=call.call.index in failed.retried, run=run) for call in failed.calls
     ]
@@ -490,6 +509,7 @@ class _FailedCalls:
         tool = call.call.tool
         if tool is None:
             return
+
         raw = {
             key: value
             for key, value in call.call.raw.items()
@@ -511,6 +531,7 @@ def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
         why = "it was denied"
     else:
         why = "it failed"
+
     return LeftOut(one.call.index, one.call.name, why, retried, matters)
 
 
@@ -526,6 +547,7 @@ def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONO
         keys = dict.fromkeys(key for item in items for key in item)
         own: list[JSON] = [escaped(item) for item in items]
         return {**meta, "_each": own, **{key: format_reference(("item", key)) for key in keys}}
+
     parameters = edited_parameters(edited)[0]
     return {
         **meta,
@@ -553,16 +575,19 @@ def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
         return {key: _with_errors(item, history) for key, item in value.items()}
     if not isinstance(value, str) or not value.startswith(_ERRORS):
         return value
+
     operand, *others = parse_reference(value).operands()
     place = operand.path[1] if operand.path[1:] and not others else ""
     if place.isdecimal() and int(place) < len(history):
         failed = history[int(place)]
     else:
         failed = None
+
     if failed is None:
         told: JSON = None
     else:
         told = {"call": failed.call.raw, "place": int(place), "error": failed.error}
+
     found = read_path(told, operand.path[2:])
     return value if isinstance(found, Missing) else escaped(found)
 
@@ -589,6 +614,7 @@ def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
         return {key: _without_reads(item, readers) for key, item in value.items()}
     if not isinstance(value, str) or not is_reference(value):
         return value
+
     operand, *others = parse_reference(value).operands()
     full = operand.full
     above = [
@@ -596,10 +622,12 @@ def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     ]
     if others or not above:
         return value
+
     read = max(above, key=lambda reader: reader.call.index)
     below = full[len(read.wrote[0]) :]
     if below[:1] == ("value",):
         original = str(meant_reference(read.call.raw.get("reference")))
         return f"{original}{format_path(below[1:])}"
+
     found = read_path(read.value, below)
     return value if isinstance(found, Missing) else escaped(found)

@@ -119,10 +119,12 @@ def is_like_a_map(value: JSON) -> bool:
         members = list(islice(value.values(), _MEMBERS))
     else:
         members = []
+
     if len(members) < 2:
         return False
     if all(isinstance(member, int | float) and not isinstance(member, bool) for member in members):
         return True
+
     first = members[0]
     return isinstance(first, dict) and all(
         isinstance(member, dict) and member.keys() == first.keys() for member in members
@@ -195,6 +197,7 @@ class Values:
                     self.whole = False
                 else:
                     stack.append((_node((node, key), value, inner), depth + 1))
+
         is_small = self._count - count_before <= _SMALL
         self.documents[root] = Document(len(self.documents), literal, is_small)
 
@@ -204,10 +207,12 @@ class Values:
         if self._count > _NODES:
             self.whole = False
             return None
+
         places = self._places.setdefault(_key_of(value), [])
         is_new = not places
         if len(places) < PLACES:
             places.append(place)
+
         if isinstance(value, str):
             return self._note_text(place[0].root, value, is_new=is_new)
         return value
@@ -221,6 +226,7 @@ class Values:
             beginning = _BEGINNING.match(text)
             if beginning is not None:
                 self._beginnings.add(beginning[0])
+
         if root == INPUT and 3 <= len(text) <= LONGEST and len(self.given) < _GIVEN:
             self.given.append(text)
 
@@ -228,8 +234,10 @@ class Values:
         if not isinstance(inner, Missing):
             # The texts in it follow.
             return inner
+
         if is_new:
             self.texts.add(root, text)
+
         return None
 
     def equal(self, value: JSON) -> list[Node]:
@@ -278,9 +286,11 @@ class Values:
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
             return False
+
         column = (holder.reference, name)
         if column not in self._columns:
             self._columns[column] = _first_places(items, name)
+
         return self._columns[column].get((isinstance(value, bool), value)) == number
 
 

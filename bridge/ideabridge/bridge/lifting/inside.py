@@ -106,6 +106,7 @@ def stands_in(part: str, text: str) -> bool:
         if not _is_within_word(text, start) and not _is_within_word(text, start + len(part)):
             return True
         start = text.find(part, start + 1)
+
     return False
 
 

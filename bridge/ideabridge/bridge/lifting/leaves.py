@@ -75,6 +75,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
     """
     if not isinstance(call, dict):
         return
+
     # A tool that is gone demands nothing; the plan's own check names it.
     tool = catalogue.look_up(call)
     schemas = catalogue.parameters_of(tool) if tool is not None else {}
@@ -111,6 +112,7 @@ def _leaves(
         demanded = declared["const"] == literal
     else:
         demanded = declared.get("enum") == [literal]
+
     yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
 
 
@@ -120,6 +122,7 @@ def _members(value: JSON, schema: JSONObject) -> Iterable[tuple[str, JSON, JSON]
         return [(str(number), item, schema.get("items")) for number, item in enumerate(value)]
     if not isinstance(value, dict):
         return []
+
     properties = schema.get("properties")
     schemas = properties if isinstance(properties, dict) else {}
     return [(key, item, schemas.get(key)) for key, item in value.items()]

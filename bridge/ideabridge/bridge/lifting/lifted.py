@@ -100,11 +100,13 @@ class Lifted:
         found = self.found.get(leaf.path)
         if found is None or not found.is_explained:
             return None
+
         first = found.by[0]
         if isinstance(first, PathTo):
             source = self._source_of(first.reference)
         else:
             source = None
+
         why: str | None = None
         if found.contradicted:
             why = VARIES
@@ -112,6 +114,7 @@ class Lifted:
             why = MAYBE_DATA
         elif found.inside is not None:
             why = COPIED_PART
+
         return Explained(leaf.at, tuple(found.by), found.runs, found.cut, why)
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
@@ -155,6 +158,7 @@ class Lifted:
         first = min(steps, default=None)
         if first is None:
             return []
+
         places: list[int] = []
         for place, call in enumerate(kept):
             reads_earlier = any(
@@ -164,6 +168,7 @@ class Lifted:
                 continue
             if not self.others or not self._looks_at_change(place):
                 places.append(place)
+
         return places
 
     def _looks_at_change(self, place: int) -> bool:
@@ -174,6 +179,7 @@ class Lifted:
         tool = call.progress.call.tool
         if tool is None or not call.reads_only:
             return False
+
         changed = self._changed.get(tool.module, {})
         is_after_change = any(step < call.chosen for step in changed.values())
         sources = self._sources.get(place, ())
@@ -194,6 +200,7 @@ class Lifted:
             of_module = changed.setdefault(tool.module, {})
             for source in self._sources.get(place, ()):
                 of_module[source] = min(call.step, of_module.get(source, call.step))
+
         return changed
 
     @cached_property
@@ -212,6 +219,7 @@ class Lifted:
                 taken.update(found.by[0].references)
             elif is_distinctive(leaf.value):
                 taken.add(format_reference(("input", leaf.path)))
+
         return sources
 
     @cached_property
@@ -232,12 +240,14 @@ class Lifted:
                 source = self.aligned.source_in_plan(operand)
                 if source is not None and source.place is not None:
                     reads.setdefault(leaf.place, set()).add(source.place)
+
         return reads
 
     def _operands(self, leaf: Leaf) -> Iterator[Reference]:
         if leaf.reference is not None:
             yield from parse_reference(leaf.reference).operands()
             return
+
         found = self.found.get(leaf.path)
         for text in found.by[0].references if found is not None and found.is_explained else ():
             if self.literal_of(text) is None:
@@ -255,6 +265,7 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
         if index not in found:
             found.add(index)
             waiting.extend(steps.get(index, ()))
+
     return found
 
 
@@ -285,6 +296,7 @@ def arranged(function: Function) -> Lifted:
         )
         for place, call in enumerate(function.calls):
             lifted.leaves += leaves_of_call(call, place, catalogue, _is_list)
+
         return lifted
 
     kept, left_out = executed_calls(run)
@@ -293,11 +305,13 @@ def arranged(function: Function) -> Lifted:
         raise PublicationError(
             f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted"
         )
+
     calls, written, output = arrange(in_data_order(kept), function.output)
     _expect(calls, [], changed)
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
         lifted.kept_order = keep_order(calls, written, function.input or {})
+
     return lifted
 
 

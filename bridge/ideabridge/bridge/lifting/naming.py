@@ -150,11 +150,13 @@ def _count_the_rest(filled: Sequence[Filled], names: dict[int, str], used: set[s
         base = own
         if len(tools[own]) > 1:
             base = _with_tool(parameter) or own
+
         name = _counted(base, counts[base])
         counts[base] += 1
         while name in used:
             name = _counted(base, counts[base])
             counts[base] += 1
+
         names[number] = name
         used.add(name)
 
@@ -178,6 +180,7 @@ def own_name(keys: Path) -> str:
     key = words[-1] if words else "output"
     if key == "_each":
         return "items"
+
     clean = _OTHER.sub("_", key).strip("_")[:LONGEST_PARAMETER]
     if _NAME.fullmatch(clean):
         return clean
@@ -213,11 +216,13 @@ def _with_place(parameter: Filled) -> str:
     words = _place_words(parameter)
     if not words:
         return ""
+
     text = str(parameter.value)
     own_words = words_of(own_name(parameter.keys))
     kind = "file" if _FILE.fullmatch(_last_segment(text)) else "folder"
     if "://" in text:
         kind = own_words[-1]
+
     # The other words of the parameter say which of its paths it is: `source_path`.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
 
@@ -238,12 +243,15 @@ def _place_words(parameter: Filled) -> list[str]:
     """
     if not isinstance(parameter.value, str):
         return []
+
     own_words = words_of(own_name(parameter.keys))
     if not own_words or own_words[-1] not in _PLACES:
         return []
+
     text = parameter.value
     if not _ROOT.match(text) and "/" not in text and _FILE.fullmatch(text) is None:
         return []
+
     last = _last_segment(text)
     file = _FILE.fullmatch(last)
     words = words_of(file["stem"] if file is not None else last)
@@ -263,11 +271,13 @@ def _told_apart(before: Iterable[str], parameter: Filled) -> str:
     words = [word for text in before for word in words_of(text)]
     if not words:
         return ""
+
     own = own_name(parameter.keys)
     own_words = words_of(own)
     # `git_branch` of `branch` is `git_branch`.
     while words and words[-1] in own_words:
         words.pop()
+
     words = [word for word in words if not word.isdecimal()]
     if not words:
         return ""
@@ -314,6 +324,7 @@ def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]
             # The title of a run without a task is the names of its tools.
             words = []
         shared = words if shared is None else [word for word in shared if word in words]
+
     if shared is not None and len(shared) >= 2:
         return "_".join(shared[:_WORDS])
 

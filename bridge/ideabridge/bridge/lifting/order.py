@@ -88,9 +88,11 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
                 ) from None
             # Its branch was not taken.
             continue
+
         places[call.index] = len(arranged)
         arranged.append(call)
         written.append(listed)
+
     try:
         return arranged, written, renumbered(output, places)
     except _GoneError as error:
@@ -110,6 +112,7 @@ def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
             call[key] = [renumbered(_with_dagger(item), places) for item in value]
         else:
             call[key] = renumbered(value, places)
+
     return call
 
 
@@ -127,6 +130,7 @@ def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
         return {key: renumbered(item, places) for key, item in value.items()}
     if not isinstance(value, str) or not is_reference(value):
         return value
+
     try:
         expression = parse_reference(value)
     except ReferenceSyntaxError:
@@ -135,11 +139,13 @@ def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
         # As it was written, also with its spaces.
         return value
+
     alternatives: list[str] = []
     for operands in expression.alternatives:
         texts = [_in_place(operand, places) for operand in operands]
         if None not in texts:
             alternatives.append(" && ".join(map(str, texts)))
+
     if not alternatives:
         raise _GoneError(expression.text)
     return " || ".join(alternatives)
@@ -149,6 +155,7 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
     """Return an operand with its place in the plan; None if its call is left out."""
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return operand.text
+
     number = int(operand.path[0])
     place = places.get(number)
     if place is None:
@@ -182,14 +189,17 @@ def keep_order(
     by_step: dict[int, list[int]] = {}
     for place, call in enumerate(calls):
         by_step.setdefault(call.step, []).append(place)
+
     for _, places in sorted(by_step.items()):
         effects = [place for place in places if not calls[place].reads_only]
         follows: dict[int, int] = {}
         if len(effects) > _AT_ONCE:
             follows = {after: before for before, after in pairwise(effects)}
             effects = effects[-1:]
+
         for place in places:
             added[place] = {follows[place]} if place in follows else past.before(calls[place])
+
         past.add(calls, places, effects)
 
     for place, call in enumerate(written):
@@ -198,6 +208,7 @@ def keep_order(
             after = call.get("_after", [])
             names = after if isinstance(after, list) else [after]
             call["_after"] = [*names, *(ids.of(other) for other in sorted(added[place]))]
+
     return added
 
 
@@ -214,9 +225,11 @@ def _waits_of(
         waiting = {places[index] for index in call.progress.call.edges or () if index in places}
         for expression in _expressions_in(written[place]):
             waiting |= _writers_read(expression, writers, arguments)
+
         waits.append(waiting)
         for path in call.progress.call.writes:
             writers.add(("results", str(place)) if path[0] == "results" else path, place)
+
     return waits
 
 
@@ -240,6 +253,7 @@ def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObj
             places |= writers.overlapping(operand.full)
         if all(operand.kind == "input" and _exists(operand, arguments) for operand in operands):
             break
+
     return places
 
 
@@ -267,11 +281,13 @@ class _Past:
         places = set(self.effects)
         if not call.reads_only:
             places |= self.reads
+
         for path in call.progress.call.writes:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
                 # What was written above it, as a whole.
                 places.update(self.writers.get((*path[:length], _WHOLE), ()))
+
         return places
 
     def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
@@ -282,6 +298,7 @@ class _Past:
             self.reads = reads
         else:
             self.reads |= reads
+
         for place in places:
             for path in calls[place].progress.call.writes:
                 for length in range(1, len(path)):
@@ -307,12 +324,14 @@ class _Ids:
             own = call.progress.call.id
             if own is not None and isinstance(listed, dict):
                 listed["_id"] = names[call.step, own] = self._free(own)
+
         earlier = deque(sorted(names.items()))
         for place in sorted(range(len(calls)), key=lambda place: calls[place].step):
             step = calls[place].step
             while earlier and earlier[0][0][0] < step:
                 (_, own), name = earlier.popleft()
                 latest[own] = name
+
             after = calls[place].progress.call.after
             listed = written[place]
             if after and isinstance(listed, dict):
@@ -327,6 +346,7 @@ class _Ids:
         while name in self._taken:
             name = f"{own}_{number}"
             number += 1
+
         self._numbers[own] = number
         self._taken.add(name)
         return name

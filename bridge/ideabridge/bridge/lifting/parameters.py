@@ -120,34 +120,41 @@ def _decision(name: str, raw: JSON) -> ParameterDecision:
         raise PublicationError(
             f"{where}: expected an object with {', '.join(_KEYS)}, found {show(raw)}"
         )
+
     for key in raw:
         if key not in _KEYS:
             raise PublicationError(
                 f"{where}: unknown key {key[:_LONGEST]!r}.{did_you_mean(key, _KEYS)}"
             )
+
     texts: dict[str, str | None] = {}
     for key in ("rename", "merge", "description"):
         value = raw.get(key)
         if value is not None and not isinstance(value, str):
             raise PublicationError(f"{where}.{key}: expected text, found {show(value)}")
         texts[key] = value
+
     flags = {key: raw.get(key, False) for key in ("fix", "required")}
     for key, flag in flags.items():
         if not isinstance(flag, bool):
             raise PublicationError(f"{where}.{key}: expected true or false, found {show(flag)}")
+
     at = raw.get("at", [])
     if isinstance(at, list):
         paths = [one for one in at if isinstance(one, str)]
     else:
         paths = []
+
     if not isinstance(at, list) or len(paths) != len(at):
         raise PublicationError(
             f"{where}.at: expected an array of paths such as calls.2.limit, found {show(at)}"
         )
+
     if texts["rename"] is not None and not _NAME.fullmatch(texts["rename"]):
         raise PublicationError(
             f"{where}.rename: expected letters, digits, _ and -, found {show(texts['rename'])}"
         )
+
     if paths and not _NAME.fullmatch(name):
         raise PublicationError(f"{where}: expected a name of letters, digits, _ and -")
     if sum([texts["rename"] is not None, texts["merge"] is not None, flags["fix"] is True]) > 1:
@@ -210,17 +217,22 @@ class Parameter:
             and "oneOf" not in known
         ):
             schema = {**_type_of(self.value), **schema}
+
         if isinstance(self.value, list) and isinstance(known.get("items"), dict):
             items = known["items"]
             if isinstance(items, dict) and "$ref" not in str(items):
                 schema["items"] = items
+
         if "description" not in schema and self.tool:
             schema["description"] = f"{leaf.keys[-1] if leaf.keys else 'a value'} of {self.tool}"
+
         if self.source is None:
             return {**schema, "default": self.value}
+
         told = f"Left out, it is taken from {clipped(self.told or self.source.shown, _SOURCE)}."
         if "description" in schema:
             told = f"{str(schema['description']).rstrip('. ')}. {told}"
+
         return {**schema, "description": told}
 
 
@@ -259,6 +271,7 @@ def parameters_of(
         if name is not None:
             _fill(by_decision, name, literal)
             continue
+
         key = own_name(leaf.keys), digest(leaf.value), literal.followed
         equal = unnamed.setdefault(key, literal)
         if equal is not literal:
@@ -282,6 +295,7 @@ def parameters_of(
         ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True
     ):
         one.name = name
+
     left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)
     constants = [one.name for one in ordered if not one.followed and one.name not in decisions]
     left.update(constants[_MOST_CONSTANTS:])
@@ -311,6 +325,7 @@ def _put_under_also(
     under = open_[free:] if ALSO not in taken else []
     for one in under[:_MOST_ALSO]:
         one.also = True
+
     return {one.name for one in open_[free:] if not one.also}
 
 
@@ -380,22 +395,26 @@ def inputs_of(
         properties: JSONObject = dict(declared)
     else:
         properties = {}
+
     needed = schema.get("required")
     if isinstance(needed, list):
         required = [one for one in needed if isinstance(one, str)]
     else:
         required = []
+
     values: JSONObject = {**given, **{one.name: one.value for one in parameters}}
     made = {one.name for one in parameters}
     also: JSONObject = {}
     for one in parameters:
         (also if one.also else properties)[one.name] = one.schema
+
     for name in decisions:
         if name not in properties and name not in values:
             known = [*properties, *values]
             raise PublicationError(
                 f"parameters: there is no parameter {name[:_LONGEST]!r}.{did_you_mean(name, known)}"
             )
+
     result = Inputs({})
     for name, one in decisions.items():
         where = f"parameters.{name}"
@@ -405,15 +424,18 @@ def inputs_of(
                 raise PublicationError(
                     f"{where}.merge: there is no {one.merge!r}.{did_you_mean(one.merge, known)}"
                 )
+
             if not same(values[name], values[one.merge]):
                 raise PublicationError(
                     f"{where}.merge: its recorded value {show(values[name])} is not that of "
                     f"{one.merge}, {show(values[one.merge])}"
                 )
+
             result.renamed[name] = one.merge
             properties.pop(name, None)
             required = [other for other in required if other != name]
             continue
+
         if one.fix:
             properties.pop(name, None)
             required = [other for other in required if other != name]
@@ -421,27 +443,33 @@ def inputs_of(
                 result.unfilled.add(name)
             elif name in given:
                 result.fixed[name] = given[name]
+
             continue
+
         _describe(properties, name, one)
         if one.required and name not in required:
             required.append(name)
             _without_default(properties, name)
+
         if one.rename is not None and one.rename != name:
             if one.rename in properties:
                 raise PublicationError(
                     f"{where}.rename: {one.rename!r} is another parameter; merge them instead"
                 )
+
             result.renamed[name] = one.rename
             properties = {
                 one.rename if key == name else key: value for key, value in properties.items()
             }
             required = [one.rename if key == name else key for key in required]
+
     result.renamed = {name: _new_name(name, decisions) for name in result.renamed}
     for name in properties:
         if name in META_PROPERTIES:
             raise PublicationError(
                 f"parameters.{name}: calls have a property of this name themselves; rename it"
             )
+
     if also:
         told = (
             "More values of the calls that are taken from earlier results where they are left out."
@@ -452,10 +480,12 @@ def inputs_of(
             "properties": also,
             "additionalProperties": False,
         }
+
     result.schema = {**schema, "type": "object", "properties": properties}
     result.schema.pop("required", None)
     if required:
         result.schema["required"] = list[JSON](required)
+
     return result
 
 
@@ -474,10 +504,12 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
                 f"{where}: the parameters {show(list[JSON](sorted(seen)))} are merged in a circle"
             )
         seen.add(name)
+
     if one is not None and one.fix:
         raise PublicationError(
             f"{where}: {name!r} is fixed, so it is no parameter; fix both instead"
         )
+
     return name if one is None or one.rename is None else one.rename
 
 
@@ -486,8 +518,10 @@ def _describe(properties: JSONObject, name: str, one: ParameterDecision) -> None
     schema: JSONObject = dict(known) if isinstance(known, dict) else {}
     if one.description is not None:
         schema["description"] = one.description
+
     if one.default:
         schema["default"] = one.default[0]
+
     properties[name] = schema
 
 
@@ -505,10 +539,12 @@ def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
         return {key: renamed_inputs(item, names) for key, item in value.items()}
     if not names or not isinstance(value, str) or not is_reference(value):
         return value
+
     try:
         expression = parse_reference(value)
     except ReferenceSyntaxError:
         return value
+
     return " || ".join(
         " && ".join(_renamed(one, names) for one in group) for group in expression.alternatives
     )

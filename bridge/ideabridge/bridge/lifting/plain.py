@@ -158,11 +158,13 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Tools that were called three times or more with copied values."""
     if not draft.lifted.requests:
         return
+
     copied = {leaf.place for leaf in draft.lifted.leaves if leaf.reference is None}
     counts = Counter[str]()
     for place, call in enumerate(draft.lifted.aligned.calls):
         if place in copied:
             counts[call.name] += 1
+
     for name, count in counts.items():
         if count >= REPEATED:
             yield OpenPoint(
@@ -186,6 +188,7 @@ def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
             point = _of_output(explained, leaf)
         else:
             point = _of_call(draft, explained, leaf)
+
         if point is not None:
             yield point
 
@@ -211,6 +214,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
         if found is not None and found.inside is not None:
             why = f"{why}: {_told(draft, found.inside)}"
         return OpenPoint("computed", leaf.path, why)
+
     places = [
         explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)
     ]
@@ -221,6 +225,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
             leaf.path,
             f"{shown} stands in several places: {', '.join(places[:3])}",
         )
+
     return None
 
 
@@ -235,6 +240,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
             continue
+
         position = _position_behind(draft, leaf, explained.get(leaf.at), chosen)
         if position is None:
             continue
@@ -253,12 +259,15 @@ def _position_behind(
         if _has_position(draft, cheapest):
             return cheapest.reference
         return chosen.get(_place_read(cheapest.path))
+
     if leaf.reference is None:
         return None
+
     for operand in parse_reference(leaf.reference).operands():
         position = chosen.get(_place_read(operand.full))
         if position is not None:
             return position
+
     return None
 
 
@@ -301,6 +310,7 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
         path = _list_around(draft, leaf)
         if path is not None and leaf.reference is None and not leaf.is_within(draft.chosen):
             items.setdefault(path, []).append(leaf)
+
     for path, leaves in items.items():
         copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
         if copied:
@@ -318,6 +328,7 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
     """
     if leaf.place is None:
         return None
+
     held = draft.lifted.calls[leaf.place]
     for depth, key in enumerate(leaf.keys):
         if isinstance(held, list):
@@ -326,6 +337,7 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
             held = held[int(key)]
         elif isinstance(held, dict):
             held = held[key]
+
     return None
 
 
@@ -376,6 +388,7 @@ def _told(draft: PlanDraft, inside: Inside) -> str:
             document = f"the result of call {place}"
         case _:
             document = f"the value at {inside.root}"
+
     return f"{short(inside.part, _SHOWN)} stands inside {document}"
 
 

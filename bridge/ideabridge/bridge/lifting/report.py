@@ -65,15 +65,20 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         }
         if place in draft.asks_mind:
             entry["asks_mind"] = True
+
         if place in lifted.decisions:
             entry["decision"] = True
+
         if lifted.kept_order and lifted.kept_order[place]:
             entry["after"] = list[JSON](sorted(lifted.kept_order[place]))
+
         calls.append(entry)
+
     try:
         fault = draft.difference()
     except PublicationError as error:
         fault = str(error)
+
     agree, different = draft.confirmations() if fault is None else ([], [])
     leaves = {leaf.at: leaf for leaf in lifted.leaves}
     plan: JSONObject = {"calls": draft.calls, "output": draft.output}
@@ -102,6 +107,7 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
     for parameter in draft.parameters:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
+
     properties = draft.inputs.schema.get("properties")
     required = draft.inputs.schema.get("required")
     for name, schema in (properties if isinstance(properties, dict) else {}).items():
@@ -168,6 +174,7 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
     """
     if "left_open" in report:
         return [(f"no plan: {report['left_open']}", "yellow")]
+
     rows = read_rows(report.get("rows"))
     if "reproduces" in report:
         return [*row_lines(rows, width), *_program_lines(report)]
@@ -195,8 +202,10 @@ def row_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]
         lines += _table(_PARAMETERS, parameters, width)
     else:
         lines.append(("takes no input", "bold"))
+
     if values:
         lines += [("", None), *_table(_VALUES, values, width)]
+
     return [*lines, ("", None)]
 
 
@@ -210,6 +219,7 @@ def _table(
     for row in rows:
         listed = [row.name, _short(row.example), row.otherwise]
         cells.append([*listed, row.description] if described else listed)
+
     styles: list[str | None] = ["bold", *(None if row.is_certain else "yellow" for row in rows)]
     for number, line in table_rows(titles, cells, width):
         yield line, styles[number]
@@ -229,10 +239,12 @@ def _checked_lines(report: JSONObject) -> Iterator[Line]:
     if not report["consistent"]:
         yield f"not self-consistent: {report['difference']}", "red"
         return
+
     yield "self-consistent: the recorded results give the recorded output", "green"
     confirmed = _texts(report["confirmed_by"])
     if confirmed:
         yield f"confirmed by {_joined(confirmed, _CALLS)}", "green"
+
     for text in _texts(report["not_confirmed_by"]):
         yield f"  {text}", "yellow"
 
@@ -264,12 +276,16 @@ def report_text(report: JSONObject) -> str:
             if left or size > room:
                 left += 1
                 continue
+
             lines.append(line)
             room -= size
+
         if left:
             omitted.append(f"{left} {name}")
+
     if omitted:
         lines.append(f"left out here: {', '.join(omitted)}; `ideas show` at a terminal has them")
+
     return "\n".join(lines)
 
 
@@ -277,6 +293,7 @@ def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
     """The lines of a report for a model by what they are about, the most important first."""
     if "left_open" in report:
         return [("reasons", [f"no plan: {report['left_open']}"])]
+
     rows = read_rows(report.get("rows"))
     parameters = [row for row in rows if row.is_parameter]
     needed = [_row_text(row) for row in parameters if row.otherwise == REQUIRED]
@@ -284,6 +301,7 @@ def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
     if "reproduces" in report:
         checked = [text for text, _ in _program_lines(report)]
         return [("checks", checked), ("required parameters", needed), ("parameters", others)]
+
     uncertain = [_row_text(row) for row in rows if not row.is_parameter and not row.is_certain]
     certain = [_row_text(row) for row in rows if not row.is_parameter and row.is_certain]
     return [

@@ -81,6 +81,7 @@ def read_rows(raw: JSON) -> list[ReportRow]:
                 )
             case _:
                 continue
+
     return rows
 
 
@@ -104,6 +105,7 @@ def rows_of(
         if name is None:
             values.append(_value_row(literal, tools, plan))
             continue
+
         others.setdefault(name, []).extend(
             each for each in literal.by[1:] if not isinstance(each, Constant)
         )
@@ -116,6 +118,7 @@ def rows_of(
         if doubt and row.otherwise != REQUIRED:
             row = replace(row, otherwise=row.otherwise + doubt, is_certain=False)
         rows.append(row)
+
     return [*rows, *values]
 
 
@@ -139,10 +142,12 @@ def publication_notes(publication: Publication) -> list[str]:
             notes.append(f"{at}: {CUT}")
         if literal.why in NOTED:
             notes.append(f"{at}: {literal.why}")
+
     tools = _tools_of(plan)
     for place in _items(plan.get("decisions")):
         if isinstance(place, int) and place < len(tools):
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
+
     sources = [source_in_words(reference, tools) for reference in _members(plan.get("seen"))]
     if sources:
         if len(sources) > _READ:
@@ -150,6 +155,7 @@ def publication_notes(publication: Publication) -> list[str]:
         else:
             more = ""
         notes.append(f"a value of another kind than before, in {', '.join(sources[:_READ])}{more}")
+
     return notes
 
 
@@ -171,10 +177,13 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
         elif "default" in declared:
             otherwise = SAME
             example = _example(declared["default"])
+
         description = declared.get("description")
         if not isinstance(description, str):
             description = ""
+
         rows.append(ReportRow(name, example, otherwise, description=description))
+
     rows.sort(key=lambda row: row.otherwise != REQUIRED)
     return rows
 
@@ -244,13 +253,16 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
         keys = match[2].split(".")[1:]
         if kind != "results":
             return " ".join([kind, ".".join(keys)]).rstrip()
+
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
             # The member in which servers wrap what is no object.
             keys.pop(0)
+
         result = f"result {place}"
         if place.isdecimal() and int(place) < len(tools):
             result += f" ({tools[int(place)]})"
+
         return f"{'.'.join(keys)} of {result}" if keys else result
 
     return _REFERENCE.sub(in_words, shown)

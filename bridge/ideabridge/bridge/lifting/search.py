@@ -105,8 +105,10 @@ class Found:
         by = self.by
         for literal, read in runs:
             by = [explanation for explanation in by if _gives(explanation, read, literal)]
+
         if by:
             return replace(self, by=by)
+
         constants = [explanation for explanation in self.by if isinstance(explanation, Constant)]
         return Found(list[Explanation](constants), self.cut, contradicted=True)
 
@@ -158,6 +160,7 @@ class _Search:
         by = [ranked.explanation for ranked in self._ranked[:MOST]]
         if not any(isinstance(explanation, Constant) for explanation in by):
             by[-1] = Constant(value)
+
         return Found(by, is_cut or len(self._ranked) > MOST)
 
     def _add(self, explanation: Explanation, more: int, node: Node, length: int = 0) -> None:
@@ -222,12 +225,14 @@ class _Search:
         ]
         if len(lists) != 1:
             return
+
         [depth] = lists
         holder = path_down[depth]
         number = int(path_down[depth + 1].key)
         items = holder.inner
         if not isinstance(items, list) or len(items) < 2:
             return
+
         take = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
             # The value itself is no condition for it.
@@ -295,8 +300,10 @@ class _Search:
             piece = None if overlaps else self._longest_at(text, start, spans[start])
             if piece is not None:
                 pieces.append(piece)
+
             if len(pieces) == _PIECES:
                 break
+
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
@@ -317,14 +324,18 @@ class _Search:
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
             return []
+
         nodes = self._values.equal(part)
         number = _number_in(part)
         if number is not None:
             nodes += self._values.equal(number)
+
         if is_short:
             nodes = [node for node in nodes if node.root == INPUT]
+
         if len(nodes) > 1:
             nodes.sort(key=self._likeness, reverse=True)
+
         return nodes
 
 
@@ -392,9 +403,11 @@ def _likeness_of(name: str, keys: Path) -> int:
     words = words_of(name)
     if not words or not keys:
         return 0
+
     last = words_of(keys[-1])
     if last == words:
         return _OWN_NAME
+
     around = words_of("_".join(keys))
     if set(around) == set(words):
         # `issue.id` for `issue_id`.
@@ -439,12 +452,14 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
         return []
     if not isinstance(item, dict):
         return [("", item)]
+
     fields: list[tuple[str, JSON]] = []
     for key, value in _named_members(item, 30):
         if isinstance(value, dict):
             fields += [(f"{key}.{name}", member) for name, member in _named_members(value, 10)]
         else:
             fields.append((key, value))
+
     return [(field, value) for field, value in fields if not isinstance(value, dict | list)]
 
 

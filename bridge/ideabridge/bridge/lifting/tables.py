@@ -27,6 +27,7 @@ def table_rows(
     widths = [max(_columns(cell) for cell in column) for column in zip(*listed, strict=True)]
     if width is not None:
         widths = _fitted(widths, width - 2 * (len(widths) - 1))
+
     for position, row in enumerate(listed):
         cells = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=True)]
         for number in range(max(len(cell) for cell in cells)):
@@ -49,6 +50,7 @@ def _fitted(widths: list[int], room: int) -> list[int]:
         share = max(left // (len(open_) - position), _NARROW)
         fitted[number] = min(widths[number], share)
         left -= fitted[number]
+
     return fitted
 
 
@@ -61,13 +63,16 @@ def _wrapped(text: str, width: int) -> list[str]:
         if _columns(longer) <= width:
             line = longer
             continue
+
         if line:
             lines.append(line)
+
         line = word
         while _columns(line) > width:
             head = _first_columns(line, width)
             lines.append(head)
             line = line[len(head) :]
+
     return [*lines, line]
 
 

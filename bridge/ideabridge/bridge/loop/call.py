@@ -177,6 +177,7 @@ def _scan(call: Call, value: JSON, where: str) -> Compiled:
     compiled = compile_value(value, holes, faults)
     for path, message in faults:
         call.problems.append(f"{where}{format_path(path)}: {message}".removeprefix("."))
+
     call.reads.extend(Read(hole.expression) for hole in holes)
     look_for_wrong_references(value, where, call.problems, call.raw.get("values"))
     return compiled
@@ -224,6 +225,7 @@ def _read_target(call: Call) -> None:
             call.target = parse_target(text)
         except ReferenceSyntaxError as error:
             call.problems.append(f"_outputPath: {error}")
+
     method = _text_member(call, "_outputMethod") or "set"
     if method in ("set", "merge", "push"):
         call.method = method
@@ -231,8 +233,10 @@ def _read_target(call: Call) -> None:
         call.problems.append(
             f"_outputMethod: expected 'set', 'merge' or 'push', found {quoted(method)}"
         )
+
     if call.method != "set" and call.target is None and not call.problems:
         call.problems.append(f"_outputMethod {quoted(call.method)} needs an _outputPath")
+
     call.writes = call.target.paths if call.target else (("results", str(call.place)),)
 
 
@@ -254,6 +258,7 @@ def _read_after(call: Call) -> None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         call.problems.append("_after: expected an array of ids")
         return
+
     call.after = tuple(cast("list[str]", names))
     if call.after:
         call.edges = None
@@ -264,10 +269,12 @@ def _read_imports(call: Call) -> None:
     if not isinstance(imports, list):
         call.problems.append("_imports: expected an array of references")
         return
+
     for number, item in enumerate(imports):
         if not isinstance(item, str):
             call.problems.append(f"_imports.{number}: expected a reference")
             continue
+
         before = len(call.reads)
         # "input" is short for †input.
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
@@ -276,6 +283,7 @@ def _read_imports(call: Call) -> None:
             call.problems.append(
                 f"_imports.{number}: expected one reference, without || and && and †item"
             )
+
         call.imports += tuple(expressions)
 
 
@@ -287,12 +295,15 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     except UnknownToolError as error:
         call.problems.append(str(error))
         return
+
     if call.name != tool.remote_name:
         # The call used `module.tool`.
         call.name = tool.name
+
     if call.activity not in (None, tool.name, tool.activity) and tool.module is None:
         # What its tool says of itself does not hold for other code.
         call.code = catalogue.get((None, str(call.activity))) or Tool(str(call.activity))
+
     latent = tool.key in catalogue.latent and call.activity is None
     in_clean_room = tool.clean or module == ANONYMOUS
     call.clean = in_clean_room and not latent and tool.module is None
@@ -301,6 +312,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
             f"_activity: tool {quoted(call.name)} fixes it to "
             f"{quoted(str(tool.activity))}; leave it out"
         )
+
     if (
         latent
         and not call.has_latent
@@ -310,17 +322,20 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     ):
         # The definition of the tool fixes the result, so no mind is asked for it.
         call.has_latent, call.latent = True, tool.output["const"]
+
     if call.activity is not None and tool.module is not None:
         call.problems.append(
             f"_activity: tool {quoted(call.name)} belongs to module "
             f"{tool.module!r}, which runs it itself"
         )
+
     if tool.in_room:
         call.room = "anonymous" if tool.module == ANONYMOUS else "idea"
     elif latent and in_clean_room:
         call.room = "anonymous"
     elif latent and not call.has_latent:
         call.room = "latent"
+
     if call.has_latent and not latent:
         call.problems.append(
             f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out"
@@ -339,6 +354,7 @@ def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
         shown = show(parameters["reference"])
         call.problems.append(f"reference: found {shown}, expected a reference such as †state.log")
+
     if "reference" in parameters:
         return {**parameters, "reference": meant}
     return parameters
@@ -349,16 +365,19 @@ def _check_parameters(
 ) -> None:
     if call.tool is None or call.problems:
         return
+
     faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
     call.problems.extend(faults.values())
     if faults:
         parameters = {name: value for name, value in parameters.items() if name not in faults}
+
     if faults and not parameters:
         return
     _check_queries(call, parameters, catalogue)
     for read in call.reads:
         if read.expression.uses_item and not call.has_each:
             call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
+
     try:
         if call.constant and not call.problems:
             catalogue.exact(call.tool).check(cast("JSON", call.parameters), briefly=briefly)
@@ -398,6 +417,7 @@ def read_call(
         )
         call.writes = (("results", str(place)),)
         return call
+
     call = Call(index, place, raw)
     name = raw.get("_tool")
     if isinstance(name, str) and name:
@@ -407,6 +427,7 @@ def read_call(
         near = next((key for key in raw if meant_meta(key) == "_tool"), None)
         hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
         call.problems.append(f"_tool: found {found}, expected the name of a tool{hint}")
+
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")
     call.has_each = "_each" in raw
@@ -414,26 +435,32 @@ def read_call(
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
     if call.name in NAMES and is_reader(catalogue.look_up(raw)):
         parameters = _reader_parameters(call, parameters)
+
     call.parameters = _scan(call, parameters, "")
     call.constant = not call.reads
     if call.has_each:
         each = raw["_each"]
         if not isinstance(each, list) and not (isinstance(each, str) and each.startswith("†")):
             call.problems.append("_each: expected a reference to an array, or an array")
+
         before = len(call.reads)
         call.each = _scan(call, each, "_each")
         if any(read.expression.uses_item for read in call.reads[before:]):
             call.problems.append("_each: †item is what _each gives; it cannot be read there")
+
     if call.has_latent:
         call.latent = _scan(call, raw["_output"], "_output")
+
     _read_imports(call)
     _read_after(call)
     _read_target(call)
     if call.name:
         _read_tool(call, catalogue, briefly=briefly)
+
     _check_parameters(call, parameters, catalogue, briefly=briefly)
     if call.problems and call.tool is not None and "_module" not in raw:
         call.problems[-1] += catalogue.beside(call.tool)
+
     return call
 
 
@@ -448,6 +475,7 @@ def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON],
     """
     if not instances:
         return list(calls), None
+
     copies: list[JSON] = []
     places: list[JSON] = []
     for place, call in enumerate(calls):
@@ -457,6 +485,7 @@ def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON],
         else:
             copies.append(call)
             places.append(place)
+
     return copies, places
 
 
@@ -464,6 +493,7 @@ def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]
     """Return the calls as the plan lists them: the reverse of `spread`."""
     if places is None:
         return list(calls)
+
     # Several calls share a place only if the plan's call named no instance.
     times = Counter(str(place) for place in places)
     listed: dict[str, JSON] = {}
@@ -471,4 +501,5 @@ def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]
         if times[str(place)] > 1 and isinstance(call, dict):
             call = {key: value for key, value in call.items() if key != "_instance"}
         listed.setdefault(str(place), call)
+
     return list(listed.values())

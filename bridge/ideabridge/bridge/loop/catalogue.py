@@ -48,6 +48,7 @@ class Catalogue:
             if tool.remote_name is not None and tool.module is not None:
                 # With `_module`, a call may use the name that the module itself uses.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
+
         self.latent = frozenset(latent)
         self._json: tuple[list[JSON], list[JSON]] | None = None
         self._exact: dict[ToolKey, Validator] = {}
@@ -81,6 +82,7 @@ class Catalogue:
         if tool is None and module == ANONYMOUS:
             # A clean room has the tools of its run.
             tool = self._by_key.get((None, name))
+
         if tool is not None:
             return tool
 
@@ -91,11 +93,13 @@ class Catalogue:
             raise UnknownToolError(
                 _no_idea(module, name, [key for key in self._by_key if key[0] == module])
             )
+
         named = self._by_name.get(name, [])
         # Where an idea and a tool have one name, the tool is meant; `_module` calls the idea.
         meant = [tool for tool in named if not _is_idea(tool)] or named
         if module is None and len(meant) == 1:
             return meant[0]
+
         qualified = [] if named else self._qualified(name, module)
         if len(qualified) == 1:
             return qualified[0]
@@ -104,6 +108,7 @@ class Catalogue:
             raise UnknownToolError(
                 f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
             )
+
         if module == ANONYMOUS:
             own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
             raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{hint(name, own)}")
@@ -113,12 +118,15 @@ class Catalogue:
                 raise UnknownToolError(
                     f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self.missing}"
                 )
+
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
             raise UnknownToolError(
                 f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}"
             )
+
         if briefly:
             raise UnknownToolError(f"unknown tool {quoted(name)}.{self.missing}")
+
         looks = skeleton(name[:MAX_QUALIFIED])
         alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == looks]
         sharing = sorted({str(tool.module) for tool in alike if tool.origin[1] == name})
@@ -127,12 +135,14 @@ class Catalogue:
             raise UnknownToolError(
                 f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
             )
+
         # A single tool that is not offered under its own name: the name belongs to another tool,
         # which is missing.
         if len({t.key for t in alike}) == 1:
             left = {tool.name for tool in alike if tool.name != tool.origin[1]}
         else:
             left = ()
+
         near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 
@@ -159,6 +169,7 @@ class Catalogue:
                 tool = self._by_key.get((own, name[place + 1 :]))
                 if tool is not None:
                     found[tool.key] = tool
+
         return list(found.values())
 
     def same(self, tool: Tool) -> Tool | None:
@@ -361,18 +372,22 @@ def change_of(
         raise ArgumentError.of(
             "output_schema of a handler", "a JSON Schema (a dict) or None", output_schema
         )
+
     if output_schema != asked:
         changed["output_schema"] = cast("JSON", output_schema)
+
     known = base.tools
     if len(tools) == len(known) and all(
         one is other for one, other in zip(tools, known, strict=True)
     ):
         return changed or None
+
     left: list[Tool] = []
     for one in tools:
         if not isinstance(one, Tool):
             raise ArgumentError.of("tools of a handler", "a Tool", one)
         left.append(one)
+
     keys = {one.key for one in left}
     if len(keys) < len(left):
         twice = next(
@@ -383,6 +398,7 @@ def change_of(
         raise ToolDefinitionError(
             f"tools of a handler: {twice!r} is there twice; replace a tool in its place"
         )
+
     places = {id(one): place for place, one in enumerate(known)}
     own = {one.key for one in known}
     changed["tools"] = [places[id(one)] if id(one) in places else _stored(one) for one in left]
@@ -392,6 +408,7 @@ def change_of(
     ]
     if found:
         changed["latent"] = [[module, name] for module, name in sorted(found, key=str)]
+
     return changed
 
 
@@ -408,6 +425,7 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
     listed = (changed or {}).get("tools")
     if not isinstance(listed, list):
         return base
+
     known = base.tools
     latent = (changed or {}).get("latent")
     tools: list[Tool] = []
@@ -420,6 +438,7 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
             raise JournalError(
                 f"a Request offered tool {one!r}, and the run began with {len(known)}"
             )
+
     return Catalogue(
         tools, Catalogue.from_json([], latent if isinstance(latent, list) else []).latent
     )
@@ -455,11 +474,13 @@ class ToolOffer:
         """
         if changed == self._changed:
             return False
+
         self._changed, self.current = changed, offered_by(self.initial, changed)
         known = {tool.key for tool in self.every.tools}
         new = [tool for tool in self.current.tools if tool.key not in known]
         if new:
             self.every = self.every.joined(new, self.current.latent)
+
         schema = (changed or {}).get("output_schema", self.initial_schema)
         self.output_schema = schema if isinstance(schema, dict) else None
         return True

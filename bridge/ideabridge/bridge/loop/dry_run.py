@@ -27,9 +27,11 @@ def _layers(graph: Graph) -> list[list[Call]]:
         others = {other for index in part for other in before[index]}.difference(part)
         level = 1 + max((depth[other] for other in others), default=-1)
         depth.update(dict.fromkeys(part, level))
+
     found: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for call in graph.calls:
         found[depth[call.index]].append(call)
+
     return found
 
 
@@ -70,18 +72,23 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         entry: JSONObject = {"place": call.place, "tool": call.name}
         if call.tool is not None and call.tool.module is not None:
             entry["module"] = call.tool.module
+
         if call.instance:
             entry["instance"] = call.instance
+
         entry["reads"] = [read.expression.text for read in call.reads]
         entry["writes"] = [format_reference(path) for path in call.writes]
         entry["after"] = [graph.call(index).place for index in sorted(before[call.index])]
         ordered = sorted(_order_of(graph, call))
         if ordered:
             entry["ordered_after"] = [graph.call(index).place for index in ordered]
+
         entry["read_only"] = _is_read_only(call)
         if not entry["read_only"] and not call.has_latent:
             asks.append(_name_of(call))
+
         entries.append(entry)
+
     layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
     found: JSONObject = {
         "layers": layers,
@@ -110,11 +117,13 @@ def _notes(graph: Graph) -> list[str]:
             f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
             "read_only in the module's configuration."
         )
+
     if len({call.instance for call in graph.calls}) > 1:
         found.append(
             "The calls of different instances do not wait for each other, "
             "unless data connects them."
         )
+
     return found
 
 
@@ -186,13 +195,16 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
             remarks = f"  (after {', '.join(before)})" if before else ""
             remarks += "" if _is_read_only(call) or call.has_latent else "  ! not read-only"
             rows.append((head, f"{reads or '-'} -> {_written(call)}", remarks))
+
     outputs = [read for reads in graph.output_reads.values() for read in reads]
     if graph.output is not None:
         reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in outputs))
         rows.append(("     output", reads or "constant", ""))
+
     width = min(40, max((len(head) for head, _, _ in rows), default=0))
     for head, flow, remarks in rows:
         yield f"{head:<{width}}  {flow}{remarks}".rstrip()
+
     if missing:
         yield f"missing inputs: {', '.join(map(_shown, missing))}"
 
@@ -210,25 +222,31 @@ def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
         yield f'  {node}["{_label(_title(call))}<br/>{_label(_written(call))}"]'
         if not _is_read_only(call) and not call.has_latent:
             changing.append(node)
+
         for read in call.reads:
             arrows.extend(_arrows(read, node, givens))
+
         arrows.extend(
             f"  c{index} -.-> {node}" for index in sorted({*(call.edges or ()), *call.order})
         )
+
     if graph.output is not None:
         yield '  output(["output"])'
         for reads in graph.output_reads.values():
             for read in reads:
                 arrows.extend(_arrows(read, "output", givens))
+
     lacking: list[str] = []
     for text, node in givens.items():
         yield f'  {node}[/"{_label(_shown(text))}"/]'
         if text in missing:
             lacking.append(node)
+
     yield from dict.fromkeys(arrows)
     if changing:
         yield f"  class {','.join(changing)} changing"
         yield "  classDef changing stroke-width:3px"
+
     if lacking:
         yield f"  class {','.join(lacking)} missing"
         yield "  classDef missing stroke-dasharray:4"

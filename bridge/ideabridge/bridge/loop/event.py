@@ -40,6 +40,7 @@ class Journaled:
             # A null without this default (such as a call that is null) must be stored.
             if value is not None or not is_null_by_default:
                 result[name] = value
+
         return result
 
 
@@ -609,8 +610,10 @@ def event_from_json(value: JSONObject) -> Event:
             f"unknown event {value.get('event')!r} in the journal; was it "
             "written by a newer ideabridge?"
         )
+
     if "by" in members:
         members["by"] = read_decider(members["by"])
+
     try:
         return kind(**members)
     except TypeError as error:

@@ -105,9 +105,11 @@ class Grant:
             return False
         if self.most is not None and self.used + _executions(progress) > self.most:
             return False
+
         where = self.where
         if where is None:
             return True
+
         open_ = [item.parameters for item in progress.items if not item.finished]
         return all(not where.is_costly(one) and where.is_valid(one) for one in open_)
 
@@ -116,11 +118,14 @@ class Grant:
         shown: JSONObject = {"call": self.call, "tool": self.tool.name}
         if self.tool.module is not None:
             shown["module"] = self.tool.module
+
         shown.update({"by": str(self.by), "used": self.used})
         if self.most is not None:
             shown["max"] = self.most
+
         if self.where is not None:
             shown["parameters"] = self.where.schema
+
         return shown
 
     def __str__(self) -> str:
@@ -129,10 +134,12 @@ class Grant:
             count = f"{self.used} calls so far"
         else:
             count = f"{self.used} of {self.most} calls so far"
+
         if self.where is None:
             where = ""
         else:
             where = f", where the parameters match {encode(self.where.schema).decode()}"
+
         return (
             f"{self.tool.label} for the rest of this run (call {self.call}, by "
             f"{self.by}): {count}{where}"
@@ -191,6 +198,7 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
     """
     if event.grant is None:
         return None
+
     most = event.grant.get("max")
     schema = event.grant.get("parameters")
     tool = progress.tool
@@ -203,10 +211,12 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
         raise JournalError(
             f"the decision on call {event.call} cannot give a grant: only a person's approval can"
         )
+
     if not isinstance(most, int | None) or not isinstance(schema, dict | None):
         raise JournalError(
             f"the grant of call {event.call} is damaged: max or parameters have another type"
         )
+
     where = None if schema is None else Validator(schema, what="the parameters")
     return Grant(event.call, tool, progress.call.activity, event.by, most, where)
 
@@ -225,12 +235,14 @@ def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
         return Refusal(
             'grant: expected {"for": "run", "max"?: a number, "parameters"?: a JSON schema}'
         )
+
     if "max" in grant:
         most = grant["max"]
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= MOST:
             return Refusal(
                 f"grant.max: expected how many calls more, a whole number from 1 to {MOST:,}"
             )
+
     if "parameters" in grant:
         schema = grant["parameters"]
         if not isinstance(schema, dict):
@@ -238,6 +250,7 @@ def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
         problem = _schema_problem(schema, progress.tool)
         if problem is not None:
             return Refusal(f"grant.parameters: {problem}")
+
     return grant
 
 
@@ -245,10 +258,12 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
     size = len(encode(schema))
     if size > _SCHEMA_BYTES:
         return f"expected at most {_SCHEMA_BYTES:,} bytes, found {size:,}"
+
     try:
         check_schema(schema, what="the schema")
     except IdeabridgeError as error:
         return str(error)
+
     for _, part in schemas_in(schema):
         for keyword in part:
             if keyword not in _CHECKED:
@@ -257,6 +272,7 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
                     "of a JSON schema, such as"
                     ' {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}'
                 )
+
     taken = None if tool is None else tool.parameters.get("properties")
     if isinstance(taken, dict):
         named = schema.get("properties")
@@ -271,4 +287,5 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
                     f"{name[:100]!r} is no parameter of "
                     f"{tool.name if tool else 'it'}.{did_you_mean(name, taken)}"
                 )
+
     return None

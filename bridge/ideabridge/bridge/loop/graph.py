@@ -220,19 +220,25 @@ class Graph:
             item.bound = self._bind(item, call.instance, index)
             if not self._open(item):
                 self._unsupplied(call, item)
+
         if call.edges is None:
             self._find_edges(call)
+
         if self._foresight and not call.problems:
             self._foresee(call, briefly=briefly)
             self._malformed += bool(call.problems)
+
         self.order.note(call, self._touching(call))
         if self._is_open_ended(call):
             self._open_ended.add(index)
+
         writers = self._writers.setdefault(call.instance, PathIndex())
         for path in call.writes:
             writers.add(path, index)
+
         if call.may_add and not self._alternatives:
             self._adding.setdefault(call.instance, []).append(index)
+
         return call
 
     def _add_computed(self, call: Call) -> None:
@@ -240,6 +246,7 @@ class Graph:
         computation = self.computations.calls.get(call.place)
         if computation is None:
             return
+
         for keys in computation.at:
             if not holds(call.raw, keys):
                 call.problems.append(f"explained: the call has no {'.'.join(keys)}")
@@ -247,8 +254,10 @@ class Graph:
                 call.problems.append(
                     f"explained: {keys[0]} is no parameter; expected a parameter or _each"
                 )
+
         if computation.at:
             call.constant = False
+
         call.reads += [Read(parse_reference(text), lenient=True) for text in computation.references]
 
     def set_output(self, output: JSON) -> None:
@@ -263,6 +272,7 @@ class Graph:
         for keys in computation.at if computation is not None else ():
             if not holds(output, keys):
                 self.output_problems.append(f"explained: there is no {'.'.join(('output', *keys))}")
+
         lenient = computation.references if computation is not None else ()
         self.output_reads = {
             instance: [
@@ -296,17 +306,21 @@ class Graph:
                     self._forward = True
                     item.bound = self._bind(item, call.instance, call.index)
                     self._unsupplied(call, item)
+
             if call.edges is None:
                 self._forward = True
                 self._find_edges(call)
+
         if self._is_over:
             self.output_problems.append(
                 f"its calls wait for each other more than {self.most_bound:,} times; read what "
                 "many calls write in fewer calls, or use _each"
             )
             return
+
         if self._forward:
             self._loosen()
+
         for instance, reads in self.output_reads.items():
             for item in reads:
                 item.bound = self._bind(item, instance, end)
@@ -314,12 +328,14 @@ class Graph:
                 if message is not None:
                     where = f"output{f' of {instance}' if instance else ''}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
+
         if len(self.output_faults) == len(self.output_reads):
             # If only some instances have faults, they are reported at the end, and the others
             # keep their output.
             self.output_problems.extend(
                 text for texts in self.output_faults.values() for text in texts
             )
+
         if self._forward:
             self._name_cycles()
             self._reorder()
@@ -346,13 +362,16 @@ class Graph:
                     f"most {self.most_sources:,}"
                 )
                 return
+
         for number, raw in enumerate(calls):
             place = places[number] if places is not None else None
             self.add(raw, place if isinstance(place, int) else None)
+
         if output is not None:
             self.set_output(output)
         elif self.computations.output is not None:
             self.output_problems.append("explained: the plan has no output")
+
         self.close()
 
     def errors(self) -> list[JSONObject]:
@@ -425,11 +444,13 @@ class Graph:
             or any(writers != () for writers in item.bound[0])
         ):
             return MISSING
+
         value: JSON | Missing = MISSING
         for operand in item.expression.alternatives[0]:
             value = read(self.base.get(operand.instance or instance, {}), operand.full)
             if isinstance(value, Missing):
                 return MISSING
+
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
@@ -442,13 +463,16 @@ class Graph:
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
             return
+
         known: dict[str, JSON] = {}
         for item in call.reads:
             value = self.known(item, call.instance)
             if not isinstance(value, Missing):
                 known[item.expression.text] = value
+
         if not known or not self._runs_at_least_once(call, known):
             return
+
         used: dict[str, None] = {}
         unknown = False
 
@@ -463,6 +487,7 @@ class Graph:
         filled = fill(call.parameters, value_of)
         if not used:
             return
+
         validator = self.catalogue.exact(tool)
         if unknown:
             # What is not known stays a reference, and everything else is a literal.
@@ -471,6 +496,7 @@ class Graph:
                 _literal(call.parameters),
                 lambda one: escaped(known[one.text]) if one.text in known else one.text,
             )
+
         try:
             validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
@@ -492,7 +518,9 @@ class Graph:
                     f"_each: expected an array, found {show(known[text])} at {clipped(text)}"
                 )
                 return False
+
             return bool(known[text])
+
         return bool(call.each)
 
     def _check_targets(self, call: Call) -> None:
@@ -525,16 +553,20 @@ class Graph:
         ):
             # A mind writes the result, which touches nothing.
             return []
+
         if not tool.asks_mind:
             return [call.code or tool] if self._rules >= 1 else [tool]
+
         wanted = call.raw.get("tools", [])
         if isinstance(wanted, list):
             patterns = [one for one in wanted if isinstance(one, str)]
         else:
             patterns = []
+
         if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
             # With a reference, the tools are known only when the call runs.
             return [tool]
+
         return chosen_tools(self.catalogue.tools, patterns)
 
     # -- binding -----------------------------------------------------------------------------------
@@ -546,6 +578,7 @@ class Graph:
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
             return bound
+
         for alternative in item.expression.alternatives:
             operands: list[tuple[int, ...] | None] = []
             for operand in alternative:
@@ -553,12 +586,14 @@ class Graph:
                 self._bound += len(operands[-1] or ())
                 if self._is_over:
                     return []
+
             bound.append(operands)
             if all(operand == () for operand in operands) and all(
                 operand.kind != "item" and self._exists(operand, instance)
                 for operand in alternative
             ):
                 break
+
         return bound
 
     @property
@@ -579,8 +614,10 @@ class Graph:
                 for index in self._adding.get(operand.instance or instance, ())
                 if index < reader
             )
+
         if operand.kind not in ("state", "results"):
             return ()
+
         writers = self._writers.get(operand.instance or instance)
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
@@ -620,6 +657,7 @@ class Graph:
         if self._is_over:
             # `close` reports it once for the whole Solution.
             return None
+
         for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
             lacking = [
                 operand
@@ -629,6 +667,7 @@ class Graph:
             if not lacking:
                 return None
             reasons.append(self._explain(lacking[0], instance))
+
         return "; ".join(reasons)
 
     def _explain(self, operand: Reference, instance: str) -> str:
@@ -640,6 +679,7 @@ class Graph:
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
+
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             for call in self.calls:
                 if (
@@ -651,6 +691,7 @@ class Graph:
                         f"{missing}: {call.label} writes to "
                         f"{clipped(' and '.join(call.target.texts))}"
                     )
+
         document = self.base.get(where, {})
         written = sorted(
             {
@@ -664,6 +705,7 @@ class Graph:
             hint = did_you_mean(operand.path[0], written)
         else:
             hint = ""
+
         return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
 
     def _unsupplied(self, call: Call, item: Read) -> None:
@@ -687,13 +729,16 @@ class Graph:
                 self._bound += 1
             elif name not in self._known:
                 unknown.append(name)
+
         if unknown and not self.closed:
             return
+
         if unknown:
             ids = sorted({name for _, name in self._ids})
             call.problems.append(
                 f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}"
             )
+
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
@@ -795,8 +840,10 @@ class _Sequence:
         while position >= 0 and settled(self.indexes[position]):
             passed.append(position)
             position = self._nearest[position]
+
         for one in passed:
             self._nearest[one] = position
+
         return self.indexes[position] if position >= 0 else None
 
 
@@ -866,6 +913,7 @@ class _Lanes:
                 found.update(dict.fromkeys(lane.tail))
             elif lane.last is not None:
                 found[lane.last] = None
+
         return list(found)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
@@ -901,6 +949,7 @@ class ListedOrder:
         place = self._place(call, tools)
         if place is None:
             return
+
         index = call.index
         self._places[index] = place
         self._looks[index] = self._lanes.looks(place)
@@ -913,10 +962,12 @@ class ListedOrder:
             return _Position(("",), "", changes=True)
         if self._ordering == "none" or tool is None:
             return None
+
         changes = not all(self._reads(one) for one in tools)
         modules = dict.fromkeys(module for one in tools for module in one.reached)
         if EVERY_MODULE in modules:
             return _Position(None, call.instance, changes)
+
         ordered = tuple(one for one in modules if self._modules.get(one, _DEFAULT).ordered)
         return _Position(ordered, call.instance, changes) if ordered else None
 
@@ -946,8 +997,10 @@ class ListedOrder:
                     if one not in given_way and not settled(one)
                 )
                 found = next(left, None)
+
             if found is not None:
                 return found
+
         return None
 
     def give_way(self, call: Call, before: int) -> None:
@@ -1012,6 +1065,7 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
     for root in edges:
         if root in number:
             continue
+
         walk: list[tuple[int, Iterator[int]]] = [(root, iter(edges[root]))]
         number[root] = lowest[root] = len(number)
         path.append(root)
@@ -1027,6 +1081,7 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
                     on_path.add(other)
                     walk.append((other, iter(edges[other])))
                     break
+
                 if other in on_path:
                     lowest[node] = min(lowest[node], number[other])
             else:
@@ -1038,8 +1093,10 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
                     part: list[int] = []
                     while not part or part[-1] != node:
                         part.append(path.pop())
+
                     on_path.difference_update(part)
                     found.append(sorted(part))
+
     return found
 
 
@@ -1066,6 +1123,7 @@ def emission(
         else:
             inner = {}
         order.extend(components(inner) if inner else [part])
+
     return order
 
 
@@ -1076,6 +1134,7 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
         if part[1:]:
             members = set(part)
             following.update((index, min(edges[index] & members)) for index in part)
+
     found: list[list[int]] = []
     visited: set[int] = set()
     for index in sorted(following):
@@ -1086,4 +1145,5 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
             index = following[index]
         if index in way:
             found.append(way[way.index(index) :])
+
     return found

@@ -236,10 +236,13 @@ class Machine:
         effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
         if self._planning is not None:
             effects.extend(self._planning.due())
+
         if self._tick is not None:
             effects.extend(self._tick.due.values())
+
         if self._finish is not None:
             effects.append(self._finish)
+
         return effects
 
     @property
@@ -416,11 +419,13 @@ class Machine:
         errors = self._reader.check(calls, output, places, pattern, explained)
         if self.mode != "plan":
             return errors
+
         opening = [error_message("structural", text) for text in self.opening_faults()]
         checked = self._reader.checked
         if not errors and checked is not None and self.settings.foresight:
             faults = self._output_schema.foreseen(checked.graph)
             errors = [error_message("structural", text) for text in faults]
+
         return [*opening, *errors]
 
     def opening_faults(self) -> list[str]:
@@ -453,6 +458,7 @@ class Machine:
         """
         if self.ended:
             raise JournalError(f"the run has ended; it cannot take {event.name}")
+
         match event:
             case events.CallFinished():
                 self._solving().finished(event)
@@ -510,6 +516,7 @@ class Machine:
                 self._change_rules(event)
             case events.RunEnded():
                 self._end(event)
+
         self._advance()
 
     def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
@@ -562,6 +569,7 @@ class Machine:
     def _change_rules(self, event: events.ConfigurationChanged) -> None:
         if self.phase == "new":
             raise JournalError("the run has not begun")
+
         approval = cast("ApprovalSetting", event.approval)
         self.settings = replace(
             self.settings, approval=approval, rules=max(event.rules, self.settings.rules)
@@ -573,6 +581,7 @@ class Machine:
     def _request(self, event: events.RequestMade) -> None:
         if event.step != self.step or not self._mind_due:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
+
         self._mind_due = False
         self._members = event.members
         self.requests += 1
@@ -617,14 +626,17 @@ class Machine:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
+
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
             # A plan's author answers once, and a group is one unit: nothing runs unless all of it
             # is well formed.
             proposal.expect_well_formed()
+
         if not self.settings.lazy:
             self._accept(proposal)
             return
+
         self.phase, self._planning = "planning", Planning(self._reader, self.step, proposal)
         self._settle_plan(self._planning.settled())
 
@@ -647,10 +659,12 @@ class Machine:
     def _settle_plan(self, result: PlanResult | None) -> None:
         if result is None:
             return
+
         self._planning = None
         if result.runs is not None:
             self._accept(result.runs).corrections.extend(result.corrections)
             return
+
         self._answer(result.plan)
         self.errors.extend(result.errors)
         self.feedback.corrections.extend([*self._judge_members(), *result.corrections])
@@ -670,12 +684,14 @@ class Machine:
         tick = self._solving()
         if event.call not in tick.progress:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
+
         if message.type == "data":
             # Like everything that a call writes, it belongs to the instance of the call.
             message = replace(
                 message, instance=message.instance or tick.progress[event.call].call.instance
             )
             tick.learn(event.call, message)
+
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
@@ -711,14 +727,17 @@ class Machine:
             tick.unheard = frozenset(one for one in event.unheard or () if isinstance(one, int))
             if event.error is not None:
                 self.errors.append({"call": None, "error": event.error})
+
             self.solution.failed = event.error is not None
             tick.close()
             return
+
         if event.broken is not None:
             # The journaled prefix is the Solution; its output is null.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
             self.solution.output, self.solution.broken = None, event.broken
+
         self.solution.extra = event.extra or {}
         tick.corrections.extend(self._judge_members())
         tick.close()
@@ -731,6 +750,7 @@ class Machine:
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
             return []
+
         members = {
             name: schema for name, schema in self._members.items() if isinstance(schema, dict)
         }
@@ -738,8 +758,10 @@ class Machine:
         if self.settings.thought_process and THOUGHT_PROCESS not in members:
             members[THOUGHT_PROCESS] = THOUGHTS
             required.append(THOUGHT_PROCESS)
+
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
+
         # An answer that broke off may lack anything, and a program that cannot run has an error.
         held = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), held)
@@ -766,10 +788,12 @@ class Machine:
         for _, message in kept:
             if message.type == "data":
                 self._add_data(message)
+
         if tick.group.pattern in ("any", "race"):
             for call, message in kept:
                 if message.type == "data":
                     self._memory.learn(call, message.instance, message.kind, message.value)
+
         output = self.solution.output
         if output is not None:
             value, faults, self.has_output, self._output_doubts = self._output_schema.settle(
@@ -777,6 +801,7 @@ class Machine:
             )
             errors.extend(error_message("output", fault) for fault in faults)
             self.output = value if self.has_output else None
+
         self._go_on(
             self._end_after(has_calls=bool(self.solution.calls), has_output=output is not None)
         )
@@ -795,9 +820,11 @@ class Machine:
             if has_output:
                 return Finish("failed", "the output could not be made")
             return Finish("done")
+
         if has_calls or has_output or self.solution.failed or self.solution.printed:
             self._idle = 0
             return None
+
         broken = self.solution.broken
         if broken == CUT_OFF:
             return None
@@ -809,9 +836,11 @@ class Machine:
                     "output", "the solution holds neither calls nor an output; give either"
                 )
             )
+
         if self._idle > 1:
             reason = "two solutions in a row held neither calls nor an output"
             return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
+
         return None
 
     def _go_on(self, end: Finish | None) -> None:
@@ -823,6 +852,7 @@ class Machine:
             self.phase = "ending"
             self._finish = end
             return
+
         self.errors.extend(error_message("structural", text) for text in self._member_errors)
         self._memory.tell_errors(self.errors)
         self.phase = "asking"
@@ -832,8 +862,10 @@ class Machine:
     def _end(self, event: events.RunEnded) -> None:
         if self.phase == "new":
             raise JournalError("the run has not begun")
+
         if self.phase == "solving" and self._tick is not None:
             self.feedback.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
+
         self.phase, self.status, self.reason = "ended", event.status, event.reason
         self._spending.add_room(event.spent)
         self._tick = self._planning = self._finish = None
@@ -863,9 +895,11 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
             again.append(Execute.of(progress, number))
         else:
             found.append(_in_doubt(machine, progress, number, None, now))
+
     if machine.is_streaming:
         # The part that had arrived is the Solution; the mind is not asked for it again.
         found.append(events.SolutionClosed(CUT_OFF))
+
     return again, found
 
 
@@ -887,6 +921,7 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
     error = finished.error
     if error is None or error.get("kind") != "unknown":
         return [finished]
+
     progress = machine.history[finished.call]
     found: list[Event] = []
     question = progress.items[finished.item or 0].question
@@ -897,6 +932,7 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
                 question.call, question.digest, "cancel", MODULE, question.item, reason=why
             )
         )
+
     return [*found, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
 
 

@@ -80,6 +80,7 @@ def faults_of(
             faults.errors.append(
                 f"{name}: found nothing, expected {describe(members[name])} (required)"
             )
+
     for name, value in held.items():
         schema = members.get(name)
         if schema is None:
@@ -89,4 +90,5 @@ def faults_of(
             Validator(schema, what=name).check(value)
         except IdeabridgeError as error:
             faults.errors.append(str(error))
+
     return faults

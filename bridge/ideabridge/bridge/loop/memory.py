@@ -121,6 +121,7 @@ class Memory:
                 continue
             old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
+
         return changed
 
     def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
@@ -141,6 +142,7 @@ class Memory:
         if own is not None and isinstance(view, dict) and view.get("results") is own:
             own[entry.path[1]] = entry.value
             return
+
         view = document.write(view, entry.path, "set", entry.value)
         self._documents[entry.instance] = view
         results = document.read(view, ("results",))
@@ -183,12 +185,14 @@ class Memory:
         view = self.base.get(instance, {})
         if not bound:
             return view
+
         wanted = frozenset(bound)
         if kind == "data":
             for call, where, name, value in self._learned:
                 if where == instance and call in wanted:
                     view = _with_data(view, name, value)
             return view
+
         seen = (
             entry
             for entry in self.log[self._first :]
@@ -277,6 +281,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
             state_schema.check_write(opening.part(instance, "state"))
         except IdeabridgeError as error:
             faults.append(f"{_of(instance)}{error}")
+
     for message in messages:
         if message.type != "input" or message.schema is None:
             continue
@@ -287,6 +292,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
                 validator.check(opening.part(instance, "input"))
             except IdeabridgeError as error:
                 faults.append(f"{_of(instance)}{error}")
+
     return faults
 
 
@@ -307,14 +313,17 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     for message in messages:
         if message.type == "call":
             _add_earlier_result(own[""]["data"], message.value)
+
         if message.type not in ("input", "state", "data"):
             continue
+
         name = message.instance
         if name and name not in own:
             check_instance(name)
             opening.instances.append(name)
             if len(opening.instances) > MAX_INSTANCES:
                 raise MessageError(f"more than {MAX_INSTANCES:,} instances in one context")
+
         parts = own.setdefault(name, {"input": {}, "state": {}, "data": {}})
         if message.type == "data":
             old = parts["data"].get(message.kind)
@@ -325,8 +334,10 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
         elif isinstance(message.value, dict):
             merged = merge(parts[message.type], message.value)
             parts[message.type] = merged if isinstance(merged, dict) else {}
+
         if message.type == "state" and message.schema is not None:
             schemas[name] = message.schema
+
     opening.schemas = {
         name: StateSchema(schema, own[name]["state"]) for name, schema in schemas.items()
     }
@@ -337,6 +348,7 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
             for kind in ("input", "data")
         }
         opening.documents[name] = {"state": parts["state"], "results": {}, **shared}
+
     return opening
 
 
@@ -346,10 +358,12 @@ def _add_earlier_result(data: JSONObject, call: JSON) -> None:
     """
     if not isinstance(call, dict) or "result" not in call:
         return
+
     try:
         path = next(parse_reference(str(call.get("value"))).operands()).full
     except ReferenceSyntaxError:
         return
+
     if path[0] == "data" and len(path) > 1:
         value: JSON = call["result"]
         for key in reversed(path[2:]):

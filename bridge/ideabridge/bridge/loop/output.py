@@ -60,6 +60,7 @@ class Filling:
         size = self._sizes.get(text)
         if size is None:
             size = self._sizes[text] = self._measure(value)
+
         self.size += size
         return value
 
@@ -117,15 +118,18 @@ class Readiness:
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked
+
         reads = self._evaluate(call)
         if isinstance(reads, Wait):
             return reads
+
         computed = self._compute(call, reads)
         if isinstance(computed, Absent):
             return computed
         if reads.absent:
             order = ("failed", "skipped", "missing")
             return min(reads.absent, key=lambda one: order.index(one.why))
+
         self._progress[call.index].doubts.add(computed.doubts, call.instance)
         if computed.problem is not None:
             return Refusal(computed.problem)
@@ -144,6 +148,7 @@ class Readiness:
                 if waits is not None:
                     return waits
                 continue
+
             value = self._judge.evaluate(read, call.instance)
             if isinstance(value, Wait):
                 return value
@@ -155,6 +160,7 @@ class Readiness:
                 reads.absent.append(value)
             elif value.why == "failed":
                 reads.failing[text] = value
+
         return reads
 
     def _items_of(
@@ -166,10 +172,12 @@ class Readiness:
             each = put_in(
                 each, {keys[1:]: value for keys, value in parts.items() if keys[0] == "_each"}
             )
+
         if not isinstance(each, list):
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
             return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
+
         items: list[Item] = []
         sizes: dict[str, Size] = {}
         failed = 0
@@ -179,6 +187,7 @@ class Readiness:
                 self._item(call, reads.values, reads.by_item, item, sizes, parts, briefly=briefly)
             )
             failed += items[-1].error is not None
+
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
@@ -186,9 +195,11 @@ class Readiness:
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()
+
         for text, why in reads.failing.items():
             if text in computation.needs:
                 return why
+
         progress = self._progress[call.index]
         computed = computation.compute(reads.known, only_reads=progress.hints.read_only is True)
         if computed.skipped is None:
@@ -199,12 +210,14 @@ class Readiness:
     def _blocked(self, call: Call) -> Wait | Absent | None:
         if not self._graph.closed and self._graph.waits_for_end(call):
             return Wait(None)
+
         for index in call.edges or ():
             before = self._progress[index]
             if not before.settled:
                 return Wait(index)
             if before.status is CallStatus.FAILED:
                 return Absent("failed", f"_after: {before.call.label} failed")
+
         return None
 
     def _item(
@@ -230,20 +243,24 @@ class Readiness:
                         finished=True,
                         error={"kind": "runtime", "message": f"not run: {message}"},
                     )
+
                 known[read.expression.text] = value
                 # The value of each item is measured; all others are measured once.
                 sizes.pop(read.expression.text, None)
+
         filling = Filling(known, sizes, self._sizes.measure)
         parameters = fill(call.parameters, filling)
         if parts:
             parameters = put_in(parameters, parts)
             filling.size = sum(map(measure, parts.values()), filling.size)
+
         latent = fill(call.latent, filling) if call.has_latent else None
         problem = too_large("its parameters", filling.size)
         if problem is not None:
             return Item(
                 {}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"}
             )
+
         imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
         item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
         item.latent, item.size = latent, filling.size
@@ -260,6 +277,7 @@ class Readiness:
                     True,
                     {"kind": "runtime", "message": f"not run: {error}"},
                 )
+
         return item
 
 
@@ -288,6 +306,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
     ):
         # The call used the name `module.tool`.
         result["_tool"] = progress.tool.name
+
     if progress.tool is not None and progress.tool.module is not None:
         result["_module"] = progress.tool.module
     return {**result, **parameters}
@@ -338,6 +357,7 @@ class OutputSchema:
         self._mode = mode
         if mode == "solve":
             self._schema, self._wrapped = wrap_output(schema)
+
         if self._schema is not None:
             # Compiled now, so that an invalid schema is reported before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
@@ -367,8 +387,10 @@ class OutputSchema:
                 one: part for one, part in parts.items() if not isinstance(part, Missing)
             }
             return good, faults, not faults or (self._mode == "plan" and bool(good)), doubts
+
         if faults:
             return None, faults, False, doubts
+
         checked = self._checked(value, "", faults)
         if isinstance(checked, Missing):
             return None, faults, False, doubts
@@ -386,6 +408,7 @@ class OutputSchema:
         faults: list[str] = []
         if self._schema is None or graph.output is None:
             return faults
+
         for instance, reads in graph.output_reads.items():
             known = {read.expression.text: graph.known(read, instance) for read in reads}
             values = {
@@ -393,9 +416,11 @@ class OutputSchema:
             }
             if len(values) < len(known) or any(read.lenient for read in reads):
                 continue
+
             value = fill(graph.output, lambda expression, values=values: values[expression.text])
             if not Validator(self._schema, what="the output").is_costly(value):
                 self._checked(value, f" of {instance}" if instance else "", faults)
+
         return faults
 
     def fault_of_null(self) -> str | None:
@@ -432,9 +457,11 @@ def _resolve(
         if instance in graph.output_faults:
             faults.extend(graph.output_faults[instance])
             continue
+
         values = {read.expression.text: judge.evaluate(read, instance) for read in reads}
         if any(isinstance(value, Wait) for value in values.values()):
             raise JournalError("the output was read before every call had settled")
+
         where = f"output{f' of {instance}' if instance else ''}"
         needed = {read.expression.text for read in reads if not read.lenient}
         missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
@@ -447,9 +474,11 @@ def _resolve(
             computed = Computed()
         else:
             computed = computation.compute(known, only_reads=True)
+
         doubts.add(computed.doubts, instance)
         if computed.problem is not None:
             absent.append(f"{where}: {computed.problem}")
+
         if not absent:
             filling = Filling(known)
             filled = put_in(fill(graph.output, filling), computed.values)
@@ -460,7 +489,9 @@ def _resolve(
                 size = total
             else:
                 absent.append(problem)
+
         faults.extend(absent)
+
     return (dict(found) if by_instance else found.get("")), faults, doubts, size
 
 

@@ -197,12 +197,14 @@ def ruled(
             exact = rule.matches(tool)
             if not exact and (rule.then == "allow" or not rule.matches_folded(tool, also)):
                 continue
+
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
             found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, found)
             # The rule matches only another name of the tool, so a later rule may be stricter.
             least = _stricter(least, found)
+
         if otherwise == "read_only":
             # The same definition and the same code: a tool of a file, or of a context, may
             # have the same name.
@@ -210,8 +212,10 @@ def ruled(
             if tool.module is None and is_embedded:
                 return least
             return _stricter(least, default_policy(tool, call))
+
         if otherwise == "allow":
             return least
+
         how: Then = "deny" if otherwise == "deny" else "ask"
         why = f"no rule speaks of {named_tool(tool)}, and approval.default says {how}"
         return _stricter(least, PolicyVerdict(how, why))
@@ -273,6 +277,7 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
         return ruled(
             rules, otherwise if last == "read_only" else last, also=also, embedded=embedded
         )
+
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
     def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:
@@ -324,6 +329,7 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
             seconds = None
         if isinstance(seconds, int | float) and not isinstance(seconds, bool):
             found.append(float(seconds))
+
     return min(found, default=None)
 
 

@@ -284,8 +284,10 @@ class Judge:
                 if isinstance(found, Absent):
                     absent.append(found)
                     break
+
             if not isinstance(found, Absent):
                 return found
+
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
@@ -309,6 +311,7 @@ class Judge:
         """
         if not writers:
             return None
+
         cursors = self._failing if or_failed else self._open
         position = cursors.get(id(writers), (writers, 0))[1]
         while position < len(writers):
@@ -316,6 +319,7 @@ class Judge:
             if not writer.settled or (or_failed and writer.status is CallStatus.FAILED):
                 break
             position += 1
+
         cursors[id(writers)] = (writers, position)
         return writers[position] if position < len(writers) else None
 
@@ -348,14 +352,18 @@ class Judge:
                 return Absent(
                     "missing", f"{clipped(operand.text)}: {describe_missing(held, operand.full)}"
                 )
+
             return value
+
         if writers is None:
             return Wait(None)
+
         # A call that might have added data has failed; the data may still exist.
         if operand.kind == "data":
             found = self._last_open(writers)
         else:
             found = self._first_open(writers, or_failed=True)
+
         if found is not None:
             writer = self._progress[found]
             if not writer.settled:
@@ -363,10 +371,13 @@ class Judge:
             return Absent(
                 "failed", f"{clipped(operand.text)}: {writer.call.label}, which writes it, failed"
             )
+
         if not writers:
             return self._outcome(operand, writers, instance)
+
         if id(writers) not in self._outcomes:
             self._outcomes[id(writers)] = self._outcome(operand, writers, instance)
+
         return self._outcomes[id(writers)]
 
     def _outcome(
@@ -377,12 +388,14 @@ class Judge:
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
             return value
+
         bound = [self._progress[index] for index in writers]
         if operand.kind == "data" and isinstance(
             self._memory.read(where, operand.full[:2], writers), Missing
         ):
             data = read_path(self._memory.document(where, "data", writers), ("data",))
             return _unadded(operand, bound, data if isinstance(data, dict) else {})
+
         untaken = [
             one.call.label
             for one in bound
@@ -393,12 +406,14 @@ class Judge:
             return Absent(
                 "skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped"
             )
+
         unwrapped = next((one.call.label for one in bound if _reads_wrapper(operand, one)), None)
         if unwrapped is not None:
             why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
         else:
             document = self._memory.document(where, operand.kind, writers)
             why = describe_missing(document, operand.full, operand.instance)
+
         return Absent("missing", f"{clipped(operand.text)}: {why}")
 
 

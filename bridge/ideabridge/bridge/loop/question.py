@@ -120,12 +120,16 @@ class Question:
         }
         if self.assumed:
             shown["assumed"] = list[JSON](self.assumed)
+
         if self.asked is not None:
             shown["question"] = question_form(self.asked)
+
         if self.kind in ("outcome", "question"):
             shown["choices"] = list(self.choices)
+
         if self.item is not None:
             shown["item"] = self.item
+
         return shown
 
 
@@ -164,6 +168,7 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
+
     place = call.index if number is None else f"{call.index}.{number}"
     what = unknown(item.cut_off, progress.hints)
     why = f"{what}. retry: run it again; skip: it fails as unknown; value: give its result"
@@ -214,28 +219,34 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if call.has_latent or tool is None:
         # A mind has written the result.
         return None
+
     # A room opens, whose own calls are checked.
     opens = call.room is not None and tool.module is None
     if opens and not strict:
         return None
+
     resolved = resolved_call(progress)
     judged, hints = (progress.judged, progress.hints) if rules >= 1 else ([tool], tool.annotations)
     verdict = ALLOW if opens else judge(policy, judged, resolved)
     if verdict.verdict == "allow" and hints.read_only is True and not strict:
         return None
+
     doubt = progress.doubts.ask
     if verdict.verdict == "allow" and doubt is None:
         return None
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
+
     # A person decides about all items together.
     size = sum((item.size for item in progress.items), NO_SIZE)
     problem = too_large("it", size, "it refers", "put before a person")
     if problem is not None:
         return Refusal(f"not run: {problem}")
+
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")
+
     why = "\n".join(one for one in (verdict.why, _code_of(tool), doubt) if one)
     return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, why)
 
@@ -301,14 +312,17 @@ def read_edit(
     own = progress.tool
     if own is None:
         return Refusal("the call has no tool")
+
     for key in _KEPT:
         if key in edited and edited[key] != progress.call.raw.get(key):
             return Refusal(
                 f"{key}: an edit changes the parameters or the tool; leave {key} as it is, or out"
             )
+
     tool = _wanted(own, edited, catalogue)
     if isinstance(tool, Refusal):
         return tool
+
     refusal = _parameters_problem(progress, edited, tool, catalogue)
     if refusal is not None:
         return refusal
@@ -319,11 +333,13 @@ def read_edit(
             f"{quoted(own.name)} opens a room, a run of its own: an edit keeps the tool; deny the "
             "call to have another one proposed"
         )
+
     if tool.key in catalogue.latent:
         return Refusal(
             f"tool {quoted(tool.name)} has no code: a mind writes its result, so "
             "it cannot run in a place"
         )
+
     # `_activity` belongs to the old tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
     verdict = judge(policy, [tool, *([] if tool.passes_to is None else [tool.passes_to])], call)
@@ -345,15 +361,18 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
             f"_module: {quoted(module)} opens a room, a run of its own, which "
             "cannot take a call's place"
         )
+
     try:
         found = catalogue.find(name, module)
     except UnknownToolError as error:
         return Refusal(str(error))
+
     if found.in_room:
         return Refusal(
             f"_tool: {quoted(name)} opens a room, a run of its own, which "
             "cannot take a call's place"
         )
+
     return found
 
 
@@ -370,6 +389,7 @@ def _parameters_problem(
             "_each: expected an array of objects, the parameters of one execution each; "
             "deny the call to run none"
         )
+
     for parameters in edited_parameters(edited):
         faults = catalogue.names(tool).faults(parameters)
         if faults:
@@ -378,6 +398,7 @@ def _parameters_problem(
             catalogue.exact(tool).check(parameters)
         except IdeabridgeError as error:
             return Refusal(str(error))
+
     return None
 
 
@@ -428,6 +449,7 @@ def asked(
     )
     if isinstance(digest, Refusal):
         return None
+
     index = progress.call.index
     place = index if number is None else f"{index}.{number}"
     approval = f"q{place}-{digest[:12]}"

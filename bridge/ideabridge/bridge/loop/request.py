@@ -67,9 +67,11 @@ class Guidance:
             plan: JSONObject = message.value
         else:
             plan = {"calls": message.value}
+
         calls = plan.get("calls")
         if not isinstance(calls, list):
             return message
+
         standing = [
             self._entry(place, call, message.instance)
             for place, call in enumerate(calls[:_CALLS])
@@ -84,16 +86,19 @@ class Guidance:
         target = call.get("_outputPath")
         if isinstance(target, str):
             entry["writes"] = target
+
         named = call.get("_instance", instance)
         where = [named] if isinstance(named, str) and named else self._instances
         if not where:
             return {**entry, "done": self._is_done(call, "")}
+
         left = [one for one in where if not self._is_done(call, one)]
         if len(where) == 1:
             return {**entry, "instance": where[0], "done": not left}
         entry |= {"done": len(where) - len(left), "of": len(where)}
         if left and len(left) < len(where):
             entry["not_done"] = list[JSON](left[:_NAMED])
+
         return entry
 
     def _is_done(self, call: JSONObject, instance: str) -> bool:
@@ -146,9 +151,11 @@ class SchemaCache:
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionSchema(compose())
+
         self._schemas[key] = schema
         if len(self._schemas) > self._size:
             self._schemas.popitem(last=False)
+
         return schema
 
 
@@ -224,6 +231,7 @@ class Composer:
         offered = None
         if machine.settings.groups:
             properties = {GROUP: GROUPS, **properties}
+
         if machine.mode == "solve":
             if machine.settings.thought_process:
                 properties = {THOUGHT_PROCESS: THOUGHTS, **properties}
@@ -231,6 +239,7 @@ class Composer:
                 offered = made.offered
             else:
                 offered = self._change(machine, draft)
+
         try:
             schema = self._last = self._schema(machine, properties, offered)
         except IdeabridgeError as error:
@@ -239,6 +248,7 @@ class Composer:
             raise HandlerError(
                 f"what the handlers of messages left gives no schema: {error}"
             ) from error
+
         first, rest = self._as_stored(before, after)
         request = Request(
             context_json=[*first.stored, *calls.stored, *rest.stored],
@@ -269,7 +279,9 @@ class Composer:
                 body = known[1] if known is not None and known[0] is message else None
                 messages.add(message, body)
                 self._bodies[id(message)] = (message, messages.bodies[-1])
+
             found.append(messages)
+
         return found
 
     def _draft(
@@ -300,6 +312,7 @@ class Composer:
         if made is not None:
             was_offered = offered_by(base, made.offered).tools
             return assembled(next((one for one in was_offered if is_reader(one)), None))
+
         for reader in READERS:
             draft = assembled(reader)
             if not draft.is_shortened:
@@ -307,6 +320,7 @@ class Composer:
             if all(tool.name != reader.name for tool in draft.tools):
                 draft.tools.append(reader)
                 return draft
+
         return assembled(None)
 
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
@@ -351,6 +365,7 @@ class Composer:
                 programs = self._program_schema
             else:
                 programs = None
+
             is_program = machine.mode == "plan" and machine.solution.program is not None
             flags: list[JSON] = [machine.settings.thought_process, programs is not None, is_program]
             key = content_hash([*parts, list[JSON](machine.instances), *flags])
@@ -360,7 +375,9 @@ class Composer:
             )
             if len(self._own) >= _OWN_SCHEMAS:
                 self._own.clear()
+
             self._own[names] = schema
+
         return schema
 
 
@@ -378,6 +395,7 @@ def _schema_of(
         program = programs(catalogue.tools)
     elif is_plan and machine.solution.program is not None:
         program = {"type": "string"}
+
     return solution_schema(
         catalogue.tools,
         {} if is_plan and output is None else output,
@@ -403,8 +421,10 @@ def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
             guidance.with_status(message) if message.type == "plan" else message
             for message in initial
         ]
+
     if machine.step == 0:
         return initial, []
+
     messages: list[Message] = []
     instances: set[str] = set()
     for message in initial:
@@ -413,8 +433,10 @@ def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
         elif message.instance not in instances:
             instances.add(message.instance)
             messages.append(_state(machine, message))
+
     if not instances and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
+
     news = [Message("user", "text", text, "text") for text in _program_texts(machine.solution)]
     news.extend(machine.added_data)
     news.extend(machine.feedback.messages)
@@ -440,13 +462,16 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
             if room < 0 and messages:
                 more += 1
                 continue
+
         messages.append(Message("user", "error", error, "error"))
+
     if more:
         text = (
             f"{more:,} more calls failed, of {len(errors):,} errors. All are "
             "read at †data.error.PLACE."
         )
         messages.append(Message("user", "text", text, "text"))
+
     return messages
 
 
@@ -457,9 +482,11 @@ def _program_texts(solution: Solution) -> list[str]:
     texts: list[str] = []
     if solution.program is not None and solution.failed:
         texts.append(f"The last program, which failed:\n{_cut(solution.program.program, _PROGRAM)}")
+
     printed = "".join(solution.printed)
     if printed:
         texts.append(f"The last program printed:\n{_cut(printed, _PRINTED)}")
+
     return texts
 
 
@@ -487,22 +514,29 @@ def _call_entry(progress: Progress) -> JSONObject:
     summary: JSONObject = {"place": call.place, "tool": call.name}
     if progress.replaced is not None:
         summary.update(tool=progress.replaced.name, proposed=call.name)
+
     if call.instance:
         summary["instance"] = call.instance
+
     if is_reader(progress.tool):
         summary["reads"] = clipped(str(meant_reference(call.raw.get("reference"))), _REFERENCE)
+
     summary["status"] = progress.status.value
     if progress.status is CallStatus.SKIPPED and progress.error is not None:
         summary["why"] = progress.error.get("message")
+
     if progress.wrote:
         first, *others = (format_reference(path, call.instance or None) for path in progress.wrote)
         summary["value"] = first
         if others:
             summary["also"] = list[JSON](others)
+
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
+
     # A mind must not take for certain what an idea that it called has assumed.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)
+
     return summary

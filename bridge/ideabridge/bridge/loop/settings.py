@@ -88,8 +88,10 @@ class Settings:
         }
         if self.shown:
             others["shown"] = dict[str, JSON](self.shown)
+
         if self.activities is not None:
             others["activities"] = list[JSON](self.activities)
+
         return {"ordering": self.order, "modules": modules, **others}
 
     @classmethod
@@ -146,6 +148,7 @@ class Spending:
         """Count the usage of a room, as `to_json` returned it."""
         if spent is None:
             return
+
         last = self.last
         self.add(spent)
         self.last = last
@@ -177,6 +180,7 @@ class Spending:
         """
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
+
         used = self.tokens + self.estimated
         if settings.tokens is not None and used >= settings.tokens:
             estimate = f", {self.estimated:,} of them by an estimate" if self.estimated else ""

@@ -85,6 +85,7 @@ class LargeSizes:
             self._measured[id(value)] = (value, size)
             if len(self._measured) > _REMEMBERED:
                 self._measured.popitem(last=False)
+
         return size
 
 

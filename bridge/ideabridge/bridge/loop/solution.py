@@ -137,8 +137,10 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
         graph.output_problems.append(
             f"output: the calls of a group ({pattern}) give values; it has no output"
         )
+
     if not graph.calls:
         graph.output_problems.append(f"calls: a group ({pattern}) needs at least one call")
+
     if pattern == "all":
         return
     for call in graph.calls:
@@ -164,6 +166,7 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         if room < 0:
             lines.append(f"... and {len(errors) - number:,} more")
             break
+
         call = entry.get("call")
         error = entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
@@ -172,13 +175,16 @@ def rejection(errors: Sequence[JSONObject]) -> str:
             if message in cycles:
                 continue
             cycles.add(message)
+
         if isinstance(call, dict):
             place = entry.get("in_solution", entry.get("place"))
             line = f"calls[{place}] ({call.get('_tool')}): {message}"
         else:
             line = str(message)
+
         lines.append(line)
         room -= len(line)
+
     return "\n".join(lines)
 
 
@@ -272,6 +278,7 @@ class SolutionReader:
         over = self.check_count(len(calls)) or _over_references(calls, output)
         if over:
             return over
+
         graph = self.graph(pattern, explained)
         graph.most_bound = MOST_BOUND
         graph.most_sources = MOST_REFERENCES
@@ -305,6 +312,7 @@ class SolutionReader:
             proposal = Proposal.whole(
                 self.graph(pattern, event.explained), calls, output, event.places, pattern
             )
+
         # The idea records the pattern of its calls.
         proposal.solution.extra = {
             **(event.extra or {}),
@@ -337,6 +345,7 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(item)
+
     if count <= MOST_REFERENCES:
         return []
     return _refusal(
@@ -411,6 +420,7 @@ class Planning:
             # Nothing of a plan has run yet, so an incomplete one is dropped.
             errors = [error_message("structural", f"{BROKE_OFF}{plan.solution.broken}")]
             return PlanResult(plan, errors=errors)
+
         if not plan.solution.calls:
             return PlanResult(plan, plan)
         if plan.graph.problems:
@@ -431,8 +441,10 @@ class Planning:
                 return self._decided(event)
             self._asked = True
             return None
+
         if graph.closed:
             raise JournalError("the answer has ended already")
+
         match event:
             case CallProposed():
                 graph.add(event.call, event.place)
@@ -444,6 +456,7 @@ class Planning:
                 graph.close()
                 solution.extra, solution.broken = event.extra or {}, event.broken
                 return self.settled()
+
         return None
 
     def _expect(self, digest: str) -> None:
@@ -461,8 +474,10 @@ class Planning:
             return PlanResult(
                 plan, corrections=[plan.correction(None, str(by), reason)], reason=why
             )
+
         if event.decision == "approve":
             return PlanResult(plan, plan)
+
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
         edited = self._reader.take(proposed).expect_well_formed()
         edited.solution.extra = plan.solution.extra

@@ -93,13 +93,16 @@ class SolutionSchema:
         tool = call.tool
         if tool is None:
             return None
+
         schema = self._calls.get((tool.module, tool.name))
         if schema is None:
             return None
+
         validator = self._validator(schema)
         is_sound = not call.problems
         if _is_valid(validator, call.raw, checked=is_sound):
             return call.raw
+
         written = _as_named(call, _object(schema.get("properties")))
         return written if _is_valid(validator, written, checked=is_sound) else None
 
@@ -129,6 +132,7 @@ class SolutionSchema:
                 if target.startswith(_DEFINED) and name in self._defs and name not in defs:
                     defs[name] = self._defs[name]
                     left.append(defs[name])
+
         return Validator({**part, "$defs": defs} if defs else part, what="the solution")
 
 
@@ -149,12 +153,15 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
         elif name in schema.required:
             assert name == THOUGHT_PROCESS, "nothing else is required"
             stored[name] = ""
+
     if solution.program is not None:
         return {**stored, "program": solution.program.program}
+
     calls, numbers = _calls(proposal.graph.calls, schema)
     output = _renumbered(solution.output, numbers)
     if isinstance(output, _Gone) or not schema.admits("output", output, checked=has_output):
         output = None
+
     return {**stored, "calls": calls, "output": output}
 
 
@@ -178,6 +185,7 @@ def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[
                 is_settled = False
             else:
                 stored.append(renumbered)
+
         if is_settled:
             return stored, numbers
 
@@ -190,11 +198,13 @@ def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | N
     left = {call.place: False for call, _ in fitting}
     for call, written in fitting:
         left[call.place] |= written is not None
+
     numbers: dict[int, int | None] = {}
     gone = 0
     for place in sorted(left):
         numbers[place] = place - gone if left[place] else None
         gone += not left[place]
+
     return numbers
 
 
@@ -218,6 +228,7 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
         return _NUMBERED.sub(
             lambda found: f"{found[1]}{numbers.get(int(found[2]), int(found[2]))}", value
         )
+
     if isinstance(value, list):
         items: list[JSON] = []
         for item in value:
@@ -225,7 +236,9 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
             if isinstance(renumbered, _Gone):
                 return _GONE
             items.append(renumbered)
+
         return items
+
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in value.items():
@@ -233,7 +246,9 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
             if isinstance(renumbered, _Gone):
                 return _GONE
             members[key] = renumbered
+
         return members
+
     return value
 
 
@@ -245,6 +260,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}
     if tool is not None and tool.module is not None:
         written["_module"] = tool.module
+
     for name, value in call.raw.items():
         if name in written or (name in _META and name not in named):
             continue
@@ -254,6 +270,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
             written[name] = [value]
         else:
             written[name] = value
+
     return written
 
 

@@ -126,6 +126,7 @@ class Group:
         """Take note of a settled call, and return True if the others must be cancelled."""
         if self.pattern is None or self.decided is not None:
             return False
+
         failed = progress.status is CallStatus.FAILED
         if self.pattern == "all":
             if not failed:
@@ -134,6 +135,7 @@ class Group:
             return False
         else:
             self._won = True
+
         ended = "failed" if failed else "was first"
         self.decided = f"{progress.call.label} {ended}"
         return True
@@ -252,6 +254,7 @@ class Tick:
             if one.call.problems and one.settled:
                 # Closing the graph may have found more problems.
                 one.error = _structural(one.call)
+
         self._consider.extend(index for index, one in self.progress.items() if _waits(one))
         self._waiting.clear()
         self._drain()
@@ -281,12 +284,14 @@ class Tick:
         ):
             self._stopped(progress, number, event)
             return
+
         if (
             progress is None
             or progress.status is not CallStatus.RUNNING
             or number >= len(progress.items)
         ):
             raise JournalError(f"call {event.call} finished without running")
+
         item = progress.items[number]
         if item.finished or not item.started:
             raise JournalError(f"call {event.call} finished twice or without having started")
@@ -295,6 +300,7 @@ class Tick:
             self._complete(progress, event.chosen)
         elif self.graph.order.may_change(progress.call):
             self._queue_items(progress)
+
         self._drain()
 
     def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
@@ -302,6 +308,7 @@ class Tick:
             self._asking -= 1
         else:
             self._running -= 1
+
         item.content = event.content
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
@@ -342,10 +349,12 @@ class Tick:
                     raise JournalError(
                         f"the answer for call {event.call} is bound to another question"
                     )
+
                 item.question = None
                 item.questions += 1
                 self._running += 1
                 self._asking -= 1
+
         self._drain()
 
     def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
@@ -358,15 +367,18 @@ class Tick:
                 raise JournalError(
                     f"call {event.call} is not in flight; nobody can be asked about its outcome"
                 )
+
             item.doubt, item.cut_off = event.digest, event.why
             self._running -= 1
             self._asking += 1
             self._drain()
             return
+
         if item.doubt is None:
             raise JournalError(f"nobody was asked about the outcome of call {event.call}")
         if item.doubt != event.digest:
             raise JournalError(f"the decision on call {event.call} is bound to another question")
+
         item.doubt = None
         item.doubts += 1
         self._asking -= 1
@@ -386,12 +398,14 @@ class Tick:
             self._running += 1
             self.finished(CallFinished(progress.call.index, item, error=_objected(verdict)))
             return
+
         progress.items[number].started = False
         if verdict is None:
             self._queue.append((progress.call.index, number))
         else:
             self._take_back(progress)
             self._put_up(progress, progress.items)
+
         self._drain()
 
     def decided(self, event: events.CallDecided) -> None:
@@ -403,15 +417,18 @@ class Tick:
             or progress.status is not CallStatus.ASKING
         ):
             raise JournalError(f"call {event.call} is not waiting for a decision")
+
         if event.digest != progress.approval[1]:
             raise JournalError(
                 f"the decision on call {event.call} is bound to another "
                 "call than the one that waits"
             )
+
         grant = grant_of(progress, event)
         if event.granted is not None:
             # It was counted when it became due, unless the machine would ask about it now.
             self._grants.count(event.granted, progress, 1)
+
         self._withdraw_grant(progress)
         self.due.pop(("approve", event.call, None), None)
         self._asking -= 1
@@ -420,6 +437,7 @@ class Tick:
         corrected = correction(resolved, event)
         if corrected is not None:
             self.corrections.append(corrected)
+
         if event.decision == "deny":
             self._forget_named(progress)
             self._fail(progress, "denied", events.denial_text(event.by, event.reason))
@@ -433,14 +451,18 @@ class Tick:
                 progress.doubts.assumed = after_edit(
                     progress.doubts.assumed, event.edited, f"chosen by {event.by}"
                 )
+
             if tool is not None:
                 self._reorder(progress, tool)
+
             progress.approved_by = event.by
             self._queue_up(progress)
+
         if grant is not None:
             self._grants.given.append(grant)
             for one in self.progress.values():
                 self._allow(one)
+
         self._drain()
 
     def judge_again(self, settings: Settings) -> None:
@@ -459,6 +481,7 @@ class Tick:
                 self._judge_question(progress)
             elif progress.status in (CallStatus.QUEUED, CallStatus.RUNNING):
                 self._judge_allowed(progress)
+
         self._drain()
 
     def _judge_question(self, progress: Progress) -> None:
@@ -505,6 +528,7 @@ class Tick:
                 item.finished = True
                 item.error = error
                 progress.open_items -= 1
+
         if progress.open_items == 0:
             self._complete(progress, None)
 
@@ -515,6 +539,7 @@ class Tick:
         for held in self._waiting.values():
             if index in held:
                 held.remove(index)
+
         progress.status = CallStatus.WAITING
         progress.held = False
         progress.asked = False
@@ -541,6 +566,7 @@ class Tick:
             or progress.doubts.ask is not None
         ):
             return
+
         grant = self._grants.take(progress)
         if grant is not None:
             progress.granted = grant.call
@@ -614,6 +640,7 @@ class Tick:
                     if one.call.has_each:
                         error["item"] = number
                     found.append({**one.call.located, "error": error})
+
         return found
 
     # -- moving on ---------------------------------------------------------------------------------
@@ -658,6 +685,7 @@ class Tick:
             or not self._unsettled
         ):
             return False
+
         # Each call waits for one thing at a time.
         waits = {
             index: {before}
@@ -674,9 +702,11 @@ class Tick:
                 self._waiting[before].remove(min(held))
                 self._consider.append(min(held))
                 continue
+
             message = self.graph.cycle_message(circle)
             for index in circle:
                 self._fail(self.progress[index], "structural", message)
+
         return bool(circles)
 
     def _look(self, progress: Progress) -> None:
@@ -684,6 +714,7 @@ class Tick:
         if call.problems:
             self._fail_with(progress, _structural(call))
             return
+
         found = self._readiness.look(call)
         if isinstance(found, Wait):
             self._waiting.setdefault(found.on, []).append(call.index)
@@ -704,10 +735,12 @@ class Tick:
         asks = progress.tool is not None and not call.has_latent and call.room is None
         if reason is None or not asks or progress.hints.read_only is True:
             return
+
         doubts = progress.doubts
         if call.index in self._approved_in_common:
             doubts.assumed = [entry for entry in doubts.assumed if entry.get("why") != reason]
             return
+
         later = self._sharing[bisect_right(self._sharing, call.index) :]
         others = (self.progress[index] for index in later)
         named = list(
@@ -718,6 +751,7 @@ class Tick:
         )
         for other in named:
             doubts.add(Doubts([{"at": f"calls.{other.place}", "why": reason}]), other.instance)
+
         self._named_in_common[call.index] = [other.index for other in named]
 
     def _forget_named(self, progress: Progress) -> None:
@@ -757,6 +791,7 @@ class Tick:
         if all(item.finished for item in items):
             self._complete(progress, None)
             return
+
         verdict = self._apply_policy(progress)
         if verdict is None:
             self._queue_up(progress)
@@ -851,11 +886,13 @@ class Tick:
             )
         else:
             paths = target.paths
+
         try:
             self._commit(progress, paths, value)
         except StateWriteError as error:
             self._fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
             return
+
         progress.value = value
         self._settle(progress, CallStatus.DONE)
 
@@ -867,6 +904,7 @@ class Tick:
         if schema is not None and any(path[0] == "state" for path in paths):
             document = changed[call.instance]
             schema.check_write(document["state"] if isinstance(document, dict) else None)
+
         self._visible.commit(writes, changed)
         progress.wrote = paths
         progress.staged = self.group.pattern == "all"
@@ -894,6 +932,7 @@ class Tick:
             else:
                 self._settle(progress, CallStatus.CAUGHT)
                 return
+
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
@@ -965,7 +1004,9 @@ class Tick:
             else:
                 self._asking -= 1
                 self._settle_cancelled(progress)
+
             return
+
         for number, item in enumerate(progress.items):
             place = number if call.has_each else None
             if item.finished:
@@ -979,6 +1020,7 @@ class Tick:
                 progress.open_items -= 1
                 if self.due.pop(("execute", call.index, place), None) is not None:
                     self._running -= 1
+
         if not begun:
             self._settle_cancelled(progress)
 

@@ -53,6 +53,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
+
     own = schema.get("required")
     required: list[JSON] = [*(own if isinstance(own, list) else []), "calls", "output"]
     plain: JSONObject = {}
@@ -61,6 +62,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
             plain["required"] = required
         elif keyword != "required":
             plain[keyword] = value
+
     return plain
 
 
@@ -70,14 +72,17 @@ def is_closed(schema: JSON) -> bool:
     """
     if not isinstance(schema, dict):
         return schema is False
+
     defs = schema.get("$defs")
     if isinstance(defs, dict) and not all(is_closed(item) for item in defs.values()):
         return False
     if "$ref" in schema:
         return True
+
     branches = schema.get("anyOf")
     if isinstance(branches, list):
         return all(is_closed(item) for item in branches)
+
     kind = schema.get("type")
     if kind == "object":
         properties = schema.get("properties")
@@ -85,6 +90,7 @@ def is_closed(schema: JSON) -> bool:
         return schema.get("additionalProperties") is False and all(
             is_closed(item) for item in inner
         )
+
     if kind == "array":
         return "items" in schema and is_closed(schema["items"])
     return isinstance(kind, str) or "enum" in schema or "const" in schema
@@ -116,12 +122,15 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
             # If there is an `anyOf` and a `oneOf`, one remains; either alone is wider than both.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
+
     parts = schema.get("allOf")
     if isinstance(parts, list):
         _merge_all(result, [_adapted(item, depth) for item in parts])
+
     _keep_open(schema, result)
     if isinstance(result.get("const"), str):
         result.setdefault("type", "string")
+
     _note(result, notes)
     return result
 
@@ -130,8 +139,10 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
     """Open the parts where a removed keyword may have accepted more than the remaining ones."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
+
     if "prefixItems" in schema:
         result["items"] = {}
+
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
         # Beside a reference it is redundant, and providers refuse it.
@@ -165,6 +176,7 @@ def _note(result: JSONObject, notes: list[str]) -> None:
     text = ", ".join(notes)
     if not text or len(text) > _LONGEST_NOTE:
         return
+
     told = result.get("description")
     if isinstance(told, str) and told:
         result["description"] = f"{told} ({text})"

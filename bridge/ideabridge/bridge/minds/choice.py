@@ -49,6 +49,7 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
         shown: Mapping[str, int] = read_shown(mind.shown_limits)
     else:
         shown = {}
+
     if wanted == AUTO:
         if mind is not None:
             return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)
@@ -57,17 +58,21 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
                 SAMPLING, "no model is configured here, and the client lets its own be asked"
             )
         return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
+
     if mind is not None and wanted == mind.name:
         title = _title(mind)
         return Choice(wanted, f"it was asked for{f': {title}' if title else ''}", shown)
     if wanted == TURNS or (wanted == SAMPLING and samples):
         return Choice(wanted, "it was asked for")
+
     there = ["'turns': solutions are handed in"]
     if mind is not None:
         title = _title(mind)
         there.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
+
     if samples:
         there.append("'sampling': the client's model is asked")
+
     what = {
         SAMPLING: (
             "'sampling' needs a client that declares the capability "

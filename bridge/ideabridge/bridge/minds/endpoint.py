@@ -86,6 +86,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
                 f"model.key_env: {configuration.key_env} is neither in the environment nor in a "
                 f"keyring{no_keyring(configuration.key_env)}"
             )
+
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
         # Address and key both come from the user's environment.
         url = os.environ[OPENAI_URL]
@@ -95,6 +96,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         key = key or find_key(names, secrets)
     elif url is None and key is None and not any(os.environ.get(one) for one in names):
         key = find_key(names, secrets)
+
     try:
         if url is not None and kind in OPENAI:
             return _compatible(kind, name, url, key), True
@@ -108,6 +110,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
                 f"`keyring set ideabridge {names[0]}` where there is a "
                 f"keyring{no_keyring(names[0])}"
             ) from error
+
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
     except ImportError as error:
         raise ModelSetupError(
@@ -126,6 +129,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     if not newer:
         # The library reads these from the environment, and would send them to any address.
         provider.client.organization = provider.client.project = None
+
     bind(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
@@ -145,10 +149,12 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             f"model: {bearer} would be sent to base_url: name it as key_env where "
             "that is meant, or unset it"
         )
+
     # Bedrock signs with AWS credentials, which are not sent; a key would replace the signature.
     if url is not None and key is None and kind != "bedrock":
         # Without a key, the provider would send its own from the environment to this address.
         key = _NO_KEY
+
     given = {
         name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None
     }
@@ -159,6 +165,7 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
         raise ModelSetupError(
             f"model: the provider {kind!r} takes no {' and '.join(given) or 'defaults'}"
         ) from error
+
     bind(provider)
     return provider
 
@@ -284,7 +291,9 @@ class Stream:
                 said = f": {refusal[:400]}"
             else:
                 said = ""
+
             return f"the model refused, or its provider's content filter stopped the answer{said}"
+
         if reason == "error":
             return "the provider reports that the answer ended in an error"
         return None
@@ -337,8 +346,10 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
             parts.append(SystemPromptPart(text))
         else:
             parts.append(UserPromptPart(text))
+
     if parts:
         messages.append(ModelRequest(parts=parts))
+
     return messages
 
 
@@ -353,6 +364,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
         return float(reported)
     if not usage.has_values():
         return None
+
     try:
         if not by_address:
             return float(answer.cost().total_price)
@@ -366,6 +378,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
         )
     except (LookupError, ValueError, AssertionError):
         return None
+
     return float(found.total_price)
 
 
@@ -402,6 +415,7 @@ async def models_of(model: Model) -> list[str] | None:
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):
         return None
+
     place = f"the model endpoint at {place_of(model.base_url)}"
     # Not the client of the model, because its hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
@@ -421,16 +435,19 @@ async def models_of(model: Model) -> list[str] | None:
     except httpx.HTTPError as error:
         reason = str(error) or type(error).__name__
         raise ModelUnavailableError(f"{place} cannot be reached: {reason[:_LONGEST]}") from None
+
     if status in _NO_LIST:
         return None
     if status in (401, 403):
         raise ModelRefusalError(f"{place} answered {status}: is the key right?")
     if status != 200:
         raise ModelUnavailableError(f"{place} answered {status}; is base_url right?")
+
     try:
         listed = decode(body, what="the list of models")
     except IdeabridgeError:
         raise ModelUnavailableError(f"{place} sent what is no JSON; is base_url right?") from None
+
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):
         return None

@@ -41,6 +41,7 @@ class _Brief:
         lines = ["Tools (there are no others; ? marks what may be left out):", *self._tools()]
         if len(lines) == 1:
             lines = ['There are no tools: "calls" is [].']
+
         metas = [
             f"  {name}: {self._described(self._defs.get(name, {}))}"
             for name in self._metas
@@ -48,18 +49,22 @@ class _Brief:
         ]
         if metas:
             lines += ["A call may also have, where needed:", *metas]
+
         for name, part in self._properties.items():
             if name not in ("calls", "output", "program"):
                 lines.append(f'Before "calls" comes "{name}": {self._described(part)}')
+
         lines.append(f'The type of "output": {self._output()}')
         program = _object(self._properties.get("program")).get("description")
         if isinstance(program, str):
             lines.append(f'Or write {{"program": TEXT}}. {program}')
+
         done = 0
         while done < len(self._named):
             name = [*self._named][done]
             done += 1
             lines.append(f"{name} = {self._described(self._defs.get(name, {}))}")
+
         return "\n".join(lines)
 
     def _tools(self) -> list[str]:
@@ -82,14 +87,18 @@ class _Brief:
                 self._metas[name] = None
                 if name not in needed:
                     continue
+
             parameters.append(f"{name}{'' if name in needed else '?'}: {self._field(part, 0)}")
+
         if call.get("additionalProperties") is not False:
             parameters.append("...")
+
         description = call.get("description")
         if isinstance(description, str):
             said = " ".join(description.split("\n"))
         else:
             said = ""
+
         name = _object(properties.get("_tool")).get("const")
         return f"- {name}({', '.join(parameters)}){f': {said}' if said else ''}"
 
@@ -102,6 +111,7 @@ class _Brief:
             wanted = [one for one in branches if one != {"type": "null"}]
         else:
             wanted = [part]
+
         kinds = [
             kind for kind in dict.fromkeys(self._type(one) for one in wanted) if kind != _REFERENCE
         ]
@@ -117,11 +127,13 @@ class _Brief:
     def _type(self, schema: JSON, depth: int = 0) -> str:
         if not isinstance(schema, dict) or not schema or depth > _DEEPEST:
             return "any"
+
         target = _target(schema)
         if target is not None:
             if target != _REFERENCE:
                 self._named[target] = None
             return target
+
         branches = schema.get("anyOf")
         if isinstance(branches, list) and "properties" not in schema:
             # The instructions say once that a reference may replace any value.
@@ -129,11 +141,14 @@ class _Brief:
                 self._type(one, depth + 1) for one in branches if _target(one) != _REFERENCE
             )
             return " | ".join(kinds) or _REFERENCE
+
         if "const" in schema:
             return encode_text(schema["const"])
+
         listed = schema.get("enum")
         if isinstance(listed, list):
             return " | ".join(encode_text(one) for one in listed)
+
         kind = schema.get("type")
         if isinstance(kind, list):
             return " | ".join(self._type({**schema, "type": one}, depth + 1) for one in kind)
@@ -156,6 +171,7 @@ class _Brief:
             fields.append(f"[name]: {self._type(rest, depth + 1)}")
         elif rest is not False or not fields:
             fields.append("...")
+
         return f"{{{', '.join(fields)}}}"
 
     def _field(self, schema: JSON, depth: int) -> str:

@@ -110,6 +110,7 @@ class AnswerBuffer:
         """Add the next piece. Returns the text to pass on now."""
         if self._before is not None:
             piece = self._without_thought(self._before + piece)
+
         self._read(self._answer.feed(piece))
         if self.has_begun and not self._held:
             return piece
@@ -139,10 +140,12 @@ class AnswerBuffer:
             else:
                 self._before = None
                 return text
+
         end = self._closing.search(text)
         if end is None:
             self._before = text[-_LONGEST_TAG:]
             return ""
+
         self._before = None
         return text[end.end() :]
 
@@ -244,6 +247,7 @@ class ModelAnswer:
             if isinstance(error, ContextTooLargeError):
                 raise ContextTooLargeError(f"{error}; {request.largest()}") from error
             raise
+
         if self._spent is not None:
             yield self._spent
 
@@ -270,22 +274,26 @@ class ModelAnswer:
                         turns = [_turn("system", told), *_EXAMPLES, *texts, *repairs]
                         opening = endpoint.stream(turns, self._form, schema, settings)
                         stream = await stack.enter_async_context(opening)
+
                     self._stream = stream
                     stack.callback(self._count, stream)
                     while not (buffer.is_spoilt or buffer.is_whole):
                         with self._limit():
                             piece = await stream.next()
+
                         if piece is None:
                             break
                         passed = buffer.take(piece)
                         if passed:
                             self._keep_form()
                             yield passed
+
                     if buffer.is_whole:
                         # The usage follows the Solution. An error here no longer matters.
                         with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
                             while await stream.next() is not None:
                                 pass
+
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
@@ -297,6 +305,7 @@ class ModelAnswer:
                     raise
                 await self._prepare_retry(error)
                 continue
+
             rest = buffer.close()
             if buffer.broken is None or (buffer.has_begun and stopped is None):
                 # If the answer has begun, the loop reports that its end is malformed.
@@ -304,6 +313,7 @@ class ModelAnswer:
                 if rest:
                     yield rest
                 return
+
             if stopped is not None:
                 raise ModelStoppedError(stopped)
             repairs += self._repair(buffer)
@@ -332,6 +342,7 @@ class ModelAnswer:
         idle = self._configuration.idle_timeout
         with anyio.move_on_after(max(0.0, min(idle, left))) as scope:
             yield
+
         if scope.cancelled_caught:
             if left <= idle:
                 raise ModelTimeoutError(
@@ -352,6 +363,7 @@ class ModelAnswer:
             self._form = lower
             self._failures = 0
             return
+
         if self._failures >= self._configuration.retries:
             raise error
         self._failures += 1
@@ -360,12 +372,14 @@ class ModelAnswer:
             self._form = lower
             self._failures = 0
             return
+
         # The endpoint's own wait, else twice as long each time, with some randomness.
         wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311 - not for secrets
             0.75, 1.25
         )
         if error.retry_after is not None:
             wait = max(0.0, error.retry_after)
+
         if anyio.current_time() + wait >= self._deadline:
             raise error
         await self._sleep(wait)
@@ -376,6 +390,7 @@ class ModelAnswer:
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
             raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")
+
         self._repairs += 1
         said = [_turn("assistant", buffer.text)] if buffer.text.strip() else []
         return [*said, _turn("user", correction(broken))]
@@ -401,11 +416,13 @@ def _checked(settings: JSONObject) -> JSONObject:
     """
     if not isinstance(settings.get("model", ""), str):
         raise ModelSetupError("a message handler asked for the model: expected its name, as text")
+
     settings = {name: value for name, value in settings.items() if name != "model"}
     for name in settings:
         problem = setting_problem(name)
         if problem is not None:
             raise ModelSetupError(f"a message handler asked for the model: {problem}")
+
     return settings
 
 
@@ -441,6 +458,7 @@ class ModelMind:
                 f"model {self.configuration.name!r}: pydantic-ai is not installed; pip "
                 f"install 'ideabridge[{extra}]'"
             )
+
         self._secrets = secrets or Secrets()
         # Now, because a run stores texts before it asks for the first time.
         mask_keys(self.configuration, self._secrets)

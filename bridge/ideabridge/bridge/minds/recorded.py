@@ -76,6 +76,7 @@ class Recorded:
         if newest.idea.shown is None:
             # It was recorded when minds could not read values, so it is offered no tool that does.
             return {"value": MOST, "request": MOST}
+
         limits = Shown.from_json(newest.idea.shown)
         return {"value": limits.value, "request": limits.request}
 
@@ -90,6 +91,7 @@ class Recorded:
             if found:
                 yield _written(found[0])
                 return
+
         offered_otherwise = await self._offered_otherwise(request)
         if offered_otherwise is None:
             raise RecordingMissError(self._miss(request))
@@ -102,10 +104,12 @@ class Recorded:
         if self._by_offer is None:
             # Ideas that are saved later have ids of today.
             self._by_offer = await compute_in_thread(self._index_by_offer)
+
         for context in (request.context_json, earlier_form(request.context_json)):
             idea = self._by_offer.get(_offer_key(context, request.schema))
             if idea is not None:
                 return self._store.ideas.get(idea, caller=SEES_ALL)
+
         return None
 
     def _index_by_offer(self) -> dict[str, str]:
@@ -121,6 +125,7 @@ class Recorded:
         head = f"nothing recorded answers request {request.id[:12]}"
         if nearest is None:
             return f"{head}: the recording holds no ideas"
+
         meta = nearest.meta
         made = f" (step {meta.step} of {meta.run})" if meta.run else ""
         lines = [f"{head}; the nearest is idea {nearest.id[:12]}{made}, which differs:"]
@@ -129,6 +134,7 @@ class Recorded:
             ("schema", nearest.idea.schema, request.schema),
         ):
             lines += _difference(part, stored, wanted)
+
         return "\n".join(lines)
 
     def _ideas(self, most: int) -> Iterator[StoredIdea]:
@@ -172,14 +178,17 @@ def _offer_of(schema: JSON) -> JSON:
     """
     if not isinstance(schema, dict):
         return schema
+
     plain = with_calls(schema)
     members = plain.get("properties")
     if not isinstance(members, dict):
         return plain
+
     offered = {name: part for name, part in members.items() if name != "program"}
     calls = offered.get("calls")
     if isinstance(calls, dict) and "items" in calls:
         offered["calls"] = {**calls, "items": _any_result(calls["items"])}
+
     return {**plain, "properties": offered}
 
 
@@ -189,9 +198,11 @@ def _any_result(call: JSON) -> JSON:
     """
     if not isinstance(call, dict):
         return call
+
     alternatives = call.get("anyOf")
     if isinstance(alternatives, list):
         return {**call, "anyOf": [_any_result(one) for one in alternatives]}
+
     members = call.get("properties")
     output = members.get("_output") if isinstance(members, dict) else None
     if (
@@ -200,6 +211,7 @@ def _any_result(call: JSON) -> JSON:
         or output.get("type") != "string"
     ):
         return call
+
     untyped: JSONObject = {name: value for name, value in output.items() if name != "type"}
     return {**call, "properties": {**members, "_output": untyped}}
 
@@ -241,6 +253,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
                 )
             case _:
                 found.append(raw)
+
     return found
 
 
@@ -260,6 +273,7 @@ def _earlier_call(call: JSONObject) -> JSONObject:
             earlier["preview"] = shorten(value, path, instance=place, small=_EARLIER_RESULT)
         else:
             earlier[name] = value
+
     return earlier
 
 
@@ -290,6 +304,7 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
     """The differences of two values as a unified diff; [] if they are equal."""
     if encode(stored) == encode(wanted):
         return []
+
     texts = [
         json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, wanted)
     ]
@@ -300,16 +315,19 @@ def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
                 "asked; too many to compare"
             )
         ]
+
     diff = difflib.unified_diff(
         texts[0], texts[1], f"recorded {part}", f"asked {part}", n=2, lineterm=""
     )
     lines = [line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..." for line in diff]
     if not lines:
         return [f"{part}: the same but for the order of keys or the form of numbers"]
+
     if len(lines) > _LINES:
         more = [f"... {len(lines) - _LINES} more lines"]
     else:
         more = []
+
     return [*lines[:_LINES], *more]
 
 
@@ -357,8 +375,10 @@ def recording_of(
         for record in records:
             if record.id.startswith(f"{run_id}."):
                 ids += [one.id for one in store.ideas.of_run(record.id)]
+
         # Rooms are younger than the run they belong to.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id
+
     return [export(one) for one in dict.fromkeys(ids)]

@@ -171,12 +171,14 @@ def url_problem(url: str) -> str | None:
         host, _ = parts.hostname, parts.port
     except ValueError:
         return "expected an http or https address"
+
     if parts.scheme not in ("http", "https") or not host:
         return "expected an http or https address"
     if "@" in parts.netloc:
         return (
             "expected an address without credentials; key_env names the variable that holds the key"
         )
+
     return None
 
 
@@ -187,6 +189,7 @@ def place_of(url: str | None) -> str:
         host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
         return ""
+
     if host is None:
         return ""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -337,6 +340,7 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
     for name, value in os.environ.items():
         if name in names or name == configuration.key_env or name.endswith("_API_KEY"):
             secrets.add(name, value, certain=True)
+
     for url in (configuration.base_url, os.environ.get(OPENAI_URL)):
         if url is not None:
             secrets.add_url("base_url", url)

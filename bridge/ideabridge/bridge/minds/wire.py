@@ -129,6 +129,7 @@ def fault_in(error: BaseException) -> IdeabridgeError | None:
             return below
         seen.add(id(below))
         below = below.__cause__ or below.__context__
+
     return None
 
 
@@ -143,11 +144,13 @@ async def _check(response: Response) -> None:
         raise ModelRefusalError(
             f"the model endpoint answered packed ({packed[:40]!r}), though asked not to"
         )
+
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and kind in _PAGE:
         raise ModelRefusalError(
             f"the model endpoint answered with a web page ({kind}); is base_url right?"
         )
+
     if (
         response.status_code == 200
         and kind == "application/json"
@@ -173,6 +176,7 @@ def _as_stream(body: bytes) -> bytes:
         raise ModelUnavailableError(
             "what the model endpoint sent cannot be read: no whole JSON object"
         ) from None
+
     completion = cast("dict[str, Any]", read)
     try:
         deltas = [{**choice, "delta": dict(choice["message"])} for choice in completion["choices"]]
@@ -185,6 +189,7 @@ def _as_stream(body: bytes) -> bytes:
         raise ModelRefusalError(
             f"the model endpoint answered JSON that is not a chat completion: {shown}"
         ) from None
+
     chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
 
@@ -218,21 +223,25 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
             "failed; its log may say which",
             certain=False,
         )
+
     if not isinstance(error, ModelAPIError):
         # The libraries do not check what they read: a chunk that is not an object raises an
         # AttributeError.
         said = _bounded(f"{type(error).__name__}: {error}")
         return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
+
     said = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     if status is not None:
         where = f"the model endpoint answered {status}"
     else:
         where = "the model endpoint failed"
+
     if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
         return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
     if isinstance(error, ModelNotFoundError):
         return ModelRefusalError(f"{where}: {said} (is the model's name right, and base_url?)")
+
     is_refused = status is None or status in (400, 413, 422) or status >= 500
     if isinstance(error, ModelContextWindowExceededError) or (is_refused and says_too_large(said)):
         return ContextTooLargeError(f"{where}: the Request is too long for this model: {said}")
@@ -241,19 +250,23 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         return ModelUnavailableError(
             f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after
         )
+
     if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
         return SchemaRefusalError(f"{where}: {said}", certain=True)
+
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
     if passing or (status is not None and (status >= 500 or status in (408, 409, 425, 429))):
         return ModelUnavailableError(
             f"{where}: {said}", status=status, retry_after=error.retry_after
         )
+
     sent_elsewhere = getattr(error.__cause__, "status_code", None)
     if status is None and isinstance(sent_elsewhere, int):
         return ModelRefusalError(
             f"the model endpoint answered {sent_elsewhere}: it sends elsewhere, and is not "
             "followed; is base_url right?"
         )
+
     if status is None:
         return ModelUnavailableError(f"{where}: {said}")
     if status in (400, 413, 415, 422):
@@ -271,6 +284,7 @@ def _said(error: ModelAPIError) -> str:
             message = cast("dict[str, object]", inner).get("message")
         else:
             message = inner
+
         if isinstance(message, str) and message:
             text = message
         else:
@@ -283,10 +297,12 @@ def _said(error: ModelAPIError) -> str:
         # "Connection error." is too vague; the first cause explains it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
+
         if isinstance(error, ModelConnectionError) and cause is not None:
             # A reset connection has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
+
     return _bounded(text)
 
 

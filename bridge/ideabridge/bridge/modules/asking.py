@@ -81,12 +81,14 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
             "it wants an address to be opened (url mode), which a connected "
             "server does not choose here"
         )
+
     message = _read_message(params.message)
     try:
         schema = normalise(params.requested_schema, what="its form")
         size = len(encode(schema))
     except IdeabridgeError as error:
         raise FormError(str(error)[:500]) from None
+
     if size > SCHEMA_BYTES:
         raise FormError(f"its form has {size:,} bytes of JSON; at most {SCHEMA_BYTES:,} are shown")
     assert isinstance(schema, dict)
@@ -95,6 +97,7 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
         check_schema(schema, what="its form")
     except IdeabridgeError as error:
         raise FormError(str(error)[:500]) from None
+
     return Inquiry(module, message, schema)
 
 
@@ -103,11 +106,13 @@ def _read_message(message: str) -> str:
         raise FormError(
             f"its message has {len(message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown"
         )
+
     if len(visible(message, keep="\n\t")) > MESSAGE_CHARACTERS:
         raise FormError(
             "its message holds characters that a person cannot see: more than "
             f"{MESSAGE_CHARACTERS:,} as escapes"
         )
+
     lines = message.count("\n") + 1
     if lines > LINES:
         raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
@@ -129,13 +134,16 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
         raise FormError(
             f"its address has {len(address):,} characters; at most {_ADDRESS:,} are shown"
         )
+
     if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
         raise FormError("its address holds characters that no address has")
+
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""
     except ValueError:
         raise FormError("its address cannot be read") from None
+
     if "@" in parts.netloc:
         raise FormError("its address names a user, who could pass for a host")
     if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
@@ -173,13 +181,16 @@ def read_response(
             f"{place}: holds the secret {name} of the configuration, which no "
             "module gets; answer without it"
         )
+
     if not isinstance(question, types.ElicitRequest):
         return response
     if not isinstance(response, types.ElicitResult):
         raise AnswerError(f"expected an answer to a form, found {type(response).__name__}")
+
     params = question.params
     if response.action != "accept" or isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action=response.action)
+
     schema = cast("JSONObject", params.requested_schema)
     return _result(FormAnswer("accept", read_answer(module, schema, response.content or {})))
 
@@ -195,12 +206,14 @@ def _check(schema: JSONObject) -> None:
         raise FormError(
             "its form requires a field that it does not have, so nobody could fill it in"
         )
+
     for name, field in fields.items():
         where = f"field {name[:60]!r} of its form"
         if not name or len(name) > _NAME or visible(name) != name:
             raise FormError(
                 f"{where}: expected a name of 1 to {_NAME} characters that a person can see"
             )
+
         if not isinstance(field, dict):
             raise FormError(f"{where} is not a schema")
         _check_field(where, field)
@@ -217,6 +230,7 @@ def _check_field(where: str, field: JSONObject) -> None:
         _known(f"the items of {where}", items, {"type", "enum", *_CHOICES})
         _check_choices(f"the items of {where}", items)
         return
+
     if "items" in field:
         raise FormError(f"{where} has items and is not a list")
     if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
@@ -224,6 +238,7 @@ def _check_field(where: str, field: JSONObject) -> None:
             f"{where}: expected a text, a number, an integer, a boolean or a "
             f"choice, found type {kind!r}"
         )
+
     _check_choices(where, field)
 
 
@@ -241,6 +256,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
             if "const" not in one and "enum" not in one and not _is_plain(one.get("type")):
                 raise FormError(f"a choice of {where} is not a plain value")
             values += [*_list(one.get("enum")), *([one["const"]] if "const" in one else [])]
+
     if any(isinstance(value, dict | list) for value in values):
         raise FormError(f"a choice of {where} is not a plain value")
     if any(isinstance(value, str) and not _is_seen(value) for value in values):
@@ -254,9 +270,11 @@ def _check_words(where: str, field: JSONObject) -> None:
     names = field.get("enumNames", [])
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise FormError(f"{where}: expected enumNames to be texts")
+
     for key in ("title", "description"):
         if not isinstance(field.get(key, ""), str):
             raise FormError(f"{where}: expected its {key} to be a text")
+
     default = field.get("default")
     for one in default if isinstance(default, list) else [default]:
         if isinstance(one, str) and not _is_seen(one):
@@ -515,6 +533,7 @@ class Asking:
                         f"{QUESTION_BYTES:,} are passed on)"
                     )
                     message = {"level": told["level"], "data": why}
+
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
             logger.warning(
@@ -565,6 +584,7 @@ class Asking:
                     return await self._answered(client, question)
             finally:
                 self._open.discard(scope)
+
         raise MCPError(types.INVALID_REQUEST, f"{NOBODY}: the call has ended")
 
     async def _answered(
@@ -578,6 +598,7 @@ class Asking:
                 return read_response(self._module, question, response, self._secrets)
             except AnswerError as error:
                 fault = shown(str(error), self._secrets)
+
         raise MCPError(types.INVALID_REQUEST, f"the answer was not passed on: {fault}")
 
     def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
@@ -588,6 +609,7 @@ class Asking:
             mode = "url"
         else:
             mode = "form"
+
         self._asked += 1
         if not isinstance(declared, dict):
             if kind == "elicitation":
@@ -595,8 +617,10 @@ class Asking:
             else:
                 instead = ""
             raise self._nobody(question, f"the client does not declare {kind}{instead}")
+
         if kind == "elicitation" and mode not in declared and (mode == "url" or "url" in declared):
             raise self._nobody(question, f"the client does not declare {kind} of {mode}s")
+
         takes_tools = kind != "sampling" or "tools" in declared
         if not takes_tools and getattr(question.params, "tools", None) is not None:
             raise self._nobody(question, "the client does not declare sampling with tools")
@@ -604,6 +628,7 @@ class Asking:
             raise self._nobody(
                 question, f"one call may ask {QUESTIONS} questions, and this is one more"
             )
+
         try:
             told = normalise(wire(question), what="the question")
             size = len(encode(told))
@@ -611,6 +636,7 @@ class Asking:
                 raise FormError(
                     f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on"
                 )
+
             return self._checked(question)
         except IdeabridgeError as error:
             raise self._nobody(question, str(error)[:500]) from None
@@ -624,14 +650,17 @@ class Asking:
                 message=inquiry.message, requested_schema={**inquiry.schema}
             )
             return types.ElicitRequest(params=form)
+
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitRequest(params=self._address(params))
+
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
             # A module must not see the client's conversation with other servers.
             question = types.CreateMessageRequest(
                 params=params.model_copy(update={"include_context": "none"})
             )
+
         told = normalise(wire(question), what="the question")
         masked = self._secrets.redact(told)
         if masked is told:
@@ -642,11 +671,13 @@ class Asking:
         _check_address(params)
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address holds a secret of the configuration")
+
         # Clients of 2025-11-25 want an id, and 2026-07-28 has none. That of the module
         # may say anything.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
+
         return types.ElicitRequestURLParams(
             message=self._secrets.mask(params.message), url=params.url, elicitation_id=own_id
         )
@@ -657,6 +688,7 @@ class Asking:
         """
         if error.code != types.URL_ELICITATION_REQUIRED:
             return error
+
         try:
             asked = types.ElicitationRequiredErrorData.model_validate(error.data).elicitations
             checked = [types.ElicitRequest(params=self._address(one)) for one in asked]
@@ -668,6 +700,7 @@ class Asking:
             return MCPError(
                 types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
             )
+
         marked = [wire(client.marked(self._module, one, None))["params"] for one in checked]
         return MCPError(error.code, error.message, {"elicitations": marked})
 
@@ -698,6 +731,7 @@ class Asking:
             raise ModuleInputRequiredError(
                 self._module, f"{self._tool} asks the client: {error.message}"
             ) from None
+
         for _, name in self._secrets.places({**questions}):
             # The module gets its answers by these names, so they cannot be masked.
             raise ModuleInputRequiredError(
@@ -705,6 +739,7 @@ class Asking:
                 f"{self._tool} asks questions whose names hold the secret "
                 f"{name} of the configuration",
             )
+
         size = len(encode({**questions})) + len(required.request_state or "")
         if size > QUESTION_BYTES:
             raise ModuleInputRequiredError(
@@ -712,6 +747,7 @@ class Asking:
                 f"{self._tool} asks {len(questions)} questions in {size:,} bytes with its state; "
                 f"at most {QUESTION_BYTES:,} are passed on",
             )
+
         return ModuleAsks({**questions}, required.request_state)
 
     async def put(
@@ -729,15 +765,18 @@ class Asking:
             inquiry = self._masked(read_inquiry(self._module, params))
         except FormError as error:
             return self.refuse(params.message, str(error))
+
         if self._asker is None:
             return self.refuse(
                 params.message, "nobody can be asked by this call; call the tool within a run"
             )
+
         self._asked += 1
         if self._asked > QUESTIONS:
             return self.refuse(
                 params.message, f"one call may ask {QUESTIONS} questions, and this is one more"
             )
+
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -746,6 +785,7 @@ class Asking:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:
                 self._open.discard(scope)
+
         return types.ElicitResult(action="cancel")
 
     def _masked(self, inquiry: Inquiry) -> Inquiry:
@@ -783,6 +823,7 @@ class Asking:
             self.refused.append(report)
             if self._asker is not None:
                 self._asker.refuse(said, reason)
+
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
@@ -800,6 +841,7 @@ class Asking:
                 raise ModuleInputRequiredError(
                     self._module, f"{self._tool} asks the client: {said}"
                 ) from None
+
         other = next(
             (one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None
         )
@@ -807,16 +849,19 @@ class Asking:
             raise ModuleInputRequiredError(
                 self._module, f"{self._tool} asks for {refusal_of(other)}"
             )
+
         if self._asker is None:
             why = (
                 f"{self._tool} asks the user for input, and nobody can be asked by this "
                 "call; call it within a run"
             )
             raise ModuleInputRequiredError(self._module, why)
+
         found: dict[str, types.InputResponse] = {}
         for name, request in wanted.items():
             if isinstance(request, types.ElicitRequest):
                 found[name] = await self.put(request.params)
+
         return found
 
     @contextmanager
@@ -825,6 +870,7 @@ class Asking:
         if self._waiting == 0:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")
+
         self._waiting += 1
         try:
             yield
@@ -847,10 +893,12 @@ def refusal_of(request: types.InputRequest) -> str:
 def _result(reply: FormAnswer) -> types.ElicitResult:
     if reply.action != "accept":
         return types.ElicitResult(action=reply.action)
+
     content: dict[str, str | int | float | bool | list[str] | None] = {}
     for name, value in (reply.content or {}).items():
         if isinstance(value, list):
             content[name] = [str(one) for one in value]
         elif not isinstance(value, dict):
             content[name] = value
+
     return types.ElicitResult(action="accept", content=content)

@@ -199,6 +199,7 @@ class Authorization(httpx2.Auth):
                 return PrivateKeyJWTOAuthProvider(
                     self._url, self, client, sign, settings.scope, settings.issuer
                 )
+
             return ClientCredentialsOAuthProvider(
                 self._url,
                 self,
@@ -208,6 +209,7 @@ class Authorization(httpx2.Auth):
                 settings.scope,
                 settings.issuer,
             )
+
         metadata = OAuthClientMetadata(redirect_uris=self._redirect_uris, client_name="ideabridge")
         if isinstance(self._person, DevicePerson):
             metadata.grant_types = [DEVICE_GRANT, "refresh_token"]
@@ -223,6 +225,7 @@ class Authorization(httpx2.Auth):
                 None,
                 settings.client_metadata_url,
             )
+
         return _PersonalProvider(
             settings.issuer,
             self._url,
@@ -289,6 +292,7 @@ class Authorization(httpx2.Auth):
         if _origin(request.url) != self._origin:
             yield request
             return
+
         await self._load()
         context = self._provider.context
         refused: str | None = None
@@ -297,20 +301,24 @@ class Authorization(httpx2.Auth):
             challenge = httpx2.Response(_UNAUTHORIZED, request=request)
         else:
             challenge = None
+
         for left in range(_MOST_TRIES, -1, -1):
             if challenge is not None or self._is_due():
                 async with self._lock:
                     await self._renew(request, challenge, refused, may_refresh=may_refresh)
                 may_refresh = may_refresh and challenge is None
+
             tokens = context.current_tokens
             refused = None if tokens is None else tokens.access_token
             if refused is not None:
                 request.headers["Authorization"] = f"Bearer {refused}"
             else:
                 request.headers.pop("Authorization", None)
+
             challenge = yield request
             if challenge.status_code != _UNAUTHORIZED and refused == self._fresh:
                 self._fresh = None
+
             if not left or not self._is_challenge(challenge):
                 return
             # It is read before the request is sent again.
@@ -324,11 +332,13 @@ class Authorization(httpx2.Auth):
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
             )
+
         if (
             response.status_code != _FORBIDDEN
             or extract_field_from_www_auth(response, "error") != "insufficient_scope"
         ):
             return False
+
         # Some modules name no scope.
         scopes = set(self._demanded(response, self._asked) or [""])
         if scopes <= self._asked and (self._person is not None or not self._is_personal):
@@ -354,6 +364,7 @@ class Authorization(httpx2.Auth):
                 f"module {self._module!r} demands a scope of {longest:,} characters; at most "
                 f"{LONGEST_SCOPE} are asked for",
             )
+
         count = len({*before, *scopes})
         if count > MOST_SCOPES:
             raise ModuleSignInError(
@@ -361,6 +372,7 @@ class Authorization(httpx2.Auth):
                 f"module {self._module!r} demands {count:,} scopes by now; at most "
                 f"{MOST_SCOPES} are asked for",
             )
+
         return scopes
 
     def _is_due(self) -> bool:
@@ -396,9 +408,11 @@ class Authorization(httpx2.Auth):
         """
         if self._failure is not None:
             raise self._failure
+
         context = self._provider.context
         if self._has_newer(refused, challenge):
             return
+
         steps_up = challenge is not None and challenge.status_code == _FORBIDDEN
         try:
             async with httpx2.AsyncClient(timeout=_SECONDS, verify=certificates()) as client:
@@ -407,6 +421,7 @@ class Authorization(httpx2.Auth):
                         await self._refresh(client, request, challenge, refused)
                     if context.is_token_valid():
                         return
+
                 if challenge is None:
                     return  # the module says what it needs
                 if self._is_personal and self._person is None:
@@ -415,19 +430,23 @@ class Authorization(httpx2.Auth):
                         return  # a person has signed in meanwhile
                     await self._want(challenge)
                     raise self._needed(challenge)
+
                 if refused is not None and refused == self._fresh:
                     raise OAuthFlowError(
                         "it refuses the token that its authorization server has just issued"
                     )
+
                 self._at_once = False
                 self._server_fault = None
                 if not steps_up:
                     context.clear_tokens()
+
                 async with aclosing(self._provider.async_auth_flow(request)) as flow:
                     await anext(flow)  # the request itself, which was sent already
                     response = self._scoped(challenge)
                     while (outgoing := await flow.asend(response)) is not request:
                         response = await self._answer(client, outgoing, response)
+
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
@@ -452,6 +471,7 @@ class Authorization(httpx2.Auth):
             await self._load(again=True)
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
+
         # A call that is cancelled meanwhile must not lose the new tokens: the old ones are used up.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
@@ -466,7 +486,9 @@ class Authorization(httpx2.Auth):
                         response = _with_content(
                             response, repair_tokens(response.content, self.oddities.note)
                         )
+
                     outgoing = await flow.asend(response)
+
             if context.current_tokens is None and self._is_personal:
                 # Perhaps a person has signed in again, so that the server has withdrawn
                 # the tokens before.
@@ -491,13 +513,16 @@ class Authorization(httpx2.Auth):
             response = await self._provider.answer(request, before, partial(self._send, client))
         else:
             response = await self._send(client, request)
+
         if response.status_code not in _SUCCESSES:
             return response
+
         note = self.oddities.note
         if request.method == "POST":
             return _with_content(response, repair_tokens(response.content, note))
         if not any(part in request.url.path for part in _SERVER_METADATA):
             return _with_content(response, repair_resource(response.content, note))
+
         expected = self._provider.context.auth_server_url
         content, self._written_issuer = repair_server(response.content, expected, note)
         self._server_fault = fault_of_server(content) or self._server_fault
@@ -515,6 +540,7 @@ class Authorization(httpx2.Auth):
         self.check_address(str(request.url))
         if request.method == "POST":
             self._check_issuer()
+
         host = request.url.host
         try:
             with anyio.fail_after(_SECONDS):
@@ -531,6 +557,7 @@ class Authorization(httpx2.Auth):
             raise TemporaryError(
                 f"{host} cannot be reached: {error or type(error).__name__}"
             ) from None
+
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
@@ -570,6 +597,7 @@ class Authorization(httpx2.Auth):
             raise OAuthFlowError(self._server_fault)
         if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
             return
+
         found = "no authorization server" if metadata is None else str(metadata.issuer)
         raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
 
@@ -585,11 +613,13 @@ class Authorization(httpx2.Auth):
         scope = union_scopes(self._found.scope, self._settings.scope or named)
         if scope is None or scope == named:
             return challenge
+
         words = " ".join(dict.fromkeys(_SCOPE.findall(scope)))
         parts = [f'scope="{words}"']
         for field in ("error", "resource_metadata"):
             if (value := extract_field_from_www_auth(challenge, field)) is not None:
                 parts.append(f'{field}="{value}"')
+
         headers = {"WWW-Authenticate": f"Bearer {', '.join(parts)}"}
         return httpx2.Response(challenge.status_code, headers=headers, request=challenge.request)
 
@@ -611,6 +641,7 @@ class Authorization(httpx2.Auth):
 
         if (error := one("error")) is not None and "code" not in fields:
             raise OAuthFlowError(f"the authorization server answers {error[:100]!r}")
+
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
@@ -618,6 +649,7 @@ class Authorization(httpx2.Auth):
             # forbids to compare it with anything but a spelling that was seen, so a slash
             # more is a mismatch.
             issuer = str(metadata.issuer)
+
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
 
     @property
@@ -649,6 +681,7 @@ class Authorization(httpx2.Auth):
             why = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             why = f"an address is malformed: {why}"
+
         if isinstance(error, OAuthRegistrationError):
             if self._provider.context.oauth_metadata is None:
                 why = (
@@ -660,6 +693,7 @@ class Authorization(httpx2.Auth):
                     ". If it does not register clients by itself, write the id of a registered "
                     f"client into {self._place}.auth"
                 )
+
         text = (
             f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
         )
@@ -671,12 +705,14 @@ class Authorization(httpx2.Auth):
         """Read the sign-in of this module, once."""
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
+
         try:
             found = (
                 await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
             )
         except SignInError as error:
             raise self._failed(error) from None
+
         self._loaded = True
         found.learn(self._module, self._secrets)
         self._found = found
@@ -688,11 +724,13 @@ class Authorization(httpx2.Auth):
         if client is None:
             context.current_tokens = None  # somebody has signed out
             return
+
         wanted = settings.client_id or settings.client_metadata_url
         if (wanted is not None and client.client_id != wanted) or (
             settings.issuer is not None and not issuers_match(client.issuer or "", settings.issuer)
         ):
             return  # the configuration names another client since
+
         context.current_tokens, context.token_expiry_time = found.tokens, found.expires_at
         context.client_info = await self.get_client_info()
         context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
@@ -744,10 +782,12 @@ class Authorization(httpx2.Auth):
             raise OAuthFlowError(
                 "its authorization server sends a token that cannot be sent in a header"
             )
+
         context = self._provider.context
         client = context.client_info
         if client is not None and self._settings.client_id is not None:
             client = client.model_copy(update={"client_secret": None})  # it is in the configuration
+
         found = SignIn(
             tokens=tokens,
             expires_at=context.token_expiry_time if tokens.expires_in is not None else None,
@@ -761,6 +801,7 @@ class Authorization(httpx2.Auth):
             self._found = found
             found.learn(self._module, self._secrets)
             return
+
         # Another process that renews the tokens of an earlier sign-in must not write
         # them over these.
         async with self._locked():
@@ -772,6 +813,7 @@ class Authorization(httpx2.Auth):
                     # process would know it.
                     context.clear_tokens()
                 raise
+
         if self._person is not None:
             self.signed_in = place
 
@@ -783,6 +825,7 @@ class Authorization(httpx2.Auth):
             if client is None and self._person is None:
                 return self._found.client
             return client
+
         return OAuthClientInformationFull(
             client_id=settings.client_id,
             client_secret=settings.client_secret,
@@ -862,8 +905,10 @@ class _DeviceProvider(_PersonalProvider):
         if metadata is None or metadata != self._endpoint_of:
             self._endpoint = self._read_endpoint(before)
             self._endpoint_of = metadata
+
         if request is not self._for_tokens:
             return await send(request)
+
         scope = self.context.client_metadata.scope
         begin = self._form(self._endpoint, {} if scope is None else {"scope": scope})
 
@@ -889,12 +934,14 @@ class _DeviceProvider(_PersonalProvider):
         # and its first POST.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("its authorization server has sent other metadata than before")
+
         endpoint = endpoint_of(response.content)
         if endpoint is None:
             command = self._authorization.command
             raise OAuthFlowError(
                 f"its authorization server offers no sign-in by device. Without --device: {command}"
             )
+
         return endpoint
 
     def _form(self, url: str, fields: dict[str, str]) -> httpx2.Request:
@@ -903,6 +950,7 @@ class _DeviceProvider(_PersonalProvider):
         data = {"client_id": context.client_info.client_id, **fields}
         if context.should_include_resource_param(context.protocol_version):
             data["resource"] = context.get_resource_url()
+
         data, headers = context.prepare_token_auth(data, {"Accept": "application/json"})
         return httpx2.Request("POST", url, data=data, headers=headers)
 

@@ -94,6 +94,7 @@ class Backchannel:
         asking = _CALLING.get()
         if message.method in _MAY_ASK:
             self._unanswered[message.id] = asking
+
         _declare(message, self._declared if asking is None else asking.capabilities)
         client = None if asking is None else asking.client
         if (
@@ -204,6 +205,7 @@ class Backchannel:
         unanswered = self._asking.get(str(context.request_id), [])
         if not unanswered and not isinstance(question, types.ElicitRequest):
             return _refusal("the module asks outside of a call")
+
         self._asked = True
         self._on_ask()
         owner = unanswered[0] if len(unanswered) == 1 else None
@@ -215,14 +217,17 @@ class Backchannel:
                     return await owner.relay(question)
                 except MCPError as error:
                     return error.error
+
             if isinstance(question, types.ElicitRequest):
                 return await owner.put(question.params, apart=True)
             return _refusal(refusal_of(question))
+
         live = [asking for asking in self._live if asking in unanswered]
         mixed = any(one not in live for one in unanswered)
         why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
         if mixed:
             why = "an earlier call of it was given up, and may be the one that asks"
+
         for asking in live:
             if isinstance(question, types.ElicitRequest):
                 message = question.params.message
@@ -231,6 +236,7 @@ class Backchannel:
             asking.refuse(
                 message, f"{why}. Its calls go one at a time from now on: run the call again"
             )
+
         if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
             return types.ElicitResult(action="cancel")
         return _refusal(why)

@@ -55,10 +55,12 @@ def native(value: JSONObject) -> JSONObject | None:
     model = _MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
         return None
+
     try:
         block = model.validate_python(value, by_name=False)
     except ValidationError:
         return None
+
     # A member that the protocol does not define would be lost.
     if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
         return None
@@ -72,6 +74,7 @@ def native(value: JSONObject) -> JSONObject | None:
     assert isinstance(resource, dict)
     if is_view(resource):
         return None
+
     plain = _without_views(resource)
     blob = resource.get("blob")
     if isinstance(blob, str):
@@ -79,8 +82,10 @@ def native(value: JSONObject) -> JSONObject | None:
         if data is None:
             return None
         plain["blob"] = data
+
     if is_html(resource.get("mimeType")):
         plain["mimeType"] = "text/plain"
+
     if kind == "resource_link":
         return plain
     return {**_without_views(value), "resource": plain}
@@ -128,9 +133,11 @@ class Blocks:
         """
         if not isinstance(value, dict | list):
             return value
+
         data = encode(value)
         if not any(mark in data for mark in _MARKS):
             return value
+
         self._left = _MOST_VALUES
         return self._without(value)
 
@@ -143,9 +150,11 @@ class Blocks:
             return items if any(map(_is_other, items, value)) else value
         if not isinstance(value, dict):
             return value
+
         block = native(value)
         if block is not None:
             return self._placeholder(value, block)
+
         members = {key: self._without(item) for key, item in value.items()}
         if any(map(_is_other, members.values(), value.values())):
             return members
@@ -181,12 +190,15 @@ class Blocks:
                 if data not in numbers and (len(data) > room or len(blocks) == MOST_BLOCKS):
                     write_payload(placeholder, f"not shown, {len(data):,} bytes: {otherwise}")
                     continue
+
                 if data not in numbers:
                     # The same image in two places is one block.
                     numbers[data] = first + len(blocks)
                     room -= len(data)
                     blocks.append(block)
+
                 write_payload(placeholder, f"content[{numbers[data]}] of this answer")
+
         return blocks
 
 

@@ -173,6 +173,7 @@ class Tap:
         self.handshake.outgoing(item)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._settle(message.id)
+
         if not isinstance(message, JSONRPCRequest):
             return
         self._backchannel.sent(message)
@@ -193,12 +194,15 @@ class Tap:
             ):
                 # The module cancels a question: the SDK does not answer it any more.
                 return True
+
             if not self._notifications.missing():
                 return True
             self.left_out += 1
             if event := event_from_wire(message.method, message.params):
                 self._on_event(event)
+
             return False
+
         if isinstance(message, JSONRPCRequest):
             if len(self._unanswered) >= MOST_QUESTIONS:
                 found = len(self._unanswered)
@@ -206,17 +210,20 @@ class Tap:
                     f"had {found} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
                 )
                 raise anyio.EndOfStream
+
             request = str(message.id)
             if request in self._unanswered:
                 self.fault = (
                     f"sent a second request with id {request[:100]!r} before the first was answered"
                 )
                 raise anyio.EndOfStream
+
             self._unanswered.add(request)
             self._backchannel.asked(message)
             if seconds := self._questions.missing():
                 await anyio.sleep(seconds)
                 self._questions.missing()  # takes the token that exists now
+
         return True
 
     def _settle(self, request: object) -> bool:
@@ -235,6 +242,7 @@ class Tap:
         """
         if isinstance(item, Exception):
             return item
+
         if self._repairs.is_heavy(item.message):
             # Modules take turns: one with much that is odd keeps no other waiting.
             turn = asked_by.set(f"connection {id(self)}")
@@ -242,15 +250,20 @@ class Tap:
             asked_by.reset(turn)
         else:
             message = self._repairs.repaired(item.message, self.version)
+
         if message is None:
             return None
+
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/message":
             self._backchannel.logged(message.params or {})
+
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._backchannel.answered(message.id)
+
         if isinstance(message, JSONRPCResponse) and message.id in self._listings:
             self._listings.discard(message.id)
             self.listed += _size(message.result)
+
         if message is item.message:
             return item
         return SessionMessage(message, item.metadata)
@@ -302,10 +315,12 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
                 return handshake.refusal()
         else:
             item = await self._stream.receive()
+
         if isinstance(item, Exception) or not isinstance(
             item.message, JSONRPCResponse | JSONRPCError
         ):
             return item
+
         if handshake.is_late(item.message):
             return None
         if (
@@ -314,6 +329,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
         ):
             await self._write.send(again)
             return None
+
         return item
 
     async def aclose(self) -> None:
@@ -444,6 +460,7 @@ class Connection:
                 max_bytes=max_bytes,
                 auth=auth,
             )
+
         self._stdio = transport if isinstance(transport, StdioTransport) else None
         self._http = transport if isinstance(transport, HTTPTransport) else None
         self.backchannel = Backchannel(on_ask, exposed=exposed)
@@ -514,9 +531,11 @@ class Connection:
         notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
         if self.list_fault is not None:
             notes.append(self.list_fault)
+
         notes += self.offering.notes
         if self._tap.left_out:
             notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
+
         return notes
 
     def stop(self) -> None:
@@ -562,6 +581,7 @@ class Connection:
         finally:
             self._stop.set()
             self.done.set()
+
         if self.peer is None:
             self.timed_out = anyio.current_time() >= self._scope.deadline
             if self.timed_out:
@@ -648,6 +668,7 @@ class Connection:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             pages: PagedList[types.Tool] = PagedList([])
+
         notes = [] if pages.note is None else [pages.note]
 
         def listing() -> Listing:
@@ -772,6 +793,7 @@ class Connection:
                     return
             except (SubscriptionLost, TimeoutError):
                 pass  # renewed below
+
             await anyio.sleep(pause)
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 
@@ -800,6 +822,7 @@ class Connection:
         if self.peer is not None and self.peer.era == "legacy":
             await self._subscribe(uri)
             return
+
         self._watched_changed.set()
         with anyio.move_on_after(self._configuration.connect_timeout):
             while uri not in self._held:
@@ -851,11 +874,13 @@ class Connection:
                 current = None
                 if uris:
                     current = await group.start(self._hold_watched, uris)
+
                 self._held = uris
                 self._held_changed.set()
                 self._held_changed = anyio.Event()
                 if former is not None:
                     former.cancel()
+
             await self._watched_changed.wait()
             self._watched_changed = anyio.Event()
 
@@ -912,15 +937,18 @@ class Connection:
         ours = next((leaf for leaf in leaves if isinstance(leaf, ModuleError)), None)
         if ours is not None:
             return ours
+
         name = f"module {self._module!r}"
         if self.protocol_fault:
             return ModuleProtocolError(self._module, f"{name} {self.end()}")
         if self.program_ended:
             return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
+
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
         if isinstance(chosen, MCPError) and chosen.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             what = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
             return ModuleSignInError(self._module, what, lasting=chosen.data is Mark.SIGN_IN)
+
         data = chosen.data if isinstance(chosen, MCPError) else None
         what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
@@ -949,10 +977,12 @@ def _text(error: BaseException, secrets: Secrets) -> str:
         # Servers use the same code for errors of their own, whose words say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
+
         # On one line: it is a part of notes and of tables, whose next line would be the module's.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)
         return text if is_ours else f"{text} ({error.code})"
+
     if isinstance(error, OSError) and str(error):
         return shown(str(error), secrets, _WORDS)
     logger.debug("a connection failed", exc_info=error)

@@ -149,6 +149,7 @@ class DevicePerson:
                 "its authorization server refuses to begin a sign-in by "
                 f"device: {_refusal(response)}"
             )
+
         answer = _read(response)
         for address in (answer.verification_uri, answer.verification_uri_complete):
             if address is not None:
@@ -159,6 +160,7 @@ class DevicePerson:
                         f"the module sends us to {address[:_SHOWN]}: expected an "
                         "address without a user name"
                     )
+
         seconds = min(answer.expires_in, _MOST_SECONDS)
         address = answer.verification_uri
         complete = answer.verification_uri_complete
@@ -190,13 +192,17 @@ class DevicePerson:
                     trouble = ""
                     interval += _INTERVAL if error == "slow_down" else 0
                     continue
+
                 if response.status_code != _TOO_MANY and response.status_code < _SERVER_FAULT:
                     raise OAuthFlowError(
                         f"its authorization server refuses to send tokens: {_refusal(response)}"
                     )
+
                 trouble = f"its authorization server answers HTTP {response.status_code}"
+
             # It is asked less often, as it may have too much to do.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
+
         late = "nobody has signed in with the code in time"
         raise OAuthFlowError(f"{late}; the last problem: {trouble}" if trouble else late)
 
@@ -220,10 +226,12 @@ def _field(response: httpx2.Response, name: str) -> str | None:
         found: object = from_json(response.content)
     except ValueError:
         return None
+
     if isinstance(found, dict):
         value = cast("dict[str, object]", found).get(name)
     else:
         value = None
+
     return value if isinstance(value, str) else None
 
 

@@ -78,6 +78,7 @@ class EventReader:
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
+
         if chunk.endswith(b"\r"):
             self._after_cr = True
 
@@ -86,6 +87,7 @@ class EventReader:
             self._add(text)
             if len(text) < len(piece) and (event := self._end_line()) is not None:
                 events.append(event)
+
         return events
 
     def end(self) -> list[Event | LongEvent]:
@@ -117,11 +119,13 @@ class EventReader:
             start += piece[: _END_BYTES + len(b"data: ")]
             if len(start) >= _END_BYTES:
                 break
+
         end = b""
         for piece in reversed(pieces):
             end = piece[-_END_BYTES:] + end
             if len(end) >= _END_BYTES:
                 break
+
         self._is_long = True
         self._long_start = start.removeprefix(b"data:").lstrip()[:_END_BYTES]
         self._long_end = end[-_END_BYTES:]
@@ -132,15 +136,18 @@ class EventReader:
         """Read a line that has ended; a blank one ends the event."""
         if not self._line_size:
             return self._end_event()
+
         if len(self._pieces) == 1:
             line = self._pieces[0]
         else:
             line = b"".join(self._pieces)
+
         self._pieces.clear()
         self._line_size = 0
         if self._is_first_line:
             line = line.removeprefix(_BYTE_ORDER_MARK)
             self._is_first_line = False
+
         if self._is_long:
             return None
 
@@ -149,6 +156,7 @@ class EventReader:
         if name == b"data":
             self._data.append(value)
             return None
+
         self._size = max(0, self._size - len(line))
         if name == b"event":
             self._name = value.decode("utf-8", "replace")[:_NAME_CHARACTERS]
@@ -156,6 +164,7 @@ class EventReader:
             self._event_id = value.decode("ascii")
         elif name == b"retry" and _RETRY.fullmatch(value):
             self.retry = int(value)
+
         return None
 
     def _end_event(self) -> Event | LongEvent | None:
@@ -164,6 +173,7 @@ class EventReader:
             event = LongEvent(self._long_start, self._long_end, self._size)
         elif data := b"\n".join(self._data):
             event = Event(self._name or "message", data)
+
         if self._event_id is not None:
             self.last_id = self._event_id
 

@@ -33,6 +33,7 @@ def _end(groups: set[int]) -> None:
     while alive and time.monotonic() < deadline:
         time.sleep(0.02)
         alive = {group for group in alive if _send(group, 0)}
+
     for group in alive:
         _send(group, signal.SIGKILL)
 
@@ -41,6 +42,7 @@ def main() -> None:
     """Read registrations until the pipe ends, then end the registered groups."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+
     parent = os.getppid()
     groups: set[int] = set()
     deadline: float | None = None
@@ -52,17 +54,21 @@ def main() -> None:
                 os.kill(parent, signal.SIGKILL)
             deadline = None
             continue
+
         data = os.read(0, 65536)
         if not data:
             break
+
         if deadline is None and (signal.SIGTERM in data or signal.SIGINT in data):
             deadline = time.monotonic() + LAST_SECONDS
+
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             found = re.search(rb"([+-])(\d+)$", line)
             # 0 and 1 mean the own group and all processes.
             if found is not None and int(found[2]) > 1:
                 (groups.add if found[1] == b"+" else groups.discard)(int(found[2]))
+
     _end(groups)
 
 

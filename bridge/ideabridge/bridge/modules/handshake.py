@@ -89,6 +89,7 @@ class Handshake:
         """
         if message.id is None or message.id != self._discover:
             return False
+
         late = self.is_silent
         # A server that only starts slowly is asked again the next time.
         self.is_silent = False
@@ -107,6 +108,7 @@ class Handshake:
             or message.id != first.message.id
         ):
             return None
+
         self._initialize = None
         named = [
             version
@@ -116,6 +118,7 @@ class Handshake:
         others = [version for version in named if version != LATEST_HANDSHAKE_VERSION]
         if not others:
             return None
+
         params = {**(first.message.params or {}), "protocolVersion": max(others)}
         return SessionMessage(first.message.model_copy(update={"params": params}), first.metadata)
 

@@ -256,9 +256,11 @@ class ModuleHTTPClient:
             data = Mark.UNANSWERED
         else:
             data = Mark.REFUSED
+
         text = ""
         if not kind.startswith("text/html") and not body.lstrip().startswith(b"<"):
             text = " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
+
         message = f"answered HTTP {status} {response.reason_phrase}".rstrip()
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
 
@@ -266,6 +268,7 @@ class ModuleHTTPClient:
         """The error of JSON-RPC in the body of a refusal."""
         if b'"error"' not in body or b'"jsonrpc"' not in body:
             return None
+
         texts = [body]
         if kind.startswith("text/event-stream"):
             events = EventReader(_ERROR_BYTES)
@@ -274,10 +277,12 @@ class ModuleHTTPClient:
                 for event in [*events.feed(body), *events.end()]
                 if isinstance(event, Event)
             ]
+
         for text in texts:
             for message in self._reader.read(text):
                 if isinstance(message, JSONRPCError):
                     return message.error
+
         return None
 
 
@@ -294,6 +299,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
                     break
         except httpx2.RequestError:
             pass  # the status says enough
+
     return b"".join(parts)[:_ERROR_BYTES]
 
 
@@ -318,12 +324,14 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
             "write that address into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
+
     if request.method != "GET" and status not in _KEEP_METHOD:
         message = (
             f"answered HTTP {status} with a redirect to {shown_address(target)}, which drops the "
             "content of requests. Write that address into 'url'"
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
+
     # The name and password of the configured address stay; a server does not choose them.
     return target.copy_with(userinfo=request.url.userinfo, fragment=None)
 
@@ -355,9 +363,11 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
         return in_session and code != METHOD_NOT_FOUND
     if failure.status != _BAD or code in (METHOD_NOT_FOUND, INVALID_PARAMS):
         return False
+
     said = failure.error.message
     if not failure.is_own:
         said = said.partition(": ")[2]  # after the status
+
     return says_session_lost(said)
 
 

@@ -110,6 +110,7 @@ class HTTPTransport:
                         error.error.code, error.error.message, error.error.data
                     ) from None
                 raise
+
         return self._to_session, _Outgoing(self)
 
     async def __aexit__(
@@ -122,11 +123,13 @@ class HTTPTransport:
         self._group = None
         if group is None:
             return
+
         # Every wait is bounded.
         with anyio.CancelScope(shield=True):
             self._mailbox.close()
             self._to_session.close()
             await self._way.close()
+
         group.cancel_scope.cancel()
         await group.__aexit__(None, None, None)
         with anyio.CancelScope(shield=True):
@@ -147,15 +150,18 @@ class HTTPTransport:
         group = self._group
         if group is None:
             raise anyio.ClosedResourceError
+
         message = item.message
         headers: dict[str, str] = {}
         if isinstance(item.metadata, ClientMessageMetadata) and item.metadata.headers is not None:
             headers = item.metadata.headers
+
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
             # It negotiates the version, which was another one in `server/discover`.
             self._streamable.version = None
         elif MCP_PROTOCOL_VERSION_HEADER in headers:
             self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
+
         content = message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8")
 
         if isinstance(message, JSONRPCRequest):
@@ -189,6 +195,7 @@ class HTTPTransport:
             call.scope.cancel()
         else:
             call.scope.deadline = anyio.current_time() + CANCEL_SECONDS
+
         return not call.is_modern
 
     async def _request(self, call: PendingCall) -> None:
@@ -231,6 +238,7 @@ class HTTPTransport:
             or self._group is None
         ):
             return False
+
         self._may_choose = False
         try:
             with anyio.fail_after(ENDPOINT_SECONDS):
@@ -239,6 +247,7 @@ class HTTPTransport:
             raise
         except (UnansweredError, TimeoutError):
             return False  # its first refusal says more
+
         return True
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:

@@ -94,6 +94,7 @@ def make_listing(
         if tool.name in tools:
             remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
             continue
+
         began = time.thread_time()
         try:
             made, remark = _make_tool(module, tool, may_repair=seconds < MAX_REPAIR_SECONDS)
@@ -101,11 +102,14 @@ def make_listing(
             omitted.setdefault(tool.name[:_NAME_LENGTH], str(error)[:300])
             remarks.append(f"tool {_short(tool.name)} is left out: {str(error)[:300]}")
             continue
+
         tools[made.name] = made
         if made.sent_parameters is not None or made.sent_output is not None:
             seconds += time.thread_time() - began
+
         if remark:
             remarks.append(remark)
+
     omitted = {name: why for name, why in omitted.items() if name not in tools}
     return Listing(tools, bounded_notes(remarks), omitted, frozenset(denied), unfinished)
 
@@ -127,6 +131,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
         if redacted is definition:
             tools[name] = tool
             continue
+
         made = Tool.from_json(cast("JSONObject", redacted))
         properties = made.parameters.get("properties")
         before = tool.parameters.get("properties")
@@ -139,6 +144,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             )
         else:
             tools[name] = made
+
     denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
     return Listing(tools, bounded_notes(notes), left_out, denied, listing.unfinished)
 
@@ -182,6 +188,7 @@ def _make_tool(
         raise ModuleProtocolError(
             module, f"its name is empty, over {_NAME_LENGTH} characters or not printable"
         )
+
     remarks: list[str] = []
     parameters, renamed, sent_parameters = _parameters(
         schema_as_sent(tool.input_schema), remarks, may_repair
@@ -191,6 +198,7 @@ def _make_tool(
             "has parameters named otherwise here: "
             + ", ".join(f"{b} is {a}" for a, b in renamed.items())
         )
+
     wrapper, sent_output = _output(tool.output_schema, remarks, may_repair)
     output = _unwrapped(wrapper, tool.name)
     hints = tool.annotations or types.ToolAnnotations()
@@ -230,6 +238,7 @@ def _parameters(
     if sent is None:
         remarks.append("has no input schema, and takes any parameters")
         return usable.schema, {}, SentSchema(None, was_valid=False)
+
     try:
         parameters, renamed = rename_meta_parameters(usable.schema)
     except LimitExceededError as error:
@@ -237,13 +246,16 @@ def _parameters(
         renamed: dict[str, str] = {}
         usable = UsableSchema(parameters, usable.sent or usable.schema, was_valid=False)
         notes = (str(error),)
+
     _remark(remarks, "input", notes, usable)
     if usable.is_as_sent:
         return parameters, renamed, None
+
     as_sent = usable.sent
     if usable.was_valid and isinstance(as_sent, dict):
         # With the names that the digest of this definition always had.
         as_sent, _ = rename_meta_parameters(as_sent)
+
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
 
 
@@ -256,12 +268,14 @@ def _output(
     sent = schema_as_sent(listed)
     if sent is None:
         return None, None
+
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
     kinds = usable.schema.get("type", "object")
     if sent is not listed and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         # Up to 2025-11-25 there is no such result, so whatever comes would break the schema.
         remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
         return None, SentSchema(usable.sent or usable.schema, was_valid=False)
+
     _remark(remarks, "output", usable.notes, usable)
     if usable.is_as_sent:
         return usable.schema, None
@@ -284,16 +298,19 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
     if tool.execution is not None and tool.execution.task_support != "forbidden":
         # Calls through the gateway are no tasks.
         del sent["execution"]
+
     try:
         wire = cast("JSONObject", normalise(sent, what="tool"))
     except IdeabridgeError as error:
         remarks.append(f"has icons or _meta that are not shown: {str(error)[:300]}")
         return None
+
     if len(encode(wire)) > MAX_WIRE_BYTES:
         remarks.append(
             f"has icons and _meta of more than {MAX_WIRE_BYTES:,} bytes, which are not shown"
         )
         return None
+
     return wire or None
 
 
@@ -305,6 +322,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
+
     properties = declared.get("properties")
     title = declared.get("title")
     closed = declared.get("additionalProperties", False) is False
@@ -312,6 +330,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
         return declared
     if declared.get("required") != ["result"]:
         return declared
+
     made = title in (None, f"{name}Output") or (
         isinstance(title, str) and _MADE.fullmatch(title) is not None
     )
@@ -322,6 +341,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
         or not _stands_alone(declared)
     ):
         return declared
+
     kept: JSONObject = {
         word: declared[word] for word in ("$schema", *DEFINITIONS) if word in declared
     }

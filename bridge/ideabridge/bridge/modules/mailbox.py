@@ -178,6 +178,7 @@ class Mailbox:
         self._given_up[call.key] = None
         if len(self._given_up) > _MOST_GIVEN_UP:
             self._given_up.popitem(last=False)
+
         self._end_lingering()
 
     async def fail(self, call: PendingCall, failure: UnansweredError) -> None:
@@ -202,6 +203,7 @@ class Mailbox:
                 first, _ = self._lingering.popitem(last=False)
                 if first.reading is not None:
                     first.reading.cancel()
+
         self._end_lingering()
 
     def _end_lingering(self) -> None:
@@ -244,6 +246,7 @@ class Mailbox:
                 if call is not None:
                     call.reading = None
                     self._lingering.pop(call, None)
+
         return body
 
     async def _read(
@@ -284,6 +287,7 @@ class Mailbox:
             # stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
+
         if body.form is BodyForm.JSON:
             body.is_noise = not await self.deliver(b"".join(parts), call)
         elif body.form is BodyForm.EVENTS:
@@ -340,6 +344,7 @@ class Mailbox:
             message = f"its answer holds more than {self._most_values:,} JSON values"
             await self._refuse(data[:_END_BYTES], data[-_END_BYTES:], message, call)
             return True
+
         messages = self._reader.read(data)
         for message in messages:
             await self._pass_on(message, call)
@@ -426,6 +431,7 @@ def form_of(start: bytes, label: str) -> BodyForm:
         if len(start) <= _SNIFFED_BYTES or label == "application/json":
             return BodyForm.UNKNOWN
         return BodyForm.OTHER
+
     if text.startswith((b"{", b"[")):
         return BodyForm.JSON
     if label == "text/event-stream" or _FIELD.match(text):
@@ -434,4 +440,5 @@ def form_of(start: bytes, label: str) -> BodyForm:
         name.startswith(text) for name in (b"data:", b"event:", b"id:", b"retry:")
     ):
         return BodyForm.UNKNOWN
+
     return BodyForm.JSON if label.endswith("json") else BodyForm.OTHER

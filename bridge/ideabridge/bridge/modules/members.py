@@ -117,11 +117,13 @@ class MessageRepair:
         """Note what was odd and what was done; `value` is what the module wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
+
         example = value if isinstance(value, str) else ""
         if isinstance(value, dict | list):
             example = json_of(cast("object", value))
         elif isinstance(value, int | float) and not isinstance(value, bool):
             example = str(value)
+
         self.notes.append((f"{place}: {what}", example))
 
     def label(self, item: object, index: int) -> str:
@@ -143,9 +145,11 @@ class MessageRepair:
             # PHP writes an empty object so.
             value = dict[str, Any]()
             self.note(place, "expected an object, got []; taken as {}")
+
         rule = self.rules.get(shape.name)
         if rule is not None:
             value = rule(self, value, shape, place)
+
         if isinstance(value, Unusable) or (value is not before and shape.accepts(value)):
             return value
         match shape.kind:
@@ -163,6 +167,7 @@ class MessageRepair:
     def _object(self, value: Any, shape: Shape, place: str) -> Any:
         if not isinstance(value, dict):
             return Unusable(f"expected an object, got {got(value)}")
+
         before = cast("Object", value)
         fixed = dict(before)
         for member in members_of(cast("type[BaseModel]", shape.model)):
@@ -182,6 +187,7 @@ class MessageRepair:
             if name in QUESTIONS and name in before:
                 # A module that asks counts on all answers, and on its state.
                 return Unusable(f"{name}: {why}")
+
             if member.has_default:
                 fixed[name] = member.default
                 self.note(where, f"{why}; taken as {json_of(member.default)}", before.get(name))
@@ -190,6 +196,7 @@ class MessageRepair:
             else:
                 del fixed[name]
                 self.note(where, f"{why}; left out", before.get(name))
+
         if shape.accepts(fixed):
             return fixed
         return Unusable(f"expected {shape.expected}")
@@ -197,6 +204,7 @@ class MessageRepair:
     def _list(self, value: Any, shape: Shape, place: str) -> Any:
         if not isinstance(value, list):
             return Unusable(f"expected a list, got {got(value)}")
+
         item_shape = cast("Shape", shape.item)
         sent = cast("list[Any]", value)
         items: list[Any] = []
@@ -204,6 +212,7 @@ class MessageRepair:
         for index, item in enumerate(sent):
             if index % _STRETCH == 0 and shape.accepts(sent[index : index + _STRETCH]):
                 well_formed = index + _STRETCH
+
             if index < well_formed:
                 items.append(item)
                 continue
@@ -213,15 +222,18 @@ class MessageRepair:
                     "too much of the message is odd; this and all that follows is left out",
                 )
                 break
+
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
                 # What a model is asked is asked as a whole.
                 return Unusable(f"messages[{index}]: {fixed.why}")
+
             if isinstance(fixed, Unusable):
                 self.note(where, f"{fixed.why}; left out", item)
             else:
                 items.append(fixed)
+
         if shape.accepts(items):
             return items
         return Unusable(f"expected {shape.expected}")
@@ -229,6 +241,7 @@ class MessageRepair:
     def _mapping(self, value: Any, shape: Shape, place: str) -> Any:
         if not isinstance(value, dict):
             return Unusable(f"expected an object, got {got(value)}")
+
         item_shape = cast("Shape", shape.item)
         items: Object = {}
         for index, (name, item) in enumerate(cast("Object", value).items()):
@@ -240,6 +253,7 @@ class MessageRepair:
                 return Unusable(f"{name}: {fixed.why}")
             else:
                 self.note(where, f"{fixed.why}; left out", item)
+
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
@@ -251,21 +265,26 @@ class MessageRepair:
             if lists:
                 return self.fix(cast("Any", value), lists[0], place)
             return Unusable(f"expected {shape.expected}")
+
         if not isinstance(value, dict):
             return Unusable(f"expected {shape.expected}, got {got(value)}")
+
         members = cast("Object", value)
         ways: list[tuple[int, Any, list[tuple[str, str]]]] = []
         for arm in shape.arms:
             if arm.kind != "object" or not arm.is_named_by(members):
                 continue
+
             notes = self.notes
             self.notes = []
             fixed = self.fix(members, arm, place)
             made = self.notes
             self.notes = notes
             ways.append((len(made) + 1000 * isinstance(fixed, Unusable), fixed, made))
+
         if not ways:
             return Unusable(f"expected {shape.expected}")
+
         _, fixed, made = min(ways, key=lambda way: way[0])
         self.notes += made
         return fixed
@@ -323,10 +342,12 @@ class Shape:
         """
         if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
             return False
+
         for name, values in _names_of(cast("type[BaseModel]", self.model)).items():
             said = members.get(name)
             if isinstance(said, str) and said not in values:
                 return False
+
         return True
 
 
@@ -341,6 +362,7 @@ def shape_of(annotation: Any) -> Shape:
         inner = get_args(annotation)[0]
     else:
         inner = annotation
+
     origin = get_origin(inner)
     arguments = get_args(inner)
     if origin in (Union, python_types.UnionType):
@@ -350,14 +372,17 @@ def shape_of(annotation: Any) -> Shape:
             return Shape(
                 only.kind, only.name, only.expected, adapter, only.model, only.item, only.arms
             )
+
         arms = tuple(shape_of(part) for part in parts)
         names = {arm.name for arm in arms}
         if all(arm.kind == "leaf" for arm in arms):
             return Shape(
                 "leaf", "", " or ".join(dict.fromkeys(arm.expected for arm in arms)), adapter
             )
+
         name = next((union for first, union in _UNIONS.items() if first in names), "")
         return Shape("union", name, "an object of a kind that the protocol has", adapter, arms=arms)
+
     if origin is list:
         item = shape_of(arguments[0])
         return Shape("list", f"list of {item.name}", "a list", adapter, item=item)
@@ -397,12 +422,15 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
             annotation = annotations[name]
         else:
             annotation = about.annotation
+
         if about.metadata:
             annotation = Annotated[annotation, *about.metadata]
+
         default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
         is_required = about.is_required()
         has_default = is_required and default is not NONE
         members.append(Member(alias, shape_of(annotation), is_required, has_default, default))
+
     return tuple(members)
 
 

@@ -173,24 +173,29 @@ class MessageReader:
         message = _well_formed(text)
         if message is not None:
             return [message]
+
         if self._joins_lines and _is_incomplete(text):
             begun = _BegunMessage()
             begun.add(text)
             if begun.goes_on:
                 self._begun = begun
                 return []
+
         return self._in_text(text)
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
         if _is_odd_message(text):
             # What began before is a cut line of a log, which must not swallow the answers after it.
             return [*self.end(), *self._in_text(text)]
+
         begun.add(text)
         if begun.goes_on and begun.size <= MAX_JOINED_BYTES:
             return []
+
         messages = self.end()
         if messages:
             self.oddities.note("wrote messages on several lines, which were read as one")
+
         return messages
 
     def _text(self, data: bytes) -> str:
@@ -200,13 +205,16 @@ class MessageReader:
         except UnicodeDecodeError:
             self.oddities.note("wrote bytes that are not UTF-8; U+FFFD stands for them")
             text = data.decode("utf-8", "replace")
+
         if "\0" in text:
             self.oddities.note("wrote NUL bytes, which were skipped")
             text = text.replace("\0", "")
+
         if "\\ud" in text or "\\uD" in text:
             text, halves = _HALF.subn(lambda match: match[1] or "\\ufffd", text)
             if halves and "\\ufffd" in text:
                 self.oddities.note("wrote halves of surrogate pairs; U+FFFD stands for them")
+
         return text.strip("\ufeff \t\r\n")
 
     # -- several messages, and noise ---------------------------------------------------------------
@@ -230,18 +238,22 @@ class MessageReader:
                 self._skip(part.text)
                 after_noise = True
                 continue
+
             before_noise = index + 1 < len(parts) and parts[index + 1].is_noise
             if after_noise and before_noise:
                 read = []
             else:
                 read = self._of_value(part.value, after_noise=after_noise)
+
             messages += read
             if not read:
                 self._skip(part.text)
                 after_noise = True
+
         if not messages and parts and parts[0].is_noise:
             # An answer of which some parts are well-formed.
             messages = _unreadable(text, _NO_MESSAGE)
+
         return [_deep(message) for message in messages] if is_deep else messages
 
     def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
@@ -271,6 +283,7 @@ class MessageReader:
                 del values[MAX_PARTS:]
         else:
             values = [value]
+
         messages = [self._message(item, after_noise=after_noise) for item in values]
         return [message for message in messages if message is not None]
 
@@ -280,11 +293,13 @@ class MessageReader:
         """The message that a value is; None if it is not one."""
         if not isinstance(value, dict):
             return None
+
         members = cast("_Object", value)
         # Servers that write their log to standard output write JSON, too. A log may also quote what
         # was received: no server asks a client for its tools.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
+
         method = members.get("method")
         is_quoted = isinstance(method, str) and method in SPEC_CLIENT_METHODS and method != "ping"
         if after_noise and (is_quoted or "jsonrpc" not in members):
@@ -297,10 +312,12 @@ class MessageReader:
         is_empty = not is_answer and "method" not in members
         if is_empty and ("jsonrpc" not in members or _request_id(members.get("id")) is None):
             return None
+
         if members.get("jsonrpc") != "2.0":
             self.oddities.note(
                 'sent messages whose `jsonrpc` is not "2.0"', _shown(members.get("jsonrpc"))
             )
+
         if is_answer or is_empty:
             return self._answer(members)
         return self._question(members)
@@ -312,14 +329,17 @@ class MessageReader:
         request = members.get("id")
         if isinstance(request, float) and request.is_integer():
             request = int(request)
+
         if request is not None and (
             isinstance(request, bool) or not isinstance(request, int | str)
         ):
             return None
+
         if not isinstance(method, str):
             self.oddities.note("sent a message whose `method` is not a text", _shown(method))
             # The SDK answers a request with an unknown method.
             method = ""
+
         if params is not None and not isinstance(params, dict):
             self.oddities.note(
                 f"sent {_quoted(method)} with `params` that are not an object; left out",
@@ -343,9 +363,11 @@ class MessageReader:
 
         if request is None:
             return None
+
         result: object = members["result"]
         if isinstance(result, dict):
             return JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("_Object", result))
+
         kind = kind_of(result)
         self.oddities.note(
             f"answered with {kind} in place of an object in `result`", _shown(result)
@@ -363,6 +385,7 @@ class MessageReader:
                 message="its answer has neither a result nor an error",
                 data=Replaced.UNREADABLE,
             )
+
         error: object = members["error"]
         if not isinstance(error, dict):
             self.oddities.note("answered with an `error` that is not an object", _shown(error))
@@ -372,6 +395,7 @@ class MessageReader:
                 words = ""
             else:
                 words = _shown(error)
+
             return ErrorData(code=INTERNAL_ERROR, message=words or "an error without words")
 
         parts = cast("_Object", error)
@@ -381,6 +405,7 @@ class MessageReader:
             self.oddities.note(
                 "answered with an error whose `code` is not an integer", _shown(parts.get("code"))
             )
+
         if not isinstance(message, str):
             self.oddities.note(
                 "answered with an error whose `message` is not a text", _shown(message)
@@ -390,6 +415,7 @@ class MessageReader:
             )
         elif code is None and parts.get("code") is not None:
             message = f"{message} ({_shown(parts['code'])})"
+
         return ErrorData(
             code=INTERNAL_ERROR if code is None else code, message=message, data=parts.get("data")
         )
@@ -412,6 +438,7 @@ class _BegunMessage:
         pieces = plain.split('"')
         for piece in pieces[self._in_string :: 2]:
             self._depth += piece.count("{") + piece.count("[") - piece.count("}") - piece.count("]")
+
         self._in_string ^= len(pieces) % 2 == 0
 
     @property
@@ -444,6 +471,7 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
             message = _MESSAGE.validate_json(data, by_name=False)
     except ValueError:
         return None
+
     if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, str):
         message.id = _number(message.id)
     return message
@@ -457,6 +485,7 @@ def _without_depths(text: str) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
         return text
+
     parts: list[bytes] = []
     depth = 0
     place = 0
@@ -472,6 +501,7 @@ def _without_depths(text: str) -> str:
                 parts.append(b'"sha256:%s"' % digest.encode())
                 place = token.end()
             depth = max(0, depth - 1)
+
     parts.append(data[place:])
     return b"".join(parts).decode()
 
@@ -503,12 +533,14 @@ def _is_incomplete(text: str) -> bool:
     """True if a text may be the beginning of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
+
     try:
         _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
         return error.pos >= len(text)
     except (ValueError, RecursionError):
         pass
+
     return False
 
 
@@ -534,13 +566,16 @@ def _parts(text: str) -> Iterator[_Part]:
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
+
         between = text[place : match.start()].strip()
         if between:
             yield _Part(between, is_noise=True)
+
         yield _Part(
             text[match.start() : min(end, match.start() + _ENDS)], is_noise=False, value=value
         )
         place = looked = end
+
     rest = text[place:].strip()
     if rest:
         yield _Part(rest, is_noise=True)
@@ -551,11 +586,13 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
     if not text.startswith("{"):
         # Logs quote the beginning of answers, too.
         return []
+
     start = text[:_ENDS].encode("utf-8", "replace")
     if _is_whole(text):
         end = text[-_ENDS:].encode("utf-8", "replace")
     else:
         end = b""
+
     error = answer_instead(start, end, what, Replaced.UNREADABLE)
     return [] if error is None else [error]
 
@@ -572,9 +609,11 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
     members = dict(_first_members(start))
     if b"method" in members or not members.keys() & {b"result", b"error"}:
         return None
+
     said = _ID.match(members.get(b"id", b"")) or _LAST_ID.search(end)
     if said is None:
         return None
+
     error = ErrorData(code=PARSE_ERROR, message=what, data=data)
     return JSONRPCError(jsonrpc="2.0", id=int(said[1]), error=error)
 

@@ -110,6 +110,7 @@ class FairLimiter:
         if self._free > 0:
             self._free -= 1
             return
+
         caller = asked_by.get()
         granted = anyio.Event()
         queues = self._waiting.setdefault(caller, OrderedDict())
@@ -126,6 +127,7 @@ class FairLimiter:
                     del queues[who]
                 if not queues:
                     del self._waiting[caller]
+
             raise
 
     def release(self) -> None:
@@ -133,6 +135,7 @@ class FairLimiter:
         if self._free < 0 or not self._waiting:
             self._free += 1
             return
+
         caller, queues = self._waiting.popitem(last=False)
         who, queue = queues.popitem(last=False)
         queue.popleft().set()
@@ -140,6 +143,7 @@ class FairLimiter:
         # end of the callers.
         if queue:
             queues[who] = queue
+
         if queues:
             self._waiting[caller] = queues
 
@@ -368,9 +372,11 @@ class Module:
         found = self._tools.get(name)
         if found is not None:
             return found
+
         why = self.why_without(name)
         if why is not None:
             raise why
+
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise UnknownModuleToolError(
@@ -386,6 +392,7 @@ class Module:
         if not is_allowed(self.name, name, self.configuration):
             why = f"mcpServers.{self.name} does not allow {label} ('allow' and 'deny')"
             return ToolNotAllowedError(self.name, why)
+
         listing = None if self._connection is None else self._connection.listing
         if listing is not None and name in listing.left_out:
             why = (
@@ -393,6 +400,7 @@ class Module:
                 f"{listing.left_out[name]}"
             )
             return ToolLeftOutError(self.name, why)
+
         if not self._listed and self._state == "up":
             return ModuleListError(self.name, f"module {self.name!r} is up, but {self.list_fault}")
         return None
@@ -436,11 +444,14 @@ class Module:
             next_try = None
         else:
             next_try = self._next
+
         notes = [*self._notes, *(connection.notes if connection is not None else ())]
         if self.authorization is not None:
             notes += self.authorization.oddities.lines
+
         if not self.configuration.views and any(_has_view(tool) for tool in self.known_tools):
             notes.append(_WITHHELD)
+
         return ModuleStatus(
             name=self.name,
             state=self._state,
@@ -471,12 +482,14 @@ class Module:
         """Connect and reconnect until `stop`. Raises nothing but cancellation."""
         if self.configuration.disabled:
             return
+
         try:
             launch = self.launch()
         except ModuleConfigurationError as error:
             self._closed = True
             self._set("failed", error)
             return
+
         self.authorization = self._authorize(self.name, launch)
         try:
             self._out_since = anyio.current_time()
@@ -530,6 +543,7 @@ class Module:
             seconds = _MOST_PAUSE
         else:
             seconds = min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
+
         # Many processes that lost the same module must not reconnect at the same moment.
         seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
         # After a first failure, a call that needs the module does not wait.
@@ -545,6 +559,7 @@ class Module:
             await self._wanted.wait()
             self._next = min(due, needed)
             await anyio.sleep_until(needed)
+
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
@@ -554,6 +569,7 @@ class Module:
         if self._state == "down":
             self._state = "connecting"
             self._settled = anyio.Event()
+
         first = self._new_connection(launch)
         error = await self._hold(first)
         if error is not None and first.may_be_era and not self._tried_both and not self._closed:
@@ -569,6 +585,7 @@ class Module:
                 error = later_error
         elif error is not None:
             self._legacy = self._legacy_after(first)
+
         if error is not None:
             self._failures += 1
             self._tries += 1
@@ -623,6 +640,7 @@ class Module:
             if connection.listing is not None:
                 self._tools = connection.listing.tools
                 self._listed = True
+
             # Reset by the first answer of a call, because a connection that ends at once is
             # a failure, too.
             self._failures += 1
@@ -644,6 +662,7 @@ class Module:
         except ModuleError as error:
             self._kind = self.configuration.kind
             return error
+
         down()
         return None
 
@@ -654,9 +673,11 @@ class Module:
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
             return None
+
         server = f"{peer.server_name or ''} {peer.server_version or ''}"
         if connection.kind_used == "sse":
             return Way("legacy", "sse", server)
+
         before = self._way_before
         was_needed = (
             before is not None
@@ -710,6 +731,7 @@ class Module:
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
+
         if scope.cancelled_caught:
             what = f"module {self.name!r} is still connecting after {timeout:g} s"
             raise ModuleTimeoutError(self.name, what, outcome="not_run")
@@ -717,6 +739,7 @@ class Module:
             raise ModuleDisabledError(
                 self.name, f"module {self.name!r} is disabled in the configuration"
             )
+
         if self._state != "up":
             raise self._again()
 
@@ -729,10 +752,12 @@ class Module:
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
         if isinstance(error, ModuleSignInError):
             return ModuleSignInError(self.name, str(error), lasting=error.lasting)
+
         if type(error) in (ModuleConfigurationError, ModuleDownError):
             kind = type(error)
         else:
             kind = ModuleConnectError
+
         return kind(self.name, self.status().why if tried else str(error))
 
     @property
@@ -870,6 +895,7 @@ class Module:
         tool = self.tool(tool_name)
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
+
         await self._limiter.acquire(run)
         try:
             async with self.place():
@@ -1022,6 +1048,7 @@ class Module:
             most = self.configuration.tries_of(tool.remote_name or tool.name)
         else:
             most = 1
+
         sent = unsent = 0
         lost: ModuleError | None = None
         while True:
@@ -1029,6 +1056,7 @@ class Module:
                 left = round(deadline - anyio.current_time(), 1)
             else:
                 left = seconds
+
             try:
                 return await send(left)
             except ModuleTimeoutError as error:
@@ -1040,6 +1068,7 @@ class Module:
                     lost = ModuleDownError(self.name, text, outcome="unknown")
                 else:
                     unsent += 1
+
                 may = sent < most if error.outcome == "unknown" else self._is_worth_waiting(None)
                 pause = min(_NEEDED_PAUSE, _RESEND_PAUSE * 2.0 ** min(sent + unsent - 1, 5))
                 if not may or anyio.current_time() + pause >= deadline:
@@ -1049,14 +1078,17 @@ class Module:
                     self._failures = 0
                 # An earlier attempt may have taken effect, although this one was not sent.
                 raise lost if lost is not None and error.outcome == "not_run" else error from None
+
             if self._connection is not None and self._connection.usable:
                 await anyio.sleep(pause)
                 continue
+
             try:
                 with anyio.move_on_at(deadline) as scope:
                     await self.reach()
             except ModuleError as error:
                 raise lost or error from None
+
             if scope.cancelled_caught:
                 raise lost or self._again()
 
@@ -1154,6 +1186,7 @@ class Module:
             self._legacy = True
             await self._forget(connection)
             await self.reach()
+
         return self.era
 
     async def _forget(self, connection: Connection) -> None:

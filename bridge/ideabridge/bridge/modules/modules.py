@@ -137,6 +137,7 @@ class Modules:
                 )
                 for name, entry in configuration.modules.items()
             }
+
         self._group: anyio.abc.TaskGroup | None = None
         self._of_users: UserModules | None = None
         self._store_key = ""
@@ -234,10 +235,12 @@ class Modules:
         if user is None or not module.configuration.has_sign_ins or module.configuration.disabled:
             yield module
             return
+
         if self._of_users is None:
             from ideabridge.bridge.modules.user_modules import UserModules
 
             self._of_users = UserModules(self._authorize_with, self._start)
+
         # It never changes once there is one.
         self._store_key = self._store_key or self.identify_store()
         async with self._of_users.using(module, user, self._store_key) as own:
@@ -253,12 +256,15 @@ class Modules:
         assert group is not None
         for module in self._modules.values():
             module.stop()
+
         if self._of_users is not None:
             self._of_users.stop()
+
         # Shielded, so that HTTP sessions and inputs are closed even if this task is cancelled.
         if self._running:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
                 await self._all_ended.wait()
+
         group.cancel_scope.cancel()
         await group.__aexit__(None, None, None)
 
@@ -279,11 +285,13 @@ class Modules:
         found = self._modules.get(name)
         if found is not None:
             return found
+
         near = nearest(name, self._modules)
         if near:
             hint = f"nearest: {', '.join(near)}"
         else:
             hint = f"known: {', '.join(self._modules) or 'none'}"
+
         raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:

@@ -82,11 +82,15 @@ class Oddities:
             line = self._shown(text)
             if oddity.example and quotes:
                 line += f", such as '{self._shown(oddity.example, _EXAMPLE_CHARACTERS)}'"
+
             if oddity.count > 1:
                 line += f" ({oddity.count:,} times)"
+
             lines.append(line)
+
         if self._others:
             lines.append(f"and {self._others:,} other oddities")
+
         return lines
 
     def _shown(self, text: str, limit: int = _CHARACTERS) -> str:

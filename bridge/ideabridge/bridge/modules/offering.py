@@ -96,6 +96,7 @@ class Offering:
             kinds = ("prompts",)
         elif isinstance(event, ResourcesListChanged):
             kinds = ("resources", "templates")
+
         for kind in kinds:
             self._known.pop(kind, None)
             self._unfinished.discard(kind)
@@ -158,16 +159,19 @@ class Offering:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             pages: PagedList[JSONObject] = PagedList([])
+
         if pages.note is None:
             self._notes.pop(kind, None)
         else:
             self._notes[kind] = pages.note
+
         if changes == self._changes:
             self._known[kind] = pages.entries
             self._unfinished.discard(kind)
             if pages.unfinished:
                 self._unfinished.add(kind)
                 self._cut_off.set()
+
         return pages.entries
 
     async def _page(self, kind: Kind, cursor: str | None) -> ListPage[JSONObject]:
@@ -180,6 +184,7 @@ class Offering:
             )
             size += len(encode(entry))
             entries.append(entry)
+
         return ListPage(entries, next_cursor, size)
 
     async def _listed(self, kind: Kind, cursor: str | None) -> tuple[list[BaseModel], str | None]:
@@ -191,6 +196,7 @@ class Offering:
         if kind == "templates":
             templates = await session.list_resource_templates(params=params)
             return [*templates.resource_templates], templates.next_cursor
+
         resources = await session.list_resources(params=params)
         return [*resources.resources], resources.next_cursor
 

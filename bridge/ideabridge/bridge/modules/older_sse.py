@@ -71,10 +71,12 @@ class OlderSSE:
         except UnansweredError:
             if self._post_url is None:
                 raise
+
         if self._post_url is None:
             raise UnansweredError(
                 INVALID_REQUEST, "offers no stream of events that names an address", Mark.REFUSED
             )
+
         self._has_ended = True
         self._mailbox.wake_all()
         self._mailbox.close()
@@ -128,11 +130,13 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
     except (httpx2.InvalidURL, ValueError):
         what = "names a malformed address for requests in its event 'endpoint'"
         raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED) from None
+
     if not is_within_origin(url, address):
         what = (
             f"wants requests to be sent to {shown_address(address)}, which is not on the origin of "
             f"{shown_address(url)}: refused"
         )
         raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED)
+
     # The name and password of the configured address stay; a server does not choose them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

@@ -132,6 +132,7 @@ async def read_pages(
 
     if len(entries) > MAX_ENTRIES:
         del entries[MAX_ENTRIES:]
+
     if cursor is None:
         return PagedList(entries)
     return ended(f"lists its {what} on more than {MAX_PAGES:,} pages")

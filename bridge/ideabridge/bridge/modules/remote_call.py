@@ -153,10 +153,12 @@ async def remote_call(
             error = asking.addresses(client, error)
             for name in asking.own_ids:
                 connection.backchannel.addressed(name, asking)
+
         failure = _failure(connection, module, tool.name, error, secrets)
         if asking.refused and isinstance(failure, ModuleProtocolError):
             # Not the module's own error: nobody was asked what it needs.
             failure = ModuleProtocolError(module, str(failure))
+
         raise (
             _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure
         ) from None
@@ -170,14 +172,17 @@ async def remote_call(
         raise ModuleDownError(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
+
     if answered is None:
         raise ModuleTimeoutError(
             module, f"{name} did not answer within {asking.allowed:g} s and was told to stop"
         )
+
     if client is None:
         whole = None
     else:
         whole = _whole(module, answered, asking.refused, secrets=secrets, max_bytes=max_bytes)
+
     try:
         # Outside of the time-out: validating a result may take long, which is not the
         # module's fault.
@@ -193,11 +198,14 @@ async def remote_call(
         if whole is not None:
             error.result = _as_error(whole, error)
         raise
+
     if whole is not None and (tool.output is not None or answered.structured_content is not None):
         whole["structuredContent"] = value
         _add_text(whole, value)
+
     if whole is not None or answered.structured_content is None:
         return Answer(value, whole)
+
     content = (_sent(answered, secrets=secrets, max_bytes=max_bytes) or {}).get("content")
     return Answer(value, None, cast("list[JSON] | None", content))
 
@@ -241,6 +249,7 @@ async def _in_rounds(
     client = asking.client
     if client is not None and connection.peer is not None and connection.peer.era == "modern":
         request = _again(request, client.responses, client.state)
+
     for number in range(MAX_QUESTION_ROUNDS + 1):
         result = await connection.client.session.send_request(
             request,
@@ -254,11 +263,13 @@ async def _in_rounds(
             if isinstance(result, types.CallToolResult):
                 restore_structured(result)
             return result
+
         if client is not None and client.takes_rounds:
             raise asking.asked_by(result)
         if number == MAX_QUESTION_ROUNDS:
             break
         request = _again(request, await asking.answers(result) or None, result.request_state)
+
     what = f"module {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
     raise ModuleInputRequiredError(module, what)
 
@@ -329,11 +340,13 @@ async def pass_on(
         raise ModuleDownError(
             module, f"{name} {connection.end(f' before {method} was sent')}"
         ) from None
+
     if result is None:
         within = f"{asking.allowed:g} s"
         raise ModuleTimeoutError(
             module, f"{name} did not answer {method} within {within} and was told to stop"
         )
+
     value = secrets.redact(normalise(wire(result), what="the result"))
     size = len(encode(value))
     if size > max_bytes:
@@ -341,6 +354,7 @@ async def pass_on(
             f"{name} answered {method} with {size:,} bytes; at most {max_bytes:,} are "
             "taken (limits.result_bytes)"
         )
+
     return cast("JSONObject", value)
 
 
@@ -387,11 +401,13 @@ def _failure(
         return ModuleDownError(
             module, f"{name} {text} while tool {tool!r} was running", outcome="unknown"
         )
+
     if error.code == types.CONNECTION_CLOSED and not connection.usable:
         what = f"{name} {connection.end(f' while tool {tool!r} was running')}"
         if connection.protocol_fault:
             return ModuleProtocolError(module, what, outcome="unknown")
         return ModuleDownError(module, what, outcome="unknown")
+
     if error.data is Mark.CUT_OFF:
         what = f"{name} cut its answer off while tool {tool!r} was running"
         return ModuleDownError(module, what, outcome="unknown")
@@ -401,6 +417,7 @@ def _failure(
         return ModuleProtocolError(module, f"{name}: {text}", outcome="unknown")
     if error.data is Mark.REFUSED:
         return ModuleProtocolError(module, f"{name} {text}", code=error.code, said=text)
+
     message = shown(error.message, secrets, MAX_ERROR_DATA)
     data = None
     try:
@@ -413,9 +430,11 @@ def _failure(
             data = None
     except IdeabridgeError:
         message = f"{message} (its data is left out, because it is no JSON)"
+
     what = f"{name} answered with error {error.code}: {text or 'it does not say why'}"
     if data is not None:
         what = f"{what} (data: {shown(encode_text(data), secrets, _DATA)})"
+
     return ModuleProtocolError(
         module, what, code=error.code, said=message, data=secrets.redact(data)
     )
@@ -441,6 +460,7 @@ async def _result_value(
     name = f"module {module!r}"
     if result.is_error:
         raise _tool_error(module, tool, result, secrets=secrets, max_bytes=max_bytes)
+
     try:
         value = normalise(_raw_value(result), what="the result")
         size = len(encode(value))
@@ -450,11 +470,13 @@ async def _result_value(
         raise ModuleOutputError(
             module, f"{name}: {error}", sent=_sent(result, secrets=secrets, max_bytes=max_bytes)
         ) from None
+
     if size > max_bytes:
         raise ResultLimitError(
             f"{name} answered with {size:,} bytes; at most {max_bytes:,} are "
             "taken (limits.result_bytes)"
         )
+
     if validator is None:
         return secrets.redact(value)
 
@@ -464,6 +486,7 @@ async def _result_value(
         with suppress(IdeabridgeError):
             await validator.check_apart(None)
             return None
+
     try:
         if has_structure:
             await validator.check_apart(value)
@@ -475,6 +498,7 @@ async def _result_value(
             what = (
                 f"{name} has an output schema but sent no structured content; {_described(result)}"
             )
+
         sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
         raise ModuleOutputError(module, what, sent=sent) from None
 
@@ -488,10 +512,12 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
     """
     if not isinstance(value, str):
         raise InvalidJSONError("it is no text")
+
     with suppress(IdeabridgeError):
         parsed = decode(value, what="its text")
         await validator.check_apart(parsed)
         return parsed
+
     await validator.check_apart(value)
     return value
 
@@ -537,6 +563,7 @@ def _tool_error(
         text = encode_text(sent["structuredContent"])
         if len(text) <= MAX_ERROR:
             del sent["structuredContent"]
+
     if (
         text
         and len(text) <= MAX_ERROR
@@ -547,12 +574,14 @@ def _tool_error(
         sent.pop("content", None)
         if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
             del sent["structuredContent"]
+
     # The prefix of the Python SDK; the message of the run contains the name anyway.
     said = shown(text, secrets).removeprefix(
         f"Error executing tool {tool.remote_name or tool.name}: "
     )
     if not said.strip():
         said = f"module {module!r} failed without saying why; {_described(result)}"
+
     return ModuleToolError(module, said, sent=sent or None)
 
 
@@ -564,9 +593,11 @@ def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> 
     if result.structured_content is not None:
         with suppress(IdeabridgeError):
             sent["structuredContent"] = normalise(result.structured_content)
+
     if result.content and not _says_the_same(result, sent.get("structuredContent")):
         with suppress(IdeabridgeError):
             sent["content"] = normalise(_blocks(result))
+
     if not sent or len(encode(sent)) > max_bytes:
         return None
     return cast("JSONObject", secrets.redact(sent))
@@ -579,13 +610,16 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
     texts = _texts(result)
     if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
         return False
+
     parts: list[JSON] = [structured]
     if isinstance(structured, dict):
         members = list(structured.values())
     else:
         members = [structured]
+
     for member in members[:_PARTS]:
         parts += [member, *member[:_PARTS]] if isinstance(member, list) else [member]
+
     return all(text in parts or _decoded(text) in parts for text in texts)
 
 
@@ -619,24 +653,29 @@ def _whole(
         raise ResultLimitError(f"module {module!r}: {error}") from None
     except IdeabridgeError as error:
         raise ModuleOutputError(module, f"module {module!r}: {error}") from None
+
     meta = whole.get("_meta")
     if isinstance(meta, dict):
         # What it says about the module; the gateway answers in its own name.
         meta.pop(types.SERVER_INFO_META_KEY, None)
         if not meta:
             del whole["_meta"]
+
     size = len(encode(whole))
     if size > max_bytes:
         raise ResultLimitError(
             f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are "
             "taken (limits.result_bytes)"
         )
+
     whole = cast("JSONObject", secrets.redact(whole))
     if result.is_error:
         _add_text(whole, whole.get("structuredContent"))
+
     if result.is_error and refused:
         content = cast("list[JSON]", whole["content"])
         whole["content"] = [*content, {"type": "text", "text": "\n".join(refused)}]
+
     return whole
 
 
@@ -662,6 +701,8 @@ def _as_error(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
         content.append(
             {"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"}
         )
+
     if isinstance(sent.get("structuredContent"), dict):
         result["structuredContent"] = sent["structuredContent"]
+
     return result

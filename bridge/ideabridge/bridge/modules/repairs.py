@@ -94,6 +94,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     members = object_of(value)
     if members is None:
         return value
+
     fixed = dict(members)
     content = members.get("content")
     if content is None:
@@ -107,6 +108,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
             # It may say anything, also that the tool failed.
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
+
         repair.note(
             "content",
             f"{'is missing' if 'content' not in members else 'expected a list, got null'}",
@@ -128,6 +130,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     elif failed is None and "isError" in fixed:
         del fixed["isError"]
         repair.note("isError", "expected true or false, got nothing; left out")
+
     structured = members.get("structuredContent")
     if (
         structured is not None
@@ -143,6 +146,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         repair.note(
             "structuredContent", f"expected an object, got {kind_of(structured)}; shown as it is"
         )
+
     return fixed
 
 
@@ -162,6 +166,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
     if not isinstance(value, dict):
         repair.note(place, f"expected an object, got {kind_of(value)}; shown as a text")
         return _text(value if isinstance(value, str) else json_of(value))
+
     block = dict(cast("Object", value))
     said = block.get("type")
     if (
@@ -173,6 +178,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
             f"{place}.type", "is not one that the protocol has here; its JSON is shown", said
         )
         return _text(json_of(block))
+
     if not isinstance(said, str) or said not in _BLOCKS:
         named = _type_of(block)
         if named is None:
@@ -182,6 +188,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
                 block.get("type"),
             )
             return _text(json_of(block))
+
         repair.note(f"{place}.type", f"is missing; taken as {named!r}", block.get("type"))
         block["type"] = named
 
@@ -193,6 +200,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
             block["text"],
         )
         block["text"] = json_of(block["text"])
+
     if kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
         known = block.get("mime_type") or _mime_type(block.get("data"))
         if isinstance(known, str) and known:
@@ -202,6 +210,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
                 known,
             )
             block["mimeType"] = known
+
     if (
         kind == "resource_link"
         and not isinstance(block.get("name"), str)
@@ -209,6 +218,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
     ):
         repair.note(f"{place}.name", "expected a text; its address is shown")
         block["name"] = block["uri"]
+
     if kind == "resource" and isinstance(block.get("resource"), dict):
         block["resource"] = _resource_contents(
             repair, block["resource"], shape_of(types.EmbeddedResource), f"{place}.resource"
@@ -218,6 +228,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
     if isinstance(fixed, Unusable):
         repair.note(place, f"{fixed.why}; its JSON is shown")
         return _text(json_of(block))
+
     return fixed
 
 
@@ -229,6 +240,7 @@ def _type_of(block: Object) -> str | None:
         return "text"
     if isinstance(block.get("resource"), dict):
         return "resource"
+
     kind = str(block.get("mimeType")).partition("/")[0]
     if isinstance(block.get("data"), str) and kind in ("image", "audio"):
         return kind
@@ -264,6 +276,7 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
     members = object_of(value)
     if members is None:
         return value
+
     fixed = dict(members)
     text = fixed.get("text")
     blob = fixed.get("blob")
@@ -272,9 +285,11 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
         repair.note(
             f"{place}.uri", f"expected a text, got {got(members.get('uri'))}; it was asked for"
         )
+
     if text is not None and not isinstance(text, str) and not isinstance(blob, str):
         fixed["text"] = json_of(text)
         repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown")
+
     return fixed
 
 
@@ -286,6 +301,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
     result = _payload(repair, value, "messages", lambda text: text)
     if not isinstance(result, dict):
         return result
+
     fixed = cast("Object", result)
     messages: list[Any] = []
     for index, item in enumerate(cast("list[Any]", fixed["messages"])):
@@ -302,6 +318,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
             messages += [{**message, "content": block} for block in message["content"]]
         else:
             messages.append(item)
+
     return {**fixed, "messages": messages}
 
 
@@ -310,6 +327,7 @@ def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[st
     members = object_of(value)
     if members is None:
         return value
+
     fixed = dict(members)
     items = fixed.get(name)
     if items is None:
@@ -325,6 +343,7 @@ def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[st
         )
     elif not isinstance(items, list):
         return Unusable(f"{name}: expected a list, got {got(items)}")
+
     return fixed
 
 
@@ -354,11 +373,13 @@ def _capabilities(repair: MessageRepair, value: Any, shape: Shape, place: str) -
     members = object_of(value)
     if members is None:
         return value
+
     fixed = dict(members)
     for name, offered in members.items():
         if offered is True:
             fixed[name] = {}
             repair.note(f"{place}.{name}", "expected an object, got true; taken as {}")
+
     return fixed
 
 
@@ -366,6 +387,7 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
     members = object_of(value)
     if members is None:
         return value
+
     fixed = dict(members)
     versions = fixed.get("supportedVersions")
     if isinstance(versions, str):
@@ -378,6 +400,7 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
             "supportedVersions",
             f"expected a list, got {got(versions)}; taken as the version it was asked in",
         )
+
     return fixed
 
 
@@ -385,10 +408,12 @@ def _page(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
+
     cursor = members.get("nextCursor")
     if isinstance(cursor, int) and not isinstance(cursor, bool):
         repair.note("nextCursor", "expected a text, got a number; sent back as a text")
         return {**members, "nextCursor": str(cursor)}
+
     return members
 
 
@@ -396,6 +421,7 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
     members = object_of(value)
     if members is None:
         return value
+
     address = members.get("uri", members.get("uriTemplate"))
     if isinstance(members.get("name"), str) or not isinstance(address, str):
         return members
@@ -412,21 +438,25 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
     members = object_of(value)
     if members is None:
         return value
+
     tool = dict(members)
     for member in members_of(cast("type[BaseModel]", shape.model)):
         if member.name != "inputSchema" and (
             member.name != "outputSchema" or member.name not in tool
         ):
             continue
+
         schema: object = tool.get(member.name)
         if member.name == "inputSchema":
             typed = _with_type(schema)
             if typed is not schema:
                 repair.note(f"{place}.inputSchema.type", "is missing; taken as 'object'")
             schema = typed
+
         if member.shape.accepts(schema):
             tool[member.name] = schema
             continue
+
         parts = object_of(schema)
         if parts is not None and "type" not in parts:
             repair.note(f"{place}.{member.name}.type", "is missing; read as any type")
@@ -436,7 +466,9 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
                 f"expected 'object', got {got(parts['type'])}",
                 parts["type"],
             )
+
         tool[member.name] = carried_schema(schema)
+
     return tool
 
 
@@ -455,15 +487,18 @@ def _completion(repair: MessageRepair, value: Any, shape: Shape, place: str) -> 
     if isinstance(value, list):
         members = {"values": cast("list[Any]", value)}
         repair.note(place, "expected an object, got a list; taken as its values")
+
     values = None if members is None else members.get("values")
     if members is None or not isinstance(values, list):
         return cast("Any", value)
+
     texts = cast("list[Any]", values)
     if len(texts) > _MOST_COMPLETIONS:
         repair.note(
             f"{place}.values", f"has more than {_MOST_COMPLETIONS} items; the first ones are taken"
         )
         return {**members, "values": texts[:_MOST_COMPLETIONS]}
+
     return members
 
 
@@ -471,12 +506,14 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
     members = object_of(value)
     if members is None:
         return value
+
     level = str(members.get("level")).lower()
     if members.get("level") not in _LEVELS.values() and level in (*_LEVELS, *_LEVELS.values()):
         repair.note(
             f"{place}.level",
             f"is not one that the protocol has; taken as {_LEVELS.get(level, level)!r}",
         )
+
     return {**members, "level": _LEVELS.get(level, level)}
 
 
@@ -552,10 +589,12 @@ class Repairs:
     ) -> JSONRPCNotification | None:
         if message.method == "notifications/progress" and _is_plain_progress(message.params):
             return message
+
         params = repair_notification(message.method, version, message.params, self._oddities)
         if isinstance(params, Unusable):
             self._oddities.note(f"{message.method}: {params.why}; skipped")
             return None
+
         message.params = params
         return message
 
@@ -567,12 +606,14 @@ class Repairs:
                     "answered requests that no longer wait, or were never sent; skipped"
                 )
             return message
+
         method, params = self._sent.pop(message.id)
         if isinstance(message, OddResultError):
             result = repair_odd_result(method, message.value)
             if result is None:
                 return message
             message = JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result)
+
         if isinstance(message, JSONRPCError):
             return message
 
@@ -583,6 +624,7 @@ class Repairs:
                 return self._unreadable(
                     message.id, method, f"it nests deeper than {PLAIN_NESTING} levels"
                 )
+
         fixed = repair_result(method, version, result, self._oddities, params)
         if isinstance(fixed, Unusable):
             return self._unreadable(message.id, method, fixed.why)
@@ -622,6 +664,7 @@ def repair_result(
     """
     if method == "server/discover":
         version = LATEST_MODERN_VERSION
+
     is_modern = version in MODERN_PROTOCOL_VERSIONS
     if (
         method == "tools/call"
@@ -629,10 +672,12 @@ def repair_result(
         and (result.get("resultType") == "complete" or not is_modern)
     ):
         return result
+
     repair = MessageRepair(version, params or {}, _RULES, names_items=method in _LISTS)
     fixed: Any = result
     if not is_modern and not _LATER.isdisjoint(fixed):
         fixed = {name: part for name, part in fixed.items() if name not in _LATER}
+
     if (
         is_modern
         and method in methods.INPUT_REQUIRED_METHODS
@@ -641,6 +686,7 @@ def repair_result(
     ):
         fixed = {**fixed, "resultType": "input_required"}
         repair.note("resultType", 'is missing; taken as "input_required"')
+
     if method == "tools/call":
         fixed = _with_failure(repair, fixed)
     elif method == "initialize":
@@ -653,6 +699,7 @@ def repair_result(
         fixed = repair.fix(fixed, shape, "")
         if isinstance(fixed, Unusable):
             break
+
     _note(oddities, method, repair)
     return fixed
 
@@ -704,10 +751,12 @@ def _repair_params(
     fixed: Any = {"jsonrpc": "2.0", "id": 0, "method": method}
     if params is not None:
         fixed["params"] = params
+
     for model in models:
         fixed = repair.fix(fixed, shape_of(model), "")
         if isinstance(fixed, Unusable):
             break
+
     _note(oddities, method, repair)
     return fixed if isinstance(fixed, Unusable) else fixed.get("params")
 
@@ -724,17 +773,21 @@ def _is_plain(result: Object) -> bool:
         return False
     if type(result.get("isError", False)) is not bool:
         return False
+
     structured = result.get("structuredContent")
     if structured is not None and not isinstance(structured, dict):
         return False
+
     meta = result.get("_meta")
     if meta is not None and not isinstance(meta, dict):
         return False
+
     for block in cast("list[Any]", content):
         if not isinstance(block, dict) or block.keys() != _TEXT_BLOCK or block["type"] != "text":
             return False
         if not isinstance(block["text"], str):
             return False
+
     return True
 
 
@@ -752,6 +805,7 @@ def _has_many_parts(result: Object) -> bool:
             items = cast("list[Any]", part)
             parts += len(items)
             waiting += items
+
     return parts > _MANY_PARTS
 
 
@@ -780,6 +834,7 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
     ):
         repair.note("resultType", "is not one that the protocol has; taken as an error", said)
         return {**result, "isError": True}
+
     if result.get("isError") is True or not result.get("is_error"):
         return result
     repair.note("is_error", "the protocol calls it isError; taken as true")
@@ -803,12 +858,15 @@ def _strict(repair: MessageRepair, value: Any, index: int) -> Any:
     hints = None if tool is None else object_of(tool.get("annotations"))
     if tool is None or hints is None:
         return value
+
     odd = [name for name in _HINTS if name in hints and type(hints[name]) not in (bool, NONE)]
     if not odd:
         return tool
+
     for name in odd:
         where = f"tools[{label_of(tool, index)}].annotations.{name}"
         repair.note(where, f"expected true or false, got {got(hints[name])}; left out", hints[name])
+
     schema = carried_schema(_with_type(tool.get("inputSchema")))
     as_sent = json_of({name: hints[name] for name in odd})
     strict = {name: hint for name, hint in hints.items() if name not in odd}
@@ -895,6 +953,8 @@ def _nests_deeper(value: Any, limit: int) -> bool:
                 level += cast("Object", part).values()
             elif isinstance(part, list):
                 level += cast("list[Any]", part)
+
         if not level:
             return False
+
     return True

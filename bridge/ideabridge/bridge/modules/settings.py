@@ -193,9 +193,11 @@ class AuthorizationSettings(BaseModel):
         found: list[str] = []
         if self.issuer is not None and not self.issuer.startswith(("http://", "https://", "${")):
             found.append("'issuer' should be an address that starts with http:// or https://")
+
         for key in SECRET_KEYS:
             if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
                 found.append(f"{key!r} needs 'client_id' and 'issuer', which say whose it is")
+
         if self.grant == "client_credentials":
             if (self.client_secret is None) == (self.private_key is None):
                 found.append("'client_credentials' needs either 'client_secret' or 'private_key'")
@@ -203,17 +205,21 @@ class AuthorizationSettings(BaseModel):
                 found.append("'client_metadata_url' and 'redirect_uri' are for people who sign in")
         elif self.private_key is not None:
             found.append('\'private_key\' only goes with "grant": "client_credentials"')
+
         if self.client_metadata_url is not None and not re.match(
             "https://[^/]+/.", self.client_metadata_url
         ):
             found.append("'client_metadata_url' should be an address with https:// and a path")
+
         if self.redirect_uri is not None and not _LOOPBACK.match(self.redirect_uri):
             found.append(
                 "'redirect_uri' should be on this machine, with a port: "
                 "http://localhost:3118/callback"
             )
+
         if self.client_id is not None and self.client_metadata_url is not None:
             found.append("'client_metadata_url' goes in place of 'client_id'")
+
         if found:
             raise ValueError("; ".join(found))
         return self
@@ -334,13 +340,16 @@ def adapt(raw: JSONObject) -> JSONObject:
         if key in IGNORED or (ours != key and ours in raw):
             continue
         result[ours] = value
+
     auth = result.get("auth")
     if isinstance(auth, dict):
         result["auth"] = _adapt_auth(auth)
+
     enabled = result.get("enabled")
     if isinstance(enabled, bool):
         del result["enabled"]
         result.setdefault("disabled", not enabled)
+
     return result
 
 
@@ -350,15 +359,18 @@ def _adapt_auth(raw: JSONObject) -> JSONObject:
     if isinstance(result.get("enabled"), bool):
         # A module is asked anyway whether it needs a sign-in.
         del result["enabled"]
+
     scopes = result.get("scopes")
     port = result.get("callbackPort")
     if isinstance(scopes, list) and "scope" not in result:
         del result["scopes"]
         if scopes:
             result["scope"] = " ".join(map(str, scopes))
+
     if isinstance(port, int) and "redirect_uri" not in result:
         del result["callbackPort"]
         result["redirect_uri"] = f"http://localhost:{port}/callback"
+
     return result
 
 
@@ -369,6 +381,7 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
     if isinstance(kind, str) and kind not in KINDS:
         problems.append(("type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"))
         kind = None
+
     has_command = entry.get("command") is not None
     has_url = entry.get("url") is not None
     if has_command and has_url:
@@ -382,21 +395,25 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
                 f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given",
             )
         )
+
     if has_command:
         misplaced = ("headers", "auth")
     elif has_url:
         misplaced = ("args", "env", "cwd")
     else:
         misplaced = ()
+
     if not (has_command and has_url):
         problems += [
             (key, f"only goes with {'url' if has_command else 'command'!r}")
             for key in misplaced
             if entry.get(key)
         ]
+
     url = entry.get("url")
     if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
         problems.append(("url", "expected an address that starts with http:// or https://"))
+
     for key in ("timeout", "connect_timeout"):
         seconds = entry.get(key)
         if isinstance(seconds, int) and seconds > MAX_SECONDS and seconds % 1000 == 0:
@@ -409,8 +426,10 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
                     ),
                 )
             )
+
     if "enabled" in entry:
         problems.append(("enabled", "expected true or false"))
+
     return problems
 
 
@@ -424,6 +443,7 @@ def name_problem(name: str) -> str | None:
         return (
             "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
         )
+
     return None
 
 
@@ -494,15 +514,20 @@ class _Filler:
         # A default in place of a variable that is not set reveals nothing of the environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
+
         # As in a shell, `:-` also replaces an empty variable.
         if default is not None and not value:
             value = default
+
         if value is None:
             self._unset.setdefault(name, place)
+
         if value is None or name in self._refused:
             return None
+
         if secret or is_secret_name(name):
             self._secrets.add_env(name, value)
+
         return value
 
     def check(self) -> None:
@@ -510,9 +535,11 @@ class _Filler:
         parts = list[str]()
         if self._unset:
             parts.append(_unset([*self._unset]))
+
         if self._refused:
             assert self._variables is not None
             parts.append(self._variables.refusal(*self._refused))
+
         if parts:
             places = dict.fromkeys([*self._unset.values(), *self._refused.values()])
             raise _error(self._module, ", ".join(places), "; ".join(parts))
@@ -568,31 +595,38 @@ def expand(
         if not name or "=" in name or "\0" in name:
             raise _error(module, "env", f"{name[:40]!r} is not a name of a variable")
         secrets.add_env(name, text)
+
     cwd = str(folder / Path(working_folder).expanduser())
     if url:
         secrets.add_url("url", url)
+
     for name, text in headers.items():
         secrets.add_header(name, text)
         if not _HEADER_NAME.fullmatch(name):
             raise _error(module, "headers", f"{name[:40]!r} is not a name of a header")
         if not text.isprintable() or not text.isascii():
             raise _error(module, f"headers.{name}", "a header has printable ASCII characters only")
+
     if url and not url.lower().startswith(("http://", "https://")):
         raise _error(module, "url", "expected an address that starts with http:// or https://")
+
     if auth is not None:
         if any(name.lower() == "authorization" for name in headers):
             raise _error(module, "auth", "goes in place of the header Authorization")
         for key in SECRET_KEYS:
             secrets.add(key, credentials.get(key, ""), certain=True)
+
         auth = auth.model_copy(update=credentials)
         if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
             raise _error(
                 module, "auth.issuer", "expected an address that starts with http:// or https://"
             )
+
     words: list[JSON] = [*args]
     _add_hidden({"command": command, "args": words, "url": url, "cwd": working_folder}, secrets)
     if command.startswith(("~", "./", "../")):
         command = str(folder / Path(command).expanduser())
+
     return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers, auth=auth)
 
 
@@ -724,6 +758,7 @@ class ModuleStatus:
         why = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:
             why = f"{why}; away for {timedelta(seconds=round(self.away))}"
+
         if self.next_try is None:
             return why
         if self.next_try:

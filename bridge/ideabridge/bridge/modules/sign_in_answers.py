@@ -83,6 +83,7 @@ def fault_of_server(content: bytes) -> str | None:
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
         return None
+
     try:
         OAuthMetadata.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
@@ -91,6 +92,7 @@ def fault_of_server(content: bytes) -> str | None:
         return f"{member} in the metadata of its authorization server is missing or malformed"
     except orjson.JSONEncodeError:
         return "the metadata of its authorization server has a number that is too large"
+
     return None
 
 
@@ -121,9 +123,11 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
     document = _read(content)
     if document is None:
         return content
+
     wrong = _wrong_members(document, model)
     if not wrong:
         return content.removeprefix(_BYTE_ORDER_MARK)
+
     for name in sorted(wrong):
         value = document[name]
         converted = _converted(name, value, model)
@@ -134,6 +138,7 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
         elif is_absent or name not in _DECIDES:
             del document[name]
             note(f"left out {name!r} in {what}: it is {'empty' if is_absent else kind_of(value)}")
+
     return orjson.dumps(document)
 
 
@@ -154,6 +159,7 @@ def _converted(name: str, value: object, model: type[BaseModel]) -> object:
     """
     if name in _DECIDES:
         return None
+
     form: object = None
     if isinstance(value, str):
         form = value.replace(",", " ").split()
@@ -163,6 +169,7 @@ def _converted(name: str, value: object, model: type[BaseModel]) -> object:
             form = " ".join(cast("list[str]", members))
     elif isinstance(value, float) and abs(value) < _EXACT:
         form = int(value)
+
     if form is None or _wrong_members({name: form}, model):
         return None
     return form

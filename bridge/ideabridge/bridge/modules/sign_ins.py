@@ -138,6 +138,7 @@ class SignInFile:
             text = f"{module}\n{url}"
         else:
             text = json.dumps([module, url, user.store, user.name])
+
         self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.path: Final = folder() / f"{self._key}.json"
 
@@ -155,6 +156,7 @@ class SignInFile:
         kept = _read(self.path)
         if kept is None or kept.kept_in == "file":
             return None if kept is None else kept.sign_in
+
         try:
             text = Keyring().read(self._key)
         except NoKeyringError as error:
@@ -163,6 +165,7 @@ class SignInFile:
             ) from error
         except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error
+
         if text is None:
             return None
         try:
@@ -181,6 +184,7 @@ class SignInFile:
         size = len(text.encode())
         if size > MOST_BYTES:
             raise SignInError(f"its sign-in has {size:,} bytes; at most {MOST_BYTES:,} are kept")
+
         refusal = self._to_keyring(text)
         inside = refusal is None
         kept = _Kept(
@@ -197,6 +201,7 @@ class SignInFile:
             raise SignInError(
                 f"{self.path}: cannot be written: {error.strerror or error}"
             ) from None
+
         if inside:
             return "the keyring"
         return f"{self.path}, which only you can read ({refusal})"
@@ -215,6 +220,7 @@ class SignInFile:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise SignInError(f"{path}: cannot be written: {error.strerror or error}") from None
+
         try:
             while not _take(descriptor):  # noqa: ASYNC110 - another process holds it
                 await anyio.sleep(_LOCK_PAUSE)
@@ -235,6 +241,7 @@ class SignInFile:
             with suppress(KeyringError):
                 keyring.delete(self._key)
             return f"the keyring refuses it: {_first(error)}"
+
         return None
 
 
@@ -295,13 +302,17 @@ def forget(module: str, user: str | None = None) -> list[str]:
         head = _read_head(path)
         if head is None or head.module != module or head.user != user:
             continue
+
         if head.kept_in == "keyring":
             _delete_from_keyring(path.stem, head.url)
+
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise SignInError(f"{path}: cannot be removed: {error.strerror or error}") from None
+
         found.append(head.url)
+
     return found
 
 

@@ -80,6 +80,7 @@ class Lines:
             self._add(chunk[start:end])
             yield self._take()
             start = end + 1
+
         if start < len(chunk):
             self._add(chunk[start:])
 
@@ -92,12 +93,15 @@ class Lines:
         if self._size <= self._limit:
             self._parts.append(piece)
             return
+
         if self._parts:
             start = b"".join(self._parts)
             self._head, self._tail = start[:_ENDS], start[-_ENDS:]
             self._parts = []
+
         if len(self._head) < _ENDS:
             self._head = (self._head + piece)[:_ENDS]
+
         self._tail = (self._tail + piece)[-_ENDS:]
 
     def _take(self) -> bytes | LongLine:
@@ -106,6 +110,7 @@ class Lines:
             line = LongLine(self._head, self._tail, self._size)
         else:
             line = b"".join(self._parts).removesuffix(b"\r")
+
         self._parts = []
         self._size = 0
         self._head = b""
@@ -198,10 +203,12 @@ class Guard:
         process = self._process
         if process is None or process.stdin is None or process.poll() is not None:
             return False
+
         try:
             process.stdin.write(line)
         except OSError:
             return False
+
         return True
 
     def _start(self) -> None:
@@ -209,6 +216,7 @@ class Guard:
             atexit.register(self.close)
         elif self._process.stdin is not None:
             self._process.stdin.close()
+
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SCRIPT)],
             stdin=subprocess.PIPE,
@@ -219,6 +227,7 @@ class Guard:
         )
         for group in sorted(self._groups):
             self._write(b"+%d\n" % group)
+
         if self._hears_signals:
             self._send_signals()
 
@@ -341,6 +350,7 @@ class ChildProcess:
             raise ModuleConnectError(
                 module, f"module {module!r} cannot be started: {why}", lasting=True
             ) from None
+
         assert process is not None
         guard.watch(process.pid)
         return cls(process)
@@ -409,8 +419,10 @@ class ChildProcess:
             if sys.platform != "win32":
                 self._signal_group(signal.SIGKILL)
             await self._group_ends_within(KILL_GRACE)
+
         if self.has_exited:
             guard.release(self.pid)
+
         # A descendant that left the group may hold the pipes; asyncio would keep its
         # transport until then.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
@@ -433,10 +445,12 @@ class ChildProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
             return True
+
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             return False
+
         return True
 
 
@@ -458,6 +472,7 @@ def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
         return f"there is no command {launch.command!r}; is it installed and on PATH?"
     if isinstance(error, PermissionError):
         return f"{launch.command!r} may not be executed"
+
     reason = error.strerror if isinstance(error, OSError) else None
     return f"{launch.command!r}: {reason or error}"
 
@@ -559,25 +574,31 @@ class StdioTransport:
         group = self._group
         if process is None or group is None:
             return
+
         self._closing = True
         # The child must be ended even if this task is cancelled. Every wait below is bounded.
         with anyio.CancelScope(shield=True):
             for stream in self._streams[1:3]:
                 await stream.aclose()
+
             with anyio.move_on_after(0.2):
                 await self._written.wait()
+
             with (
                 anyio.move_on_after(0.1),
                 suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError),
             ):
                 await process.stdin.aclose()
+
             await process.end()
             with anyio.move_on_after(0.1):
                 await self._read.wait()
+
             self._end("was closed")
             group.cancel_scope.cancel()
             for stream in self._streams:
                 await stream.aclose()
+
         await group.__aexit__(None, None, None)
 
     def _end(self, reason: str) -> None:
@@ -602,20 +623,25 @@ class StdioTransport:
                     OSError,
                 ):
                     break
+
                 if self._closing or fault is not None:
                     continue  # a child that is still writing can end only if its output is read
+
                 for number, line in enumerate(lines.feed(chunk)):
                     if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                         await anyio.lowlevel.checkpoint()
                     fault = await self._take(line, incoming)
                     if fault is not None:
                         break
+
                 if lines.pending > self._limit * _DISCARD_FACTOR:
                     fault = self._fault(
                         f"sent a line of more than {self._limit * _DISCARD_FACTOR:,} bytes"
                     )
+
                 if fault is not None:
                     self._end(fault)
+
             if fault is None and not self._closing:
                 # The last line may lack its end, and the last message its last lines.
                 rest = lines.rest()
@@ -624,6 +650,7 @@ class StdioTransport:
                 await self._pass_on(self._reader.end(), incoming)
         finally:
             self._read.set()
+
         if not self._closing and self.reason is None:
             # The process has probably ended; its exit code follows a moment later.
             await process.exits_within(_DRAIN_SECONDS)

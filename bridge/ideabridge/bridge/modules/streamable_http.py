@@ -96,6 +96,7 @@ class StreamableHTTP:
         body = await self._post(call)
         if not call.is_answered and body.events.last_id is not None:
             await self._resume(call, body)
+
         if call.is_answered:
             return
 
@@ -105,6 +106,7 @@ class StreamableHTTP:
                 "its answer is neither JSON nor a stream of events",
                 Replaced.UNREADABLE,
             )
+
         if body.form is BodyForm.UNKNOWN:
             # Some servers accept a request, and answer it on the stream for what
             # belongs to no call.
@@ -115,21 +117,25 @@ class StreamableHTTP:
                     INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE
                 )
             return
+
         # A server that has mixed up two streams once answers this call on another's.
         seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
                 await call.wait()
+
         if call.is_answered:
             return
         if body.is_noise:
             raise UnansweredError(
                 PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE
             )
+
         if call.brought_stray:
             raise UnansweredError(
                 PARSE_ERROR, "its answer has the id of no request that waits", Replaced.UNREADABLE
             )
+
         raise UnansweredError(
             CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF
         )
@@ -142,10 +148,12 @@ class StreamableHTTP:
                 self._url = response.request.url
                 if call.message.method == "initialize":
                     self._take_session(response)
+
                 takes = _is_of_older if call.message.method in _FIRST else None
                 body = await self._mailbox.read(response, call, takes)
                 if body.form is BodyForm.OTHER and response.status_code != _OK:
                     body.form = BodyForm.UNKNOWN  # such as the text "Accepted"
+
                 return body
         except UnansweredError as failure:
             if call.message.method not in _FIRST and is_session_lost(
@@ -182,13 +190,16 @@ class StreamableHTTP:
             with anyio.move_on_after(_pause(retry)):
                 while not call.is_answered:
                     await call.wait()
+
             if call.is_answered:
                 return
+
             headers = {**_GET_HEADERS, **self._session_headers(), "last-event-id": last_id or ""}
             self._open_streams += 1
             try:
                 async with self._client.open("GET", self._url, headers) as response:
                     again = await self._mailbox.read(response, call)
+
                 failures = 0 if again.form is BodyForm.EVENTS else failures + 1
                 last_id = again.events.last_id or last_id
                 retry = retry if again.events.retry is None else again.events.retry
@@ -219,6 +230,7 @@ class StreamableHTTP:
                 "4,096 visible ones of ASCII"
             )
             raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED)
+
         self._session = session
 
     async def listen(self) -> None:
@@ -227,6 +239,7 @@ class StreamableHTTP:
         """
         if self._session is None:
             return
+
         last_id: str | None = None
         retry: int | None = None
         failures = 0
@@ -238,14 +251,18 @@ class StreamableHTTP:
                 headers = {**_GET_HEADERS, **self._session_headers()}
                 if last_id is not None:
                     headers["last-event-id"] = last_id
+
                 self._open_streams += 1
                 try:
                     async with self._client.open("GET", self._url, headers) as response:
                         body = await self._mailbox.read(response, None)
+
                     if body.form not in (BodyForm.EVENTS, BodyForm.UNKNOWN):
                         return
+
                     if body.form is BodyForm.EVENTS:
                         failures = 0
+
                     last_id = body.events.last_id or last_id
                     retry = retry if body.events.retry is None else body.events.retry
                 except UnansweredError as failure:
@@ -253,8 +270,10 @@ class StreamableHTTP:
                         return
                 finally:
                     self._end_stream()
+
                 if anyio.current_time() - began > _LONG_SECONDS:
                     failures = 0  # a proxy ends what is silent for long
+
                 await anyio.sleep(_pause(retry))
         finally:
             self._is_listening = False

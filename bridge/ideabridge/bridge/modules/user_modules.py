@@ -79,9 +79,11 @@ class UserModules:
         except ModuleConfigurationError:
             yield module  # it cannot be reached at all, and says why
             return
+
         file = SignInFile(module.name, url, ModuleUser(user, store)) if store else None
         if file is not None and not file.exists:
             file = None
+
         key = (module.name, None if file is None else user)
         used = self._open.pop(key, None) or self._begin(key, module, file)
         self._open[key] = used
@@ -118,7 +120,9 @@ class UserModules:
                 raise ModuleDownError(
                     module.name, f"module {module.name!r}: {why}. Call it again later"
                 )
+
             self._end(*idle)
+
         used = _Used(module.for_another(partial(self._authorize, file)))
         self._start(partial(self._run, key, used), used.module)
         return used

@@ -32,9 +32,11 @@ def is_own_view_uri(uri: str) -> bool:
     """Return whether a URI is that of a view of ideabridge, in any spelling."""
     if not is_view_uri(uri):
         return False
+
     place = unquote(uri.strip()[len(_SCHEME) :]).replace("\\", "/").lstrip("/")
     for end in "/?#":
         place = place.partition(end)[0]
+
     host = place.rpartition("@")[2].partition(":")[0]
     return folded(host).strip(". ") == OWN_HOST
 
@@ -104,4 +106,5 @@ def _texts(value: JSON) -> list[str]:
         elif isinstance(part, dict):
             texts += part
             waiting += part.values()
+
     return texts

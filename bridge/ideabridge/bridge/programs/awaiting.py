@@ -100,6 +100,7 @@ class _Program:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             self._note(node)
+
         self._modules, self._functions = self._imported()
         self._functions |= {name for name in functions if name not in self._bound}
         self._add_functions()
@@ -144,6 +145,7 @@ class _Program:
             return False
         if isinstance(node, ast.AsyncFunctionDef):
             return True
+
         returned = [part.value for part in parts if isinstance(part, ast.Return)]
         return bool(returned) and all(
             value is not None and self._starts(value) for value in returned
@@ -170,6 +172,7 @@ class _Program:
                     for name, real in names.items()
                     if real in self._tools[str(node.module)] and self._is_import(name)
                 }
+
         return modules, functions
 
     def _is_import(self, name: str) -> bool:
@@ -214,6 +217,7 @@ class _Program:
         """Find a variable that only holds calls, none of which can be awaited."""
         if not isinstance(target, ast.Name):
             return
+
         name = target.id
         bound = self._bound[name]
         if bound[0] is not target:
@@ -221,6 +225,7 @@ class _Program:
             return
         if not all(self._holds_call(other) for other in bound):
             return
+
         read = self._read.get(name, [])
         if not read:
             yield _at(

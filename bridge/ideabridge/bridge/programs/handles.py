@@ -143,10 +143,12 @@ def read(result: object, path: object) -> JSON | Handle:
         root = ("input", "result")
         if not isinstance(found, Missing):
             return found
+
     # The error names the place as a reference does.
     document: JSON = shown
     for key in reversed(root):
         document = {key: document}
+
     raise ProgramError(f"tools.read(): {describe_missing(document, (*root, *keys))}")
 
 
@@ -156,8 +158,10 @@ def _keys(path: object) -> tuple[str, ...]:
             'tools.read(): expected a path as text, such as "rows.0.name", '
             f"found {type(path).__name__}"
         )
+
     if not path:
         return ()
+
     dot = "" if path.startswith("[") else "."
     alternatives = parse_reference(f"†results{dot}{path}").alternatives
     if len(alternatives) != 1 or len(alternatives[0]) != 1:
@@ -175,10 +179,12 @@ def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -
     expect_written(raw, what=what)
     if refer is None:
         return escaped(_without_objects(normalise(raw, what=what), what))
+
     found: list[tuple[tuple[object, ...], Handle]] = []
     value = escaped(_without_objects(normalise(_without(raw, found, ()), what=what), what))
     for path, handle in found:
         value = _put(value, path, refer(handle))
+
     return value
 
 
@@ -216,6 +222,7 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
     """
     if not path:
         return reference
+
     match value, path[0]:
         case dict(), str(key):
             value[key] = _put(value[key], path[1:], reference)
@@ -223,6 +230,7 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
             value[place] = _put(value[place], path[1:], reference)
         case _:
             raise ProgramError("a handle is in a place that JSON does not have")
+
     return value
 
 
@@ -243,4 +251,5 @@ def _without(
     if isinstance(raw, list | tuple):
         items = cast("Sequence[object]", raw)
         return [_without(value, found, (*path, place)) for place, value in enumerate(items)]
+
     return raw

@@ -111,11 +111,14 @@ def _mapped(
         base = text = identify(name)
         if text in taken:
             base = text = f"{text}_"
+
         while text in taken or text in found:
             # Each number is tried once, however many names become equal.
             numbers[base] = numbers.get(base, 1) + 1
             text = f"{base.removesuffix('_')}_{numbers[base]}"
+
         found[text] = name
+
     return found
 
 
@@ -136,16 +139,19 @@ class ProgramNames:
             # A program reads parts of values with its own `tools.read`.
             if tool.module != ANONYMOUS and not is_reader(tool):
                 own.setdefault(_module_of(tool), []).append(tool)
+
         real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
         self.tools: dict[str, dict[str, Tool]] = {}
         modules = {name: python for python, name in _mapped(real, _OWN).items()}
         for name, python in modules.items():
             self.tools[python] = _functions(own[name])
+
         self.servers = {python: modules[name] for python, name in _mapped(real).items()}
         for name in (TOOLS, IDEAS):
             self.tools[name] = _functions(
                 own.get(f"{name}:", []), (READ, CLASS) if name == TOOLS else ()
             )
+
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
         self._places: dict[ToolKey, tuple[str, str]] = {}
         self.note_places()
@@ -170,6 +176,7 @@ class ProgramNames:
             names.servers = {key: str(value) for key, value in servers.items()}
         else:
             names.servers = {}
+
         for module, held in modules.items() if isinstance(modules, dict) else ():
             functions = names.tools.setdefault(module, {})
             for function, key in held.items() if isinstance(held, dict) else ():
@@ -178,6 +185,7 @@ class ProgramNames:
                         functions[function] = known[place, name]
                     case _:
                         raise ProgramError(f"the run has no tool {show(key)}")
+
         names.note_places()
         return names
 
@@ -205,12 +213,14 @@ class ProgramNames:
                     for function, tool in held.items()
                     if function in words
                 }
+
         # Sleeping is a call, too.
         sleep = self.find(TOOLS, "sleep")
         if "sleep" in words and sleep is not None:
             own = modules.setdefault(TOOLS, {})
             if isinstance(own, dict):
                 own["sleep"] = [None, sleep.name]
+
         found: JSONObject = {"modules": modules}
         return {**found, "servers": dict[str, JSON](servers)} if servers else found
 
@@ -259,6 +269,7 @@ class ProgramNames:
             described = described_parameters(tool.parameters)
             listed = [*described.properties, *sorted(described.required)]
             found = self._parameters[place] = _mapped(listed, identify=_parameter)
+
         return found
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
@@ -278,13 +289,16 @@ class ProgramNames:
         key = tuple((name, id(tool)) for name, tool in held.items())
         with _LOCK:
             known = _STUBS.get(key)
+
         if known is not None:
             return known[1]
+
         made = stub((name, tool, self.parameters(tool)) for name, tool in held.items())
         with _LOCK:
             while len(_STUBS) >= _KEPT:
                 _STUBS.pop(next(iter(_STUBS)))
             _STUBS[key] = ([*held.values()], made)
+
         return made
 
     def call(self, module: str, function: str, arguments: JSONObject) -> JSONObject:
@@ -301,10 +315,12 @@ class ProgramNames:
         tool = self.find(module, function)
         if tool is None:
             raise ProgramError(f"there is no tool {module}.{function}"[:300])
+
         names = self.parameters(tool)
         call: JSONObject = {"_tool": tool.name}
         if tool.module is not None:
             call["_module"] = tool.module
+
         for python, value in arguments.items():
             name = names.get(python, python)
             if name in META_PROPERTIES:
@@ -312,6 +328,7 @@ class ProgramNames:
             if name in call:
                 raise ProgramError(f"{module}.{function}() got the parameter {show(name)} twice")
             call[name] = value
+
         return call
 
 
@@ -350,11 +367,14 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
             if room < 0:
                 break
             shown.append(function)
+
         left -= len(shown)
         if shown:
             lines.append(f"{module}: {', '.join(shown)}")
+
     if left:
         lines.append(f"... {left} more, named in the same way")
+
     asks = _ASKS if any(tool.module == ANONYMOUS for tool in tools) else ""
     return {"type": "string", "description": _TOLD.replace("{asks}", asks) + "\n".join(lines)}
 
@@ -377,12 +397,15 @@ def ask_call(arguments: JSONObject) -> JSONObject:
         raise ProgramError(
             f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}"
         )
+
     call: JSONObject = {"_tool": "solve", "_module": ANONYMOUS, "task": text}
     data: JSON = arguments.get("data")
     if data is not None:
         call["input"] = {"data": data}
+
     if schema is not None:
         call["output_schema"] = schema
+
     return call
 
 

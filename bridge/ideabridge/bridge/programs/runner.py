@@ -159,11 +159,13 @@ class ProgramRunner:
         if program is None or not self._runner.wanted:
             self.stop()
             return
+
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
                 # Its worker was given to another program, and there is nothing new for it.
                 return
             self._start(program)
+
         self._feed()
 
     def stop(self) -> None:
@@ -185,6 +187,7 @@ class ProgramRunner:
             self._program = program
             self._crashes = 0
             self._crashed_at = -1
+
         # The state as it was before the first call: calls of programs do not write it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
@@ -218,6 +221,7 @@ class ProgramRunner:
                 problem = await self._sandbox.check(unchecked, setting)
             except ProgramError as error:
                 problem = str(error)
+
         if session is not self._session:
             return
         if problem is None:
@@ -269,11 +273,13 @@ class ProgramRunner:
                                 _error("limit", f"a run may list at most {most:,} calls")
                             ),
                         ]
+
                     try:
                         self._runner.kept.list_call(len(encode(call)))
                     except LimitExceededError as error:
                         self.stop()
                         return [*events, *self._closed(_error("limit", str(error)))]
+
                     self._made += 1
                     proposed += 1
                     events.append(CallProposed(call, unreached=self._unreached(site)))
@@ -290,12 +296,14 @@ class ProgramRunner:
                     fault = machine.fault_of_null if output is None else None
                     if output is not None:
                         events.append(OutputProposed(output))
+
                     events += self._closed(_error("output", fault) if fault is not None else None)
                 case Failed("crashed", message):
                     events += self._crashed(message)
                 case Failed(kind, message):
                     kinds = {"malformed": "structural", "limit": "limit"}
                     events += self._closed(_error(kinds.get(kind, "program"), message))
+
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
@@ -317,6 +325,7 @@ class ProgramRunner:
         if self._crashes < _CRASHES:
             self.drive()
             return []
+
         why = f"its worker died {_CRASHES} times at the same place: {message}"
         return self._closed(_error("program", why))
 
@@ -330,6 +339,7 @@ class ProgramRunner:
         self._session = None
         if session is not None:
             session.close()
+
         return [SolutionClosed(None, None, error, unheard or None)]
 
     # -- results for the program -------------------------------------------------------------------
@@ -340,9 +350,11 @@ class ProgramRunner:
         machine = self._runner.machine
         if session is None or not self._waits or self._runner.is_behind:
             return
+
         settled = machine.settled
         if len(self._heard) >= len(settled):
             return
+
         index = settled[len(self._heard)]
         number = index - self._first
         if number >= self._made:
@@ -350,6 +362,7 @@ class ProgramRunner:
             self.stop()
             self._runner.end("failed", str(error))
             return
+
         self._heard.append(index)
         self._waits = False
         progress = machine.history[index]
@@ -378,12 +391,14 @@ def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Resu
     """
     if error is None:
         return Result(value)
+
     text = _beginning(str(error.get("message")))
     if "sent" in error:
         text = (
             f"{text}\nsent, and checked by nobody: "
             f"{_beginning(encode_text(without_payloads(error['sent'])))}"
         )
+
     kind = "PermissionError" if error.get("kind") == "denied" else "RuntimeError"
     label = progress.call.label if progress.tool is None else progress.tool.label
     return Result(None, kind, f"{label}: {text}")

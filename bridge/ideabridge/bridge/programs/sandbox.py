@@ -371,12 +371,14 @@ class Sandbox:
         )
         with self._lock:
             found = self._checked.get(key)
+
         if found is None:
             found = self._check(program, setting, absent, process)
             with self._lock:
                 while len(self._checked) >= _CHECKED:
                     self._checked.pop(next(iter(self._checked)))
                 self._checked[key] = found
+
         return found
 
     def _check(
@@ -385,6 +387,7 @@ class Sandbox:
         library = monty()
         if len(program) > LONGEST:
             return f"the program has {len(program):,} characters; at most {LONGEST:,} are allowed"
+
         calls = _unawaited(program, setting)
         try:
             with (
@@ -412,6 +415,7 @@ class Sandbox:
         except library.MontyError:
             # What fails when it runs is no fault of its form.
             pass
+
         return _cut("\n".join(f"line {one.line}, column {one.column}: {one.text}" for one in calls))
 
 
@@ -489,6 +493,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     """
     if "servers" not in program:
         return program
+
     tree = parsed(program)
     if tree is None:
         # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has
@@ -496,6 +501,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
         return _IMPORT_LINE.sub(
             lambda found: f"{found[1]}{_imported(found[2], servers) or found[0].lstrip()}", program
         )
+
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
     for node in sorted(found, key=lambda one: one.lineno, reverse=True):
@@ -506,6 +512,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
             or node.end_col_offset is None
         ):
             continue
+
         imported = _imported(", ".join(map(ast.unparse, node.names)), servers)
         if imported is not None:
             first = node.lineno - 1
@@ -513,6 +520,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
             start = lines[first][: node.col_offset]
             end = lines[last][node.end_col_offset :]
             lines[first : last + 1] = [start + imported.encode() + end, *[b""] * (last - first)]
+
     return b"\n".join(lines).decode()
 
 
@@ -596,6 +604,7 @@ def _certain(
     syntax = [one for one in found if one[2] == _SYNTAX]
     if not syntax:
         kept += [(one.line, one.column, one.text) for one in calls]
+
     lines_of_calls = {line for line, _, _ in kept}
     for row, column, rule, message in syntax or found:
         line = int(row)
@@ -624,7 +633,9 @@ def _certain(
                 message = (
                     f"{message}: the result of a call is not awaited; write `await` before the call"
                 )
+
             kept.append((line, int(column), message))
+
     return _cut(
         "\n".join(
             f"line {line}, column {column}: {message}" for line, column, message in sorted(kept)
@@ -658,17 +669,20 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
         imported = _NAME.findall(line)
     else:
         imported = _IMPORTED_MODULE.findall(message)
+
     known = setting.servers if is_from_servers else setting.modules
     away = [
         name for name in dict.fromkeys(imported) if name in absent.servers and name not in known
     ]
     if away:
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
+
     names = sorted(known)
     if len(names) > _NAMED:
         more = f" and {len(names) - _NAMED:,} more"
     else:
         more = ""
+
     what = "the servers are" if is_from_servers else "the modules with tools are"
     why = f".{absent.why}" if absent.why else ""
     return f"{message}; {what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
@@ -690,13 +704,16 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
         else:
             example = ""
         return f"; the tools of the server `{name}` are in the module `{of_server}`{example}"
+
     if name not in setting.modules:
         return ""
+
     names = sorted(setting.modules[name].functions)
     if len(names) > _NAMED:
         more = f" and {len(names) - _NAMED:,} more"
     else:
         more = ""
+
     return (
         ": it is not among the tools of this run, which has "
         f"{', '.join(names[:_NAMED]) or 'none'}{more} here"
@@ -712,6 +729,7 @@ def _never_fits(message: str, functions: Collection[str]) -> bool:
     found = _WRONG.fullmatch(message)
     if found is None or found[1] not in functions:
         return False
+
     expected = found[2]
     given = found[3]
     # A float may be whole, a text one of those that are listed, and an object or array of
@@ -890,6 +908,7 @@ class ProgramSession:
         steps: list[Step] = []
         while self._steps:
             steps.append(self._steps.popleft())
+
         if steps and not self._closed:
             self.computes = not isinstance(steps[-1], Waits | Ended | Failed)
             if isinstance(steps[-1], Waits):
@@ -923,6 +942,7 @@ class ProgramSession:
                 "malformed",
                 f"the program has {len(self._program):,} characters; at most {LONGEST:,}",
             )
+
         try:
             session = _checkout(
                 self._sandbox.pool(),
@@ -945,6 +965,7 @@ class ProgramSession:
             text = _explained(error)
             if self._handles is not None and CLASS in text:
                 text = f"{text} ({HINT})"
+
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
             # One operation that takes longer than a turn may is ended with its
@@ -969,6 +990,7 @@ class ProgramSession:
                     call, part = self._parts.popleft()
                     snapshot = snapshot.resume({call: part})
                     continue
+
                 self._reading = 0.0
                 self._put(Waits())
                 answer = self._answers.get()
@@ -987,6 +1009,7 @@ class ProgramSession:
                 snapshot = self._sleep(snapshot)
             else:
                 snapshot = snapshot.resume_auto()
+
         try:
             return Ended(
                 written(snapshot.output, self._handles, what="the value of the last expression")
@@ -1004,6 +1027,7 @@ class ProgramSession:
                 return self._read(snapshot, arguments)
             elif snapshot.args:
                 raise ProgramError(f"{function}() takes keyword arguments only")
+
             return self._make(snapshot, path, function, arguments)
         except IdeabridgeError as error:
             return snapshot.resume({"exc_type": "TypeError", "message": str(error)})
@@ -1035,9 +1059,11 @@ class ProgramSession:
         position = snapshot.position
         if position is None:
             return CallSite(0, 0)
+
         if not self._lines:
             text = prepared(self._program, self._setting.servers).encode()
             self._lines = [0, *(found.end() for found in re.finditer(rb"\n", text))]
+
         line = bisect_right(self._lines, position.start)
         return CallSite(line, position.start - self._lines[line - 1])
 
@@ -1065,16 +1091,19 @@ class ProgramSession:
             return snapshot.resume(
                 {"exc_type": "RuntimeError", "message": f"tools.read(): at most {READS:,} times"}
             )
+
         positional = dict(zip(("result", "path"), snapshot.args, strict=False))
         unknown = [*named.keys() - {"result", "path"}, *named.keys() & positional.keys()]
         if unknown or len(snapshot.args) > 2 or "result" not in {**positional, **named}:
             raise ProgramError('tools.read() takes a result and a path: tools.read(rows, "0.name")')
+
         given = {**positional, **named}
         begun = time.monotonic()
         try:
             part = self._value(read(given["result"], given.get("path", "")))
         except IdeabridgeError as error:
             part = {"exc_type": "RuntimeError", "message": _cut(str(error))}
+
         self._reading += time.monotonic() - begun
         self._parts.append((snapshot.call_id, part))
         return snapshot.resume({"future": ...})

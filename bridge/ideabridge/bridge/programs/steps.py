@@ -72,6 +72,7 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     for place, call in enumerate(calls):
         if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
             continue
+
         tool = catalogue.look_up(call)
         program = call.get("program")
         if (
@@ -81,17 +82,21 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
             or len(program) > LONGEST
         ):
             continue
+
         if is_reference(program):
             raise PlanError(
                 f"calls[{place}].program: expected the text of a program, found the reference "
                 f"{show(program)}; values go into its input"
             )
+
         found.setdefault(unescape(program), place)
+
     if len(found) > MOST_STEPS or sum(map(len, found)) > LONGEST:
         raise PlanError(
             f"the plan has {len(found):,} programs with {sum(map(len, found)):,} characters as "
             f"calls; at most {MOST_STEPS} with {LONGEST:,} are allowed"
         )
+
     return found
 
 

@@ -100,6 +100,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
         lines.append(f"async def {name}({inner}) -> {_result(tool, types, name)}:")
         described = first_line(tool.description)
         lines += [f"    {described!r}", "    ..."] if described else ["    ..."]
+
     return "\n".join([*_imports(renamed), *types.lines, *lines, ""])
 
 
@@ -123,8 +124,10 @@ def signature(
         types.begin()
         shape = types.of(observed, observed, "")
         result = result if shape == "Any" else f"{shape}{OBSERVED}"
+
     if len(result) > SIGNATURE // 2:
         result = "Any"
+
     room = SIGNATURE - len(name) - len(result)
     shown: list[str] = []
     for number, one in enumerate(found):
@@ -133,6 +136,7 @@ def signature(
             shown.append(f"... {len(found) - number} more")
             break
         shown.append(one)
+
     return f"{name}({', '.join(shown)}) -> {result}"
 
 
@@ -188,10 +192,13 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
             kind = types.of(one, schema, "")
         else:
             kind = types.either(parts, schema)
+
         default = "" if real in required else f" = {_default(one, kind)}"
         found.append(f"{python}: {kind}{default}")
+
     if _is_open(schema):
         found.append(f"**{_free('more', parameters)}: {types.any}")
+
     return found
 
 
@@ -217,6 +224,7 @@ def described_parameters(schema: JSONObject) -> DescribedParameters:
         own = {name: [part] for name, part in properties.items()}
     else:
         own = {}
+
     if _COMBINED.isdisjoint(schema):
         return DescribedParameters(own, required_of(schema))
     return _Combined(schema).read(schema, ())
@@ -239,12 +247,14 @@ class _Combined:
             or len(above) > DEPTH
         ):
             return DescribedParameters({}, frozenset())
+
         above = (*above, id(schema))
         reference = schema.get("$ref")
         if isinstance(reference, str):
             referred = [_target(reference, self._root)]
         else:
             referred = []
+
         always = [self.read(part, above) for part in (*referred, *_listed(schema, "allOf"))]
         required = required_of(schema).union(*(part.required for part in always))
 
@@ -253,6 +263,7 @@ class _Combined:
             described = {name: [part] for name, part in properties.items()}
         else:
             described = {}
+
         for part in always:
             # All of them hold, so the first type admits enough.
             described = {**part.properties, **described}
@@ -263,10 +274,13 @@ class _Combined:
                 for name, schemas in part.properties.items():
                     known = sometimes.setdefault(name, [])
                     known.extend(one for one in schemas if one not in known)
+
             described = {**sometimes, **described}
             required |= alternatives.required
+
         for name in sorted(required_of(schema)):
             described.setdefault(name, [])
+
         return DescribedParameters(described, required)
 
     def _alternatives(self, schema: JSONObject, above: tuple[int, ...]) -> Iterator[_Alternatives]:
@@ -275,12 +289,14 @@ class _Combined:
             if parts:
                 first, *others = (part.required for part in parts)
                 yield _Alternatives(parts, first.intersection(*others))
+
         conditional = [
             self.read(schema[word], above) for word in ("if", "then", "else") if word in schema
         ]
         dependent = schema.get("dependentSchemas")
         if isinstance(dependent, dict):
             conditional += [self.read(part, above) for part in dependent.values()]
+
         yield _Alternatives(conditional, frozenset())
 
 
@@ -309,11 +325,13 @@ def _default(schema: JSON, kind: str) -> str:
     """The default of a parameter: itself, if it is short and plain and has the type."""
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
+
     value = schema["default"]
     values = schema.get("enum")
     written = _written(value)
     if written is None or not isinstance(value, bool | int | float | str | None):
         return "..."
+
     if value is None:
         fits = kind == "None" or kind.endswith("| None")
     elif isinstance(values, list):
@@ -321,6 +339,7 @@ def _default(schema: JSON, kind: str) -> str:
     else:
         own = type(value).__name__
         fits = kind.split(" | ")[0] in (own, "float" if own == "int" else own)
+
     return written if fits else "..."
 
 
@@ -391,6 +410,7 @@ class _Types:
         self._left -= 1
         if not isinstance(schema, dict) or depth <= 0 or self._left < 0:
             return self.any
+
         found = self._of(schema, root, name, depth, inner=inner)
         # OpenAPI writes it so; many servers, too.
         if (
@@ -399,6 +419,7 @@ class _Types:
             and not found.endswith("| None")
         ):
             return f"{found} | None"
+
         return found
 
     def _of(
@@ -412,7 +433,9 @@ class _Types:
                 and isinstance(schema.get("contentSchema"), dict)
             ):
                 return f"{JSON_TEXT}[{self.of(schema['contentSchema'], root, name, depth - 1)}]"
+
             return self._named(_PLAIN[kind])
+
         match schema:
             case {"const": value}:
                 return self._literal([value], inner=inner)
@@ -453,11 +476,13 @@ class _Types:
     ) -> str:
         if not 0 < len(branches) <= _UNION:
             return self.any
+
         found = list(
             dict.fromkeys(self.of(one, root, name, depth - 1, inner=inner) for one in branches)
         )
         if self.any in found:
             return self.any
+
         # None is last, as people write it.
         parts = dict.fromkeys(part for one in found for part in _parts(one))
         return " | ".join(
@@ -476,6 +501,7 @@ class _Types:
                 return whole
             value = self.of(more, root, f"{name}_value", depth - 1, inner=True)
             return f"{self._dict}[{self._named('str')}, {value}]"
+
         if (
             self._form == "parameter"
             or len(properties) > FIELDS
@@ -483,6 +509,7 @@ class _Types:
             or isinstance(more, dict)
         ):
             return whole
+
         required = required_of(schema)
         fields: list[tuple[str, str]] = [
             (key, self.of(value, root, f"{name}_{key[:_NAME]}", depth - 1, inner=True))
@@ -495,6 +522,7 @@ class _Types:
                 f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields
             ]
             return f"{{{', '.join(shown)}}}"
+
         optional = self._named("NotRequired")
         text = ", ".join(
             f"{key!r}: {kind if key in required else f'{optional}[{kind}]'}" for key, kind in fields
@@ -509,9 +537,11 @@ class _Types:
             while made in self._taken:
                 self._numbers[base] = self._numbers.get(base, 1) + 1
                 made = f"{base}_{self._numbers[base]}"
+
             self._taken.add(made)
             self._made[fields] = made
             self.lines.append(f"{made} = {self._named('TypedDict')}({made!r}, {fields})")
+
         return made
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
@@ -527,6 +557,7 @@ class _Types:
             and not (inner and self._form == "parameter")
         ):
             return f"{self._named('Literal')}[{', '.join(dict.fromkeys(known))}]"
+
         kinds = dict.fromkeys("None" if one is None else type(one).__name__ for one in values)
         if not values or not kinds.keys() <= {*_PLAIN.values()}:
             return self.any
@@ -580,6 +611,7 @@ def _target(reference: str, root: JSONObject) -> JSON:
     """
     if not reference.startswith("#/"):
         return root if reference == "#" else None
+
     found: JSON = root
     for part in reference[2:].split("/"):
         key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -590,4 +622,5 @@ def _target(reference: str, root: JSONObject) -> JSON:
                 found = found[key]
             case _:
                 return None
+
     return found

@@ -58,6 +58,7 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
         raise ProgramRefusedError(
             f"inputs: expected one for each of {len(functions)} runs, found {len(inputs)}"
         )
+
     found: list[JSONObject] = []
     for number, function in enumerate(functions):
         own = function.input or {}
@@ -67,7 +68,9 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
             raise ProgramRefusedError(
                 f"inputs.{number}.{twice[0][:80]}: the run was given this member; leave it out"
             )
+
         found.append({**own, **more})
+
     return found
 
 
@@ -116,12 +119,14 @@ async def distill(
             raise PublicationError(
                 "no mind is configured; write the program yourself, and publish with it"
             )
+
         answer = await answer_of(run)
         try:
             return await publish(answer), refused
         except ProgramRefusedError as error:
             await refuse(run.id, str(error))
             refused.append(RefusedProgram(answer.program, str(error)))
+
     raise PublicationError(
         f"none of {ROUNDS} programs does what the runs did; the last one: {refused[-1].why}"
     )

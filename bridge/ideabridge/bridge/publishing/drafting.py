@@ -219,6 +219,7 @@ def drafted(
         if chosen.runs:
             raise
         raise NoPlanError(str(error)) from None
+
     return make_draft(lifted, chosen, decisions, strict=strict)
 
 
@@ -257,6 +258,7 @@ def outlined_of(
             members["draft"] = _members_of(draft, store, caller)
         except NoPlanError as error:
             members["no_plan"] = str(error)
+
     return members
 
 
@@ -271,9 +273,11 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
         confirmed, _ = draft.confirmations()
     except PublicationError as error:
         fault = str(error)
+
     places: list[JSON] | None = None
     if not lifted.function.instances:
         places = [lifted.aligned.recorded.get(place) for place in range(len(lifted.aligned.calls))]
+
     return {
         "run": lifted.function.run.id,
         "runs": list[JSON](other.run_id for other in lifted.others),

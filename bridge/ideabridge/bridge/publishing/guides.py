@@ -34,6 +34,7 @@ def guide_of(
     solved = machine.mode == "solve"
     if not solved and not machine.has_output:
         return "its run gave its state, and a mind is asked for an output: run it with an `output`"
+
     context: list[JSON] = [] if solved else [{"role": "user", "content": task}]
     defined: set[JSON] = set()
     for raw in function.run.started.context:
@@ -41,11 +42,15 @@ def guide_of(
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
             # The guide has its own plan, and nobody reviews a plan when the tool is called.
             continue
+
         if message.type == "tool" and isinstance(message.value, dict):
             defined.add(message.value.get("name"))
+
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})
+
         context.append(message.to_json())
+
     if lifted is not None:
         calls = lifted.get("calls")
         output = lifted.get("output")
@@ -55,14 +60,17 @@ def guide_of(
         listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
         calls = listed if function.run.places is None else function.calls
         output = function.output
+
     # With `_module`, as an idea may be called by its name alone.
     if isinstance(calls, list):
         said = [with_own_module(call, machine.catalogue) for call in calls]
     else:
         said = []
+
     cycle = own_cycle(store, name, said)
     if cycle is not None:
         return cycle
+
     version = next_version(store, name)
     offered: list[JSON] = [
         list[JSON](tool.origin)
@@ -73,6 +81,7 @@ def guide_of(
         asked = machine.output_schema
     else:
         asked = function.part_schema or function.output_schema or {}
+
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
     if said:
@@ -85,9 +94,11 @@ def guide_of(
             )
             said = [copies.call(call) for call in said]
             output = copies.scrubbed(output)
+
         guide["plan"] = {"calls": list[JSON](said), "output": output}
         guide["pins"] = [
             Pin.of(tool).to_json()
             for tool in pinned_tools(said, machine.catalogue, defined_in(guide))
         ]
+
     return guide

@@ -113,12 +113,14 @@ class _PresentHints:
         key = (found.name, found.version)
         if found.answer == "recorded" or (found.plan or found.guide) is None:
             return found.annotations
+
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
             # In a circle, a version that is asked about already has those of its publication.
             self._hints[key] = found.annotations
             self._hints[key] = self._compute(found, depth)
+
         return self._hints[key]
 
     def _find(self, module: str) -> Publication | None:
@@ -143,27 +145,33 @@ class _PresentHints:
                 keys.extend(pin.key for pin in pins)
             elif isinstance(call, dict) and "_output" not in call:
                 keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
+
         for module, name in keys:
             if module is not None and module.startswith(IDEA):
                 inner = self._find(module)
                 if inner is None:
                     return dict(CAUTIOUS)
+
                 hints = self.of(inner, depth + 1)
                 # A room has the effects of its calls.
                 called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
                 continue
+
             if module != ANONYMOUS:
                 tool = known.get((module, name))
             else:
                 tool = known.get((None, name)) or SOLVE
+
             if tool is None and not (module is None and name in defined):
                 return dict(CAUTIOUS)
             if tool is not None and tool.key not in known.latent:
                 # A latent call only asks a mind.
                 called.append(tool)
+
         hints = hints_of(called)
         if read_pins(held) is not None and not defined:
             return hints
+
         # For tools that it defines itself, and for calls without pins, only the stored
         # hints are known.
         then = found.annotations
@@ -193,6 +201,7 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         open_world = open_world or (
             said.open_world is not False if tool.module is not None else said.open_world is True
         )
+
     return {
         "readOnlyHint": read_only,
         "destructiveHint": destructive,
@@ -242,10 +251,12 @@ def needed_modules(
         inner = find_published(store, module, caller)
         if inner is None:
             return
+
         if inner.plan is not None:
             for call in calls_in(inner.plan):
                 if isinstance(call, dict):
                     look(call.get("_module"), call.get("_tool"), defined_in(inner.plan))
+
         if inner.guide is not None:
             for tool in tools_of(inner.guide):
                 look(*tool, defined_in(inner.guide))
@@ -253,8 +264,10 @@ def needed_modules(
     for call in calls:
         if isinstance(call, dict):
             look(call.get("_module"), call.get("_tool"), defined)
+
     while left:
         look_into(left.pop())
+
     return found
 
 
@@ -272,6 +285,7 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) ->
         one = left.pop()
         if one.answer == "recorded":
             continue
+
         calls = one.plan.get("calls") if one.plan is not None else None
         if not isinstance(calls, list) or one.guide is not None:
             return (EVERY_MODULE,)
@@ -293,4 +307,5 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) ->
                 if tool is None:
                     return (EVERY_MODULE,)
                 reached.update(dict.fromkeys(tool.reached))
+
     return (EVERY_MODULE,) if EVERY_MODULE in reached else tuple(reached)

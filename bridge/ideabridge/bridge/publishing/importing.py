@@ -79,8 +79,10 @@ def offered_plan(document: Document) -> Plan | None:
     recorded: JSON = told["recorded"]
     if told["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
         return None
+
     if told["answer"] == "program" or "program" in plan:
         _check_program(plan)
+
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
     return read_published(
@@ -103,10 +105,12 @@ def _check_program(plan: JSONObject) -> None:
             f"publication.plan.program: expected text of at most {LONGEST:,} "
             f"characters, found {show(program)}"
         )
+
     if not isinstance(names, dict) or not isinstance(calls, list):
         raise PublicationError(
             "publication.plan: a program has an object of names and an array of calls beside it"
         )
+
     extra = [call for call in declared_calls(names, program) if call not in calls]
     if extra:
         raise PublicationError(
@@ -127,6 +131,7 @@ def check_explained(document: Document) -> None:
     listed = (plan.explained or {}).get("values") if plan is not None else None
     if plan is None or not isinstance(listed, list):
         return
+
     written: JSONObject = {"calls": plan.calls, "output": plan.output}
     try:
         explained = [
@@ -135,6 +140,7 @@ def check_explained(document: Document) -> None:
         ]
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
+
     # A call that the recorded run may not have made has literals of another run.
     tested = {one.at[1] for one in explained if one.at[2:] == (WHEN,)}
     for one in explained:
@@ -142,6 +148,7 @@ def check_explained(document: Document) -> None:
         if isinstance(literal, str) and is_reference(literal):
             # The reference of a parameter: the recorded input has the literal.
             literal = _reference_for(literal, plan.input or {})
+
         if isinstance(literal, Missing) or (one.at[0] == "calls" and one.at[1] in tested):
             continue
         for by in one.by:
@@ -205,12 +212,14 @@ def check_guide(store: Store, document: Document) -> None:
         return
     if not isinstance(guide, dict):
         raise PublicationError(f"publication.{_GUIDE}: expected an object, found {show(guide)}")
+
     for member, expected, fits in _MEMBERS:
         if not fits(guide.get(member)):
             raise PublicationError(
                 f"publication.{_GUIDE}.{member}: expected {expected}, found "
                 f"{show(guide.get(member))}"
             )
+
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
     schema = guide.get("output_schema")
@@ -221,6 +230,7 @@ def check_guide(store: Store, document: Document) -> None:
         start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
+
     cycle = own_cycle(store, told["name"], calls_in(guide.get("plan")))
     if cycle is not None:
         raise PublicationError(f"publication.{_GUIDE}.plan: {cycle}")
@@ -275,10 +285,12 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
         if own is not None and own.key in offered.latent:
             # A latent call only asks a mind.
             continue
+
         tool = here.look_up(call) if isinstance(call, dict) else None
         if tool is None:
             return dict(CAUTIOUS)
         called.append(tool)
+
     return hints_of(called)
 
 
@@ -307,6 +319,7 @@ def missing(
             hint = f" {', '.join(elsewhere)} here has tools of these names."
         else:
             hint = ""
+
         if module.startswith(IDEA):
             lines.append(
                 f"nothing is published here as {module.removeprefix(IDEA)!r}, which it calls"
@@ -318,6 +331,7 @@ def missing(
                 f"the server {module!r} is not configured here (mcpServers); "
                 f"it calls {called}.{hint}"
             )
+
     away = {one.name: one for one in modules.statuses() if one.state != "up"}
     for need in wanted:
         if need.module in absent or need.module.startswith(IDEA) or need.module == ANONYMOUS:
@@ -327,6 +341,7 @@ def missing(
             for one in tools
         ):
             continue
+
         status = away.get(need.module)
         if status is not None:
             lines.append(
@@ -334,12 +349,15 @@ def missing(
                 f"{need.tool!r} cannot be looked up"
             )
             continue
+
         known = [one.name for one in tools if not need.module or one.module == need.module]
         if need.module:
             where = f"at the server {need.module!r}"
         else:
             where = "here (a file of tools, perhaps: --tools)"
+
         lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, known)}")
+
     return lines
 
 

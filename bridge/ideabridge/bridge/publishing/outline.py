@@ -108,12 +108,14 @@ def _description_of(function: Function, name: str) -> str:
         return sentence
     if not tools:
         return f"Runs {name}"
+
     output = function.run.result
     # A server that returns no object wraps it as `result`, which says nothing.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)
     else:
         members = []
+
     gives = f" and gives {first_names(members)}" if members else ""
     return f"Calls {first_names(tools)}{gives}"
 

@@ -49,12 +49,16 @@ class ProgramAnswer:
         form: JSONObject = {"program": self.program}
         if self.inputs is not None:
             form["inputs"] = list[JSON](self.inputs)
+
         if self.description is not None:
             form["description"] = self.description
+
         if self.parameters:
             form["parameters"] = dict[str, JSON](self.parameters)
+
         if self.constants:
             form["constants"] = list[JSON](self.constants)
+
         return form
 
 
@@ -66,6 +70,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
     """
     if not isinstance(raw, dict):
         raise PublicationError(f"expected an object with program, found {show(raw)}")
+
     program = raw.get("program")
     inputs = raw.get("inputs")
     description = raw.get("description")
@@ -102,8 +107,10 @@ def _short_parameter(said: JSON) -> JSON:
         description = said.get("description")
     else:
         description = said
+
     if isinstance(description, str):
         description = short_words(description, LONGEST_OF_PARAMETER)
+
     if isinstance(said, dict):
         return {**said, "description": description} if "description" in said else said
     # A text alone is a description.

@@ -186,6 +186,7 @@ def program_request(
     parts = [*_heading(wanted, runs[0][0]), TASK, f"Rules:\n{_RULES}"]
     if points:
         parts.append("\n".join(["Open:", *_within((f"- {point.line}" for point in points), _OPEN)]))
+
     signatures = (f"- {names.signature(tool)}" for tool in names.listed)
     parts.append("\n".join(["Signatures:", *_within(signatures, _SIGNATURES)]))
     parts += _refused_lines(refused)
@@ -217,6 +218,7 @@ def estimated_tokens(text: str) -> int:
             count += (len(part) + 6) // 7
         else:
             count += len(part) // 2 + 1
+
     return count
 
 
@@ -242,6 +244,7 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
             yield text
         else:
             left_out += 1
+
     if left_out:
         yield f"- and {left_out} more"
 
@@ -253,8 +256,10 @@ def _heading(wanted: ToolWords, first: Function) -> list[str]:
     lines: list[str] = []
     if wanted.name:
         lines.append(f"tool: {_cut(wanted.name, _TASK)}")
+
     if wanted.description:
         lines.append(f"description: {_cut(wanted.description, _TASK)}")
+
     lines += [f"task: {text}" for text in _tasks(first)]
     return ["\n".join(lines)] if lines else []
 
@@ -300,9 +305,11 @@ def _shortened(
             break
         lines.append(line)
         count += 1
+
     left_out = len(results.calls) - 1 - count
     if left_out > 0:
         lines.append(f"... and {left_out} more calls, calls {count} to {count + left_out - 1} ...")
+
     return "\n".join([*lines, last, end])
 
 
@@ -324,12 +331,14 @@ def _beginning(number: int, function: Function, first: Function) -> list[str]:
         elif message.type in ("data", "state"):
             what = " ".join(filter(None, (message.type, message.kind)))
             lines.append(f"{what}, which a program does not see: {_shown(message.value, _TASK)}")
+
     if function.input:
         lines.append(f"input: {_shown(function.input, _TASK)}")
     else:
         lines.append(
             "input: none; choose the members, and give their values of this run in `inputs`"
         )
+
     return lines
 
 

@@ -163,16 +163,19 @@ class RecordedResults:
                 or progress.status not in (CallStatus.DONE, CallStatus.FAILED, CallStatus.CAUGHT)
             ):
                 continue
+
             reads = reading.get(index, tool.annotations.read_only is True)
             calls += [
                 RecordedCall(index, tool, parameters, result, ends[index], reads)
                 for parameters, result in _items(progress)
             ]
+
         program = run.machine.solution.program
         if program is None:
             now = datetime.fromisoformat(record.created).timestamp()
         else:
             now = program.now
+
         seed = "" if program is None else program.seed
         output_counts = record.kind != SESSION_KIND and run.is_done
         return cls(run.id, calls, run.result, output_counts, run.machine.catalogue, now, seed)
@@ -190,6 +193,7 @@ def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     for one in recordings:
         for call in one.calls:
             call.is_aside = call.reads_only and call.tool.key not in by_all
+
     return [replace(one, catalogue=catalogue) for one in recordings]
 
 
@@ -217,6 +221,7 @@ def _ends(run: RecordedRun) -> dict[int, int]:
             count += len(event.calls)
         elif isinstance(event, CallFinished | CallDecided | OutcomeDecided):
             found[event.call] = place
+
     return defaultdict(int, found)
 
 
@@ -304,10 +309,12 @@ class _Reproduction:
         ):
             self._made.append((-1, number, Result()))
             return
+
         listed = self._matching(tool, parameters)
         free = next((one for one in listed if not one.taken), None)
         if free is None and listed and listed[0].reads_only:
             free = listed[0]
+
         if free is None:
             shown = (
                 f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
@@ -318,6 +325,7 @@ class _Reproduction:
                 f"{'is made ' if listed else 'is not in the run; '}{why}"
             )
             return
+
         free.taken = True
         queue = self._writes.get(free.tool.module, [])
         if free in queue:
@@ -328,6 +336,7 @@ class _Reproduction:
                     "which the run made first"
                 )
                 return
+
         self._made.append((free.ended, number, free.result))
 
     def _matching(self, tool: Tool | None, parameters: JSONObject) -> list[RecordedCall]:
@@ -343,6 +352,7 @@ class _Reproduction:
             listed = []
         else:
             listed = [one for one in self._calls_of(tool) if not one.taken]
+
         if listed:
             return f"the run called {listed[0].shown}"
         if tool is None or not self._calls_of(tool):
@@ -397,6 +407,7 @@ async def reproduce(
         mapped = ProgramNames.of(names, recording.catalogue.tools)
     except ProgramError as error:
         return Judgement(str(error))
+
     # Digests of large parameters take long.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
@@ -417,6 +428,7 @@ async def reproduce(
                 await _judged(judge, session, receive)
         finally:
             session.close()
+
     if not judge.has_ended:
         return Judgement(f"it did not end within {SECONDS:g} s")
     return Judgement(judge.difference, frozenset(judge.reached), judge.output)
@@ -479,6 +491,7 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                     raise PublicationError(
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
+
     # The order in which modules listed their tools is no difference between two versions.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)
@@ -513,6 +526,7 @@ def input_schema_of(
             declared = None
         if declared is not None and not decisions and given == (function.input or {}):
             return declared, given
+
     required, optional, is_whole = _members_of_input(program)
     names = dict.fromkeys([*(given if is_whole else ()), *required, *optional])
     properties: JSONObject = {}
@@ -524,31 +538,39 @@ def input_schema_of(
             needed.append(name)
         elif default is not None and default.value is not None:
             schema = {**(schema or seen_type(default.value)), "default": default.value}
+
         properties[name] = schema
+
     for name, decision in decisions.items():
         schema_of = properties.get(name)
         if not isinstance(schema_of, dict):
             raise PublicationError(
                 f"parameters.{name[:80]}: the program reads no input of this name"
             )
+
         if decision.rename or decision.merge or decision.fix or decision.at:
             raise PublicationError(
                 f"parameters.{name}: expected description, required or default; a "
                 "program reads its input by name"
             )
+
         if decision.description is not None:
             schema_of["description"] = decision.description
+
         if decision.default:
             for key, value in seen_type(decision.default[0]).items():
                 schema_of.setdefault(key, value)
             schema_of["default"] = decision.default[0]
             needed = [one for one in needed if one != name]
+
         if decision.required and name not in needed:
             schema_of.pop("default", None)
             needed.append(name)
+
     schema = {"type": "object", "properties": properties, "required": needed}
     if not is_whole:
         schema["additionalProperties"] = False
+
     return schema, {name: value for name, value in given.items() if name in names}
 
 
@@ -566,6 +588,7 @@ def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | Non
     tree = parsed(program)
     if tree is None:
         return [], {}, True
+
     required: dict[str, None] = {}
     optional: dict[str, _Default | None] = {}
     known: set[ast.Name] = set()
@@ -591,6 +614,7 @@ def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | Non
                 known.add(name)
             case _:
                 pass
+
     whole = any(
         isinstance(node, ast.Name) and node.id == "input" and node not in known
         for node in ast.walk(tree)
@@ -648,11 +672,13 @@ def copied_values(
     literals = [] if tree is None else _literals(tree)
     if not literals:
         return []
+
     inputs = {digest(value) for _, value in walk(given)}
     wanted = {digest(literal.value) for literal in literals} - inputs
     places: dict[str, str] = {}
     for recording in recordings:
         places = {**_seen_before_sent(recording, wanted), **places}
+
     found = [
         RecordedLiteral(literal.lineno, literal.value, places[digest(literal.value)])
         for literal in literals
@@ -676,12 +702,14 @@ def sent_texts(
         literals = []
     else:
         literals = [literal for literal in _literals(tree) if not literal.parameter]
+
     inputs = {digest(value) for _, value in walk(given)}
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     texts = {text for text in texts if digest(text) not in inputs}
     places: dict[str, str] = {}
     for recording in recordings:
         places = {**_places_sent(recording, texts), **places}
+
     sent = [
         RecordedLiteral(literal.lineno, literal.value, places[digest(literal.value)])
         for literal in literals
@@ -703,6 +731,7 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
                 schema = properties.get(path[0])
             else:
                 schema = None
+
             is_option = isinstance(schema, dict) and "enum" in schema
             if is_option or not isinstance(value, str):
                 continue
@@ -711,6 +740,7 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
                     f"calls.{call.index} ({call.tool.label}) at {_path_text(path)}"
                 )
                 left.discard(text)
+
     return places
 
 
@@ -743,6 +773,7 @@ def recorded_defaults(
         literals = []
     else:
         literals = [literal for literal in _literals(tree) if literal.parameter]
+
     for name, default in stated.items():
         values = [
             value
@@ -750,6 +781,7 @@ def recorded_defaults(
             if isinstance(value, str | int | float) and _is_telling(value)
         ]
         literals += [_Literal(0, value, name) for value in values]
+
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     numbers = {digest(literal.value) for literal in literals if not isinstance(literal.value, str)}
     places: dict[str, list[str]] = {}
@@ -760,6 +792,7 @@ def recorded_defaults(
         }
         for key, place in of_run.items():
             places.setdefault(key, []).append(place)
+
     defaults: list[RecordedLiteral] = []
     for literal in literals:
         known = places.get(digest(literal.value), [])
@@ -767,6 +800,7 @@ def recorded_defaults(
             defaults.append(
                 RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter)
             )
+
     return defaults[:_COPIED]
 
 
@@ -779,6 +813,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
         return False
     if _seen_before_sent(recording, {digest(value)}):
         return True
+
     text = value if isinstance(value, str) else encode_text(value)
     sent = _first_sent(recording, {digest(value)}).get(digest(value), math.inf)
     for call in recording.calls:
@@ -786,6 +821,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
             isinstance(part, str) and text in part for _, part in walk(call.result.value)
         ):
             return True
+
     return False
 
 
@@ -799,6 +835,7 @@ def _first_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str
             key = digest(value)
             if key in wanted and call.ended < sent.get(key, math.inf):
                 sent[key] = call.ended
+
     return sent
 
 
@@ -818,6 +855,7 @@ def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> di
                     key,
                     f"the result of calls.{call.index} ({call.tool.label}) at {_path_text(path)}",
                 )
+
     return places
 
 
@@ -835,6 +873,7 @@ def _places_of_texts(
             (name, call.parameters, True),
             (f"the result of {name}", call.result.value, False),
         ]
+
     documents.append(("the input", given, True))
 
     places: dict[str, str] = {}
@@ -848,6 +887,7 @@ def _places_of_texts(
             ]:
                 places[digest(text)] = f"{where} at {_path_text(path)}"
                 left.discard(text)
+
     return places
 
 
@@ -872,14 +912,17 @@ def _literals(tree: ast.Module) -> list[_Literal]:
                 keys.update(member for member in members if member is not None)
             case _:
                 pass
+
         for name, default in _defaults_in(node):
             defaults.update(dict.fromkeys(ast.walk(default), name))
+
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or node in keys:
             continue
         value = node.value
         if isinstance(value, str | int | float) and is_distinctive(value) and _is_telling(value):
             found.append(_Literal(node.lineno, value, defaults.get(node, "")))
+
     return sorted(found, key=lambda literal: literal.lineno)
 
 
@@ -976,16 +1019,19 @@ def unreached_sites(
     tree = parsed(prepared(program, names.servers))
     if tree is None:
         return []
+
     modules, functions = _imported_names(tree, names)
     found: list[ToolCallSite] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
+
         place = _called_place(node.func, modules, functions)
         tool = None if place is None else names.find(*place)
         site = CallSite(node.lineno, node.col_offset)
         if place is not None and tool is not None and site not in reached:
             found.append(ToolCallSite(site, tool, ".".join(place)))
+
     return sorted(found, key=lambda call: call.site)
 
 
@@ -1005,6 +1051,7 @@ def _imported_names(
         elif isinstance(node, ast.ImportFrom) and node.module in names.tools:
             for alias in node.names:
                 functions[alias.asname or alias.name] = (node.module, alias.name)
+
     return modules, functions
 
 

@@ -166,10 +166,12 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
         raise PublicationError(
             f"to: expected me, all, or names of users, found {', '.join(names)[:80]!r}"
         )
+
     if len(names) > MAX_AUDIENCE:
         raise PublicationError(
             f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; all: everybody"
         )
+
     if names == ["me"]:
         return ()
     return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
@@ -241,11 +243,13 @@ class Publisher:
         read = read_document(document, checks)
         if isinstance(document, dict):
             self.screen.check(document)
+
         if not publish:
             idea_id = await self.bridge.patiently(
                 lambda: self.store.import_idea(document, checks=checks)
             )
             return SavedIdea(idea_id, left_out=read.meta.left_out)
+
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
         known = find_published(self.store, name, caller)
@@ -255,11 +259,13 @@ class Publisher:
             and self._is_export_of(name, document)
         ):
             return SavedIdea(known.idea_id, known, known)
+
         check_explained(read)
         # The digest of the document was checked above.
         written = with_present_kinds(document)
         if written is not document and checks == "whole":
             checks = "idea"
+
         document = written
         read = read_document(document, checks)
         plan = offered_plan(read)
@@ -293,6 +299,7 @@ class Publisher:
             before, idea_id, after = await self.bridge.patiently(keep)
         except _UnchangedError as unchanged:
             return SavedIdea(unchanged.known.idea_id, unchanged.known, unchanged.known)
+
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
         return SavedIdea(
             idea_id, await self.ways.pinned(after, caller), before, left_out=read.meta.left_out
@@ -345,6 +352,7 @@ class Publisher:
         cycle = own_cycle(self.store, name, calls)
         if cycle is not None:
             raise PublicationError(f"{where}: {cycle}")
+
         if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
             try:
                 # What an idea that it calls lacks may come later, as its own tools may.
@@ -354,6 +362,7 @@ class Publisher:
                 raise PublicationError(
                     f"{where}: it cannot run with the tools here: {error}"
                 ) from None
+
         return honest_annotations(plan, here, offered)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
@@ -372,6 +381,7 @@ class Publisher:
             raise PublicationNameError(
                 f"name: {name!r} is a name of ideabridge itself; choose another"
             )
+
         tools = [
             tool
             for tool in self.offer.known
@@ -381,10 +391,12 @@ class Publisher:
             raise PublicationError(
                 f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another"
             )
+
         if find_published(self.store, name, caller) is not None:
             return
         if any(name == safe_name(module) for module in self.configuration.modules):
             raise PublicationError(f"name: {name!r} is a module here; choose another")
+
         for tool in tools:
             if tool.module is not None and name in known_as(
                 tool.name, tool.remote_name, tool.module
@@ -392,6 +404,7 @@ class Publisher:
                 raise PublicationError(
                     f"name: {name!r} is a tool of module {tool.module!r} here; choose another"
                 )
+
         # Hosts know this name, even if the module no longer lists the tool.
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
@@ -430,6 +443,7 @@ class Publisher:
         if written is not None:
             description = description or written.description
             parameters = {**written.parameters, **(read_object("parameters", parameters) or {})}
+
         self.screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
         chosen = read_choices(read_object("choices", choices))
@@ -437,6 +451,7 @@ class Publisher:
         audience = None if to is None else self.audience(to, caller)
         if answer not in ANSWERS:
             raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
+
         decided = read_object("parameters", parameters) or {}
         making = _Making(chosen, decisions, decided, strict)
         function: Function | None = None
@@ -453,6 +468,7 @@ class Publisher:
                 parameters=decided,
                 strict=strict,
             )
+
         outline = outlined.outline
         text = (description or outline.description).rstrip()
         text = text if text.endswith((".", "!", "?")) else f"{text}."
@@ -467,6 +483,7 @@ class Publisher:
                 f"it cannot be recorded: its run is {outline.status} and gave no output; publish "
                 "it as a plan or to be solved (answer: plan, solve)"
             )
+
         if written is not None and answer not in ("auto", "program"):
             raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
         if answer == "program" and written is None and own is None:
@@ -474,6 +491,7 @@ class Publisher:
                 "it cannot be published as a program: its calls were not made by one program; "
                 "write one, or let a mind write it (--program ask)"
             )
+
         no_plan = ""
         if written is not None:
             self.screen.check(written.to_json())
@@ -500,9 +518,11 @@ class Publisher:
                 raise PublicationError(f"it cannot be replayed as a plan: {found}")
             else:
                 no_plan = found
+
         if answer == "auto" and made.plan is None and not is_done and not outline.has_results:
             # It is published as it was written.
             raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
+
         if answer == "solve" or (answer == "auto" and made.plan is None):
             guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, dict):
@@ -511,11 +531,13 @@ class Publisher:
                 raise PublicationError(f"it cannot be solved anew: {guide}")
             elif not is_done:
                 raise PublicationError(f"it cannot become a tool: {no_plan}; and {guide}")
+
         if or_solve and made.plan is not None:
             guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, str):
                 raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
             made = _with_guide(made, _as_guide(guide, answer, outline))
+
         recorded: JSONObject = {"input": made.recorded}
         sentences = made.sentences
         if made.output is not None:
@@ -524,13 +546,16 @@ class Publisher:
             recorded["output"] = outline.result
         elif made.plan is not None:
             sentences = f"It does what its run did before it ended ({outline.status}). {sentences}"
+
         if made.guide is not None:
             recorded["solve"] = made.guide
+
         output_schema = outline.output_schema
         if not is_done and made.plan is None and made.guide is not None:
             asked = made.guide["output_schema"]
             as_text: JSONObject = {"type": "string"}
             output_schema = asked if isinstance(asked, dict) else as_text
+
         pins = read_pins(made.plan or made.guide) or []
         essences = essences_of(outline.catalogue)
 
@@ -561,10 +586,12 @@ class Publisher:
             return dataclasses.replace(
                 published, report={**made.draft.report, "open": made.draft.open}
             )
+
         report = made.report
         if report is None and no_plan:
             point = OpenPoint("no_plan", "", f"the run is no plan: {no_plan}")
             report = {"left_open": no_plan, "open": [point.to_json()]}
+
         return dataclasses.replace(published, report=report)
 
     def _audience_of_mind(
@@ -580,6 +607,7 @@ class Publisher:
         """
         if by.kind == "person" or not self.store.users.exist():
             return audience
+
         known = find_published(self.store, name, caller)
         others = audience or (
             () if audience is not None or known is None else self.store.publications.shares(name)
@@ -589,6 +617,7 @@ class Publisher:
                 f"{name!r} is shared with others, and an assistant wrote the program and its "
                 "descriptions; a person agrees first, or it gets another name and no `to`"
             )
+
         return ()
 
     async def _program(
@@ -604,8 +633,10 @@ class Publisher:
             raise PublicationError(
                 "a program has no copied values to decide on: leave strict and take out"
             )
+
         if function.instances:
             raise ProgramRefusedError("it ran over instances")
+
         functions = [
             function,
             *[await self.drafting.function(ref, caller) for ref in making.choices.runs],
@@ -617,11 +648,13 @@ class Publisher:
         schema, arguments = input_schema_of(program, function, given[0], making.decisions)
         if written.inputs:
             schema = await compute_in_thread(_with_examples, schema, written.inputs[0], recorded[0])
+
         calls = declared_calls(names, program)
         catalogue = recorded[0].catalogue
         plan: JSONObject = {"program": program, "names": names, "calls": calls}
         if function.tools:
             plan["tools"] = list[JSON](function.tools)
+
         plan["pins"] = [
             Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
         ]
@@ -634,6 +667,7 @@ class Publisher:
         fault = next((one for one in (cycle, *checked.faults) if one is not None), None)
         if fault is not None:
             raise ProgramRefusedError(fault)
+
         judgements = await self._judge(program, names, given, recorded)
         runs = [other.run for other in recorded[1:]]
         copied = await compute_in_thread(copied_values, program, list[JSON](given), recorded)
@@ -656,15 +690,19 @@ class Publisher:
                 plan["recorded_defaults"] = list[JSON](
                     dict.fromkeys(literal.parameter for literal in undeclared)
                 )
+
         if written.is_of_mind and not runs:
             _expect_confirmed(copied, written.constants)
+
         if own_program(function) != program:
             # Most of these are the same for every input, so they are named and not asked about.
             sent = await compute_in_thread(sent_texts, program, list[JSON](given), recorded)
             known = {(literal.line, literal.value) for literal in copied}
             copied += [literal for literal in sent if (literal.line, literal.value) not in known]
+
         if copied:
             plan["copied"] = [value.text for value in copied]
+
         report: JSONObject = {
             "reproduces": [function.run.id, *runs],
             "copied": [value.text for value in copied],
@@ -676,6 +714,7 @@ class Publisher:
             unreached = unreached_sites(program, ProgramNames.of(names, catalogue.tools), reached)
             if unreached:
                 report["unreached"] = [call.text for call in unreached]
+
         lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
         lifting |= {
             "checked": "confirmed" if runs else "self-consistent",
@@ -683,8 +722,10 @@ class Publisher:
         }
         if written.is_of_mind:
             lifting["words_of"] = "assistant"
+
         if "unreached" in report:
             lifting["unreached"] = report["unreached"]
+
         called = [
             tool
             for call in calls
@@ -694,6 +735,7 @@ class Publisher:
         sentences = f"A model is asked by {asked}." if asked else ""
         if written.is_of_mind:
             sentences = f"{sentences} {_WORDS_OF_MIND}".lstrip()
+
         hints = hints_of(tool for tool in called if tool.key not in here.latent)
         plan["lifting"] = lifting
         output = None if recorded[0].output_counts else (judgements[0].output,)
@@ -721,12 +763,14 @@ class Publisher:
                     f"with the results of run {results.run}, {judgement.difference}"
                 )
             judgements.append(judgement)
+
         return judgements
 
     async def _check_form(self, program: str, functions: Sequence[Function]) -> None:
         """Raise ProgramRefusedError if a program that is not that of its run is malformed."""
         if own_program(functions[0]) == program:
             return
+
         tools = {tool.key: tool for one in functions for tool in one.run.machine.catalogue.tools}
         setting = setting_of(ProgramNames(tools.values()), {"input": {}, "state": {}}, 0.0, "")
         problem = await self.sandbox().check(program, setting)
@@ -770,6 +814,7 @@ class Publisher:
         self.check_free(name, caller=caller)
         if not refs:
             raise PublicationError("refs: expected at least one run")
+
         choices: JSONObject = {"runs": list[JSON](refs[1:])}
 
         async def publish(answer: ProgramAnswer) -> Publication:
@@ -839,6 +884,7 @@ class Publisher:
         cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
             return cycle
+
         essences = essences_of(run.outline.catalogue)
         checked = check_pins(draft.plan, calls_in(draft.plan), catalogue, essences.get)
         if checked.faults:
@@ -849,6 +895,7 @@ class Publisher:
             raise PublicationError(
                 f"with what was taken, it does not do what its run did: {draft.difference}"
             )
+
         if draft.difference is None:
             return _Lifted(draft, catalogue)
         return draft.difference
@@ -896,9 +943,11 @@ class Publisher:
             await self.expect_listed(plan.calls, _defined_by(plan), caller)
         except ModulesAwayError as error:
             return str(error), None
+
         why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
+
         run = await self.bridge.run_plan(
             plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}"
         )
@@ -906,6 +955,7 @@ class Publisher:
         different = drift_of(run, output)
         if status != "done":
             run.cancel("it was only run for a comparison")
+
         return None, different
 
     async def verify(
@@ -927,6 +977,7 @@ class Publisher:
                 await self.expect_listed(
                     calls_in((before.guide or {}).get("plan")), defined_in(before.guide), caller
                 )
+
             publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             plan = _plan_of(publication, recorded.get("input"))
@@ -935,9 +986,11 @@ class Publisher:
             verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and "output" in recorded and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
+
             verdict.notes += await self._silent_defaults(publication, caller)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
+
             if publication.plan is not None and "output" not in recorded:
                 verdict.notes.append("not run: no output is recorded to compare with")
             elif publication.plan is not None and live and not verdict.faults:
@@ -946,7 +999,9 @@ class Publisher:
                 )
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
+
             verdicts.append(verdict)
+
         return verdicts
 
     async def _silent_defaults(self, publication: Publication, caller: str) -> list[str]:
@@ -958,9 +1013,11 @@ class Publisher:
         lifting = plan.get("lifting")
         if not isinstance(lifting, dict) or "program" in plan or publication.learned is not None:
             return []
+
         run = lifting.get("run")
         if not isinstance(run, str) or self.store.runs.get(run) is None:
             return []
+
         choices = lifting.get("choices")
         parameters = lifting.get("parameters")
         try:
@@ -973,6 +1030,7 @@ class Publisher:
             )
         except IdeabridgeError as error:
             return [f"its run would not become this plan today: {error}"]
+
         return silent_defaults(plan, draft.plan)
 
     async def _reproduce(
@@ -991,6 +1049,7 @@ class Publisher:
             # An imported program comes without its run.
             verdict.notes.append(f"its run cannot be read: {error}")
             return
+
         results = await self._results(function)
         names = plan.names or {}
         judgement = await reproduce(
@@ -1006,6 +1065,7 @@ class Publisher:
         """See `Bridge.changed_tools`."""
         if module and not module.startswith(IDEA):
             await self.modules[module].ready(SETTLE_SECONDS)
+
         found: list[ChangedTool] = []
         definition = self.store.tool_memory.definition
         for live in self._published(SEES_ALL):
@@ -1013,6 +1073,7 @@ class Publisher:
                 one = await self.ways.pinned(before, before.owner or LOCAL)
                 tools = self.offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
                 found += changed_in(one, module, tools, definition)
+
         return found
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
@@ -1020,6 +1081,7 @@ class Publisher:
         groups: dict[tuple[str, int], list[ChangedTool]] = {}
         for one in changed:
             groups.setdefault((one.publication.name, one.publication.version), []).append(one)
+
         with self.store.transaction():
             for group in groups.values():
                 publication = group[0].publication
@@ -1028,6 +1090,7 @@ class Publisher:
                     plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
                     guide = with_accepted(guide, group, decider_of(by))
+
                 self.store.publications.pin(
                     publication, plan, guide, {one.tool.digest: one.tool.essence for one in group}
                 )
@@ -1091,6 +1154,7 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not isinstance(given, dict):
         return schema
+
     shown: JSONObject = {}
     for name, declared in properties.items():
         value = given.get(name)
@@ -1099,9 +1163,11 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
             declared
         ):
             continue
+
         is_short = isinstance(value, str | int | float) and 0 < len(str(value)) <= _EXAMPLE
         if is_short and not isinstance(value, bool) and not seen_before_sent(value, recording):
             shown[name] = {**declared, "examples": [value]}
+
     return {**schema, "properties": shown}
 
 
@@ -1188,10 +1254,13 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
         # The calls of the run, by the places of the plan; several if they were folded into one,
         # null if only another run made it.
         lifting["places"] = draft.places
+
     if lifting["choices"] or making.parameters:
         lifting["decided_by"] = by.to_json()
+
     if draft.open:
         lifting["open"] = draft.open
+
     plan: JSONObject = {**draft.plan, "lifting": lifting}
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # A latent call only asks a mind.

@@ -129,6 +129,7 @@ class Rounds:
             await self._publisher.note_refused(journaled, str(error))
             count = await self._count(task, ProgramRound(journaled, answer.program, str(error)))
             raise ProgramRefusedError(f"{error}. {_left(count)}") from None
+
         await self._forget(task)
         return publication
 
@@ -156,6 +157,7 @@ class Rounds:
             raise PublicationError(
                 f"the program is not in the form that was asked for: {error}"
             ) from None
+
         await run.wait()
         return run.id
 
@@ -188,6 +190,7 @@ def _read_rounds(raw: bytes | None) -> list[ProgramRound]:
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, dict):
             rounds.append(ProgramRound(str(entry["run"]), str(entry["program"]), str(entry["why"])))
+
     return rounds
 
 

@@ -155,10 +155,13 @@ class Saver:
         recorded: JSONObject = {"input": written.example}
         if written.answer == "recorded":
             recorded["output"] = written.recorded_output()
+
         if prepared.guide is not None:
             recorded["solve"] = prepared.guide
+
         if members is not None:
             recorded["written"] = members
+
         store = publisher.store
         owner = None if caller == LOCAL else caller
         made = Publication(
@@ -248,6 +251,7 @@ class Saver:
             stored = store.ideas.get(ref, caller=caller)
             document = _document_of(stored)
             kept = stored.idea
+
         publisher.screen.check({"name": name, "description": description})
         try:
             written = _kept(read_idea({**document, "answer": answer}, stored=True), kept)
@@ -262,6 +266,7 @@ class Saver:
                 read_idea({**document, "answer": "solve", "solution": None}, stored=True), kept
             )
             saved = await self.publish(written, name, description=description, to=to, caller=caller)
+
         if saved.publication is None:
             raise PublicationError(f"{name} was not published")
         return saved.publication
@@ -271,12 +276,14 @@ class Saver:
             return _Prepared(None, None, hints_of(()), RECORDED, ())
         if written.answer == "solve":
             return await self._prepare_guide(written, name, caller)
+
         publisher = self.publisher
         planned = written.published_plan()
         if written.program is not None:
             names = await publisher.offer.of_program(written.program, caller)
             planned["names"] = names.used_by(written.program)
             planned["calls"] = declared_calls(planned["names"], written.program)
+
         plan = read_published(
             planned, written.example, written.input_schema, written.schema, name=name
         )
@@ -287,11 +294,13 @@ class Saver:
         elif plan.input is None:
             # Without parameters, no call of its tool has an input.
             plan = dataclasses.replace(plan, input={})
+
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
         catalogue = publisher.offer.of_plan(plan, caller)
         calls = calls_in(planned)
         if written.program is None:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
+
         places = asking_calls(publisher.store, catalogue, calls)
         asked = ", ".join(
             str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict)
@@ -316,6 +325,7 @@ class Saver:
                 call for call in written.calls if isinstance(call, dict) and "_output" not in call
             ]
             wanted = tuple(dict.fromkeys(_named(call) for call in called))
+
         patterns = [one for one in wanted if one not in own]
         offered = []
         if patterns:
@@ -323,6 +333,7 @@ class Saver:
             offered = [
                 tool for tool in offer.chosen(patterns, caller=caller).tools if tool.name not in own
             ]
+
         origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
         absent = [
             one
@@ -336,9 +347,11 @@ class Saver:
             raise PublicationError(
                 f"tools: nothing here matches {unknown!r}; name the tools, or start their server"
             )
+
         needs = [_need_of_name(one) for one in absent]
         for need in needs:
             origins.append([need.module or None, need.tool])
+
         guide = written.guide(origins)
         try:
             start_solve(
@@ -350,11 +363,13 @@ class Saver:
             )
         except IdeabridgeError as error:
             raise PublicationError(f"no run can begin with it: {error}") from None
+
         cycle = own_cycle(
             publisher.store, name, [*written.calls, *({"_module": one} for one in wanted)]
         )
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
+
         if isinstance(plan := guide.get("plan"), dict):
             catalogue = offer.with_defined(offered, defined, caller=caller)
             calls = [with_own_module(call, catalogue) for call in written.calls]
@@ -362,11 +377,13 @@ class Saver:
             if not absent:
                 pinned = pinned_tools(calls, catalogue, defined_in(guide))
                 guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+
         # What a missing tool does is unknown.
         if needs:
             hints = dict(CAUTIOUS)
         else:
             hints = hints_of(tool for tool in offered if tool.module != ANONYMOUS)
+
         return _Prepared(None, guide, hints, describe_guide(offered, hints), self._missing(needs))
 
     def _missing(self, needs: list[Need]) -> tuple[str, ...]:
@@ -408,9 +425,11 @@ def _document_of(stored: StoredIdea) -> JSONObject:
         solution: JSONObject = dict(idea.solution)
     else:
         solution = {}
+
     calls = solution.get("calls")
     if isinstance(calls, list):
         solution["calls"] = [with_module(call, tools) for call in calls]
+
     names: list[JSON] = [f"{module}.{tool}" if module else tool for tool, module in tools.items()]
     document: JSONObject = {
         "context": idea.context,
@@ -420,6 +439,7 @@ def _document_of(stored: StoredIdea) -> JSONObject:
     }
     if stored.meta.description:
         document["description"] = stored.meta.description[:MAX_TEXT]
+
     return document
 
 
@@ -437,6 +457,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
         raise PublicationError(
             f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has"
         )
+
     started = found.started
     defined = {one.name for one in defined_tools(read_context(started.context))}
     origins = [
@@ -459,7 +480,9 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
             and wrap_output(started.output_schema)[1]
         ):
             output = output["value"]
+
         document["solution"] = {"calls": proposed[-1].calls, "output": output}
+
     return document
 
 

@@ -145,6 +145,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
                 (line, start + step) for line, start in places for step in range(len(tools))
             )
             continue
+
         free = [
             one
             for one in places
@@ -152,11 +153,13 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
         ]
         if len(free) < least:
             continue
+
         made = _examine(runs, lines, tools, free, names)
         if made is not None:
             found.append(made)
             names.add(made.name)
             taken.update((line, start + step) for line, start in free for step in range(len(tools)))
+
     return found
 
 
@@ -188,6 +191,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
             if isinstance(origin, dict) and "run" in origin:
                 # A part of another run.
                 continue
+
             tools = [
                 _tool_of(call)
                 for solution in store.ideas.solutions_of(record.id)
@@ -201,9 +205,11 @@ def _lines(store: Store, caller: str) -> list[_Line]:
             if kept:
                 names, places = zip(*kept, strict=True)
                 lines.append(_Line(record.id, record.title, names, places, len(tools)))
+
         if len(page) < _PAGE:
             break
         after = page[-1].id
+
     return lines
 
 
@@ -234,8 +240,10 @@ def _repeated(
                 # They must not overlap: of `a a a`, `a a` occurs once.
                 if not places or places[-1][0] != number or places[-1][1] + (end - start) <= start:
                     places.append((number, start))
+
         if LONGEST < len(tools) <= _LONGEST_RUN:
             found.setdefault(tools, []).append((number, 0))
+
     often = [one for one in found.items() if len(one[1]) >= least and not _is_repetition(one[0])]
     # Single calls come last: calls of them are mostly parts of something else.
     often.sort(
@@ -268,6 +276,7 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
             else:
                 solution = store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
             found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
+
         if page.next is None:
             return found
         after = page.next
@@ -291,9 +300,11 @@ class _Runs:
         """Calls of a run; None if they are not plain calls of tools that succeeded."""
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
+
         run = self._read[run_id]
         if run is None or places[-1] >= len(run.machine.history):
             return None
+
         history = [run.machine.history[place] for place in places]
         if not all(one.status is CallStatus.DONE and is_plain(one) for one in history):
             return None
@@ -313,6 +324,7 @@ def _examine(
     for number, start in places:
         if len(examined) >= _EXAMINED:
             break
+
         line = lines[number]
         own = line.places[start : start + len(tools)]
         calls = runs.calls(line.run, own)
@@ -322,16 +334,20 @@ def _examine(
         if calls is None or (keys and origins != keys) or own[-1] - own[0] >= len(own):
             lost += 1
             continue
+
         keys = origins
         occurrence = Occurrence(line.run, own[0], own[-1], whole=len(own) == line.count)
         examined.append((occurrence, calls, line))
+
     times = len(places) - lost
     if len(examined) < 2:
         return None
+
     works = [calls for _, calls, _ in examined]
     changes = any(call.tool.annotations.read_only is not True for call in works[0])
     if len(tools) < 2 and not changes:
         return None
+
     differs = any(
         [call.parameters for call in work] != [call.parameters for call in works[0]]
         for work in works
@@ -342,6 +358,7 @@ def _examine(
     if len(tools) < 2 and not any("default" in given for _, given in parameters):
         # The tool would be the one that was called.
         return None
+
     name = safe_name(_name([(line, work) for _, work, line in examined]), names)
     shown = tuple(call.tool.origin[1] for call in works[0])
     occurrences = tuple(occurrence for occurrence, _, _ in examined)
@@ -360,6 +377,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             if copied[0].intersection(*copied[1:]):
                 # Each time it is the value at the same place of an earlier result.
                 continue
+
             at = f"calls.{place}.{key}"
             equal = next(
                 (one for one in slots if one.filled.keys == (key,) and one.values == values), None
@@ -369,6 +387,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             else:
                 filled = Filled(calls[0].tool.origin[1], (key,), values[0], call=place)
                 slots.append(_Slot(filled, values, [at]))
+
         for result, call in zip(results, calls, strict=True):
             result.add(place, call.value)
 
@@ -378,6 +397,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
         if all(value == slot.values[0] for value in slot.values):
             entry["default"] = slot.values[0]
         parameters.append((name, entry))
+
     return tuple(sorted(parameters, key=lambda one: "default" in one[1]))
 
 
@@ -416,12 +436,14 @@ def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
         inner: JSON | Missing = parsed_text(value)
     else:
         inner = value
+
     if isinstance(inner, dict):
         for key, item in inner.items():
             yield from _leaves(item, f"{path}.{key}")
     elif isinstance(inner, list):
         for number, item in enumerate(inner):
             yield from _leaves(item, f"{path}.{number}")
+
     if not isinstance(value, dict | list):
         yield path, value
 

@@ -80,6 +80,7 @@ class Teaching:
                 ended.append((run.id, publication))
             elif not run.machine.ended:
                 still.append((run, publication))
+
         self._open = still
         return ended
 
@@ -123,6 +124,7 @@ def _record(draft: PlanDraft, run: AlignedRun, by: str) -> Record:
         value = run.leaf(place, keys)
         if not isinstance(value, Missing):
             values[one.at] = value
+
     return Record(
         run.run_id,
         by,
@@ -152,10 +154,12 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
         publication = document.get("publication")
     else:
         publication = None
+
     if isinstance(publication, dict):
         plan = publication.get("plan")
     else:
         plan = None
+
     listed = plan.get("explained") if isinstance(plan, dict) else None
     if (
         not isinstance(document, dict)
@@ -163,10 +167,12 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
         or not isinstance(plan, dict)
     ):
         return document
+
     if not isinstance(listed, list) or (
         before is not None and (before.plan or {}).get("explained") == listed
     ):
         return document
+
     claims: list[JSON] = []
     for one in listed:
         if isinstance(one, dict):
@@ -177,4 +183,5 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
             told = members.get("why")
             members = {**members, "why": told if told in _REASONS else UNPROVED}
         claims.append(members)
+
     return {**document, "publication": {**publication, "plan": {**plan, "explained": claims}}}

@@ -63,6 +63,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
             else "answers from the store; nothing runs"
         )
         return verdict
+
     recorded = publication.recorded
     if (
         verdict.faults
@@ -72,6 +73,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         # Without a recorded output, no run made it. `Publisher.verify` runs a program
         # in the sandbox.
         return verdict
+
     try:
         run = _run_of(publication, plan, store)
         members: JSONObject = {
@@ -93,6 +95,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         verdict.faults += (
             [] if difference is None else [f"not self-consistent any more: {difference}"]
         )
+
     return verdict
 
 
@@ -109,6 +112,7 @@ def _run_of(publication: Publication, plan: JSONObject, store: Store) -> str:
         record = store.runs.get(candidate)
         if record is not None and record.status == "done":
             return candidate
+
     raise PublicationError("it is not in this store")
 
 
@@ -123,6 +127,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     run = read_run(store, run_id)
     if run is None:
         raise PublicationError("it is not in this store")
+
     lifting = (publication.plan or {}).get("lifting")
     held = lifting if isinstance(lifting, dict) else {}
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
@@ -136,6 +141,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
             raise PublicationError(
                 "several of its calls are one call of the plan, so they are not compared"
             )
+
     return inconsistency(
         run, plan_of(publication, given if isinstance(given, dict) else {}), places
     )
@@ -182,6 +188,7 @@ def drift(run: Run, output: JSON) -> str | None:
         return f"it has no output: its run {run.id} is {run.status}"
     if run.errors():
         return f"calls failed: {rejection(run.errors())}"
+
     given = run.given()
     if same(given, output):
         return None

@@ -162,6 +162,7 @@ class WrittenIdea:
             plan = {"program": self.program}
         else:
             plan = {"calls": self.calls, "output": self.output}
+
         states = {
             one.instance: one.value for one in self.messages if one.type == "state" and one.instance
         }
@@ -173,12 +174,16 @@ class WrittenIdea:
         ]
         if states:
             plan["instances"] = states
+
         if tools:
             plan["tools"] = tools
+
         if beside:
             plan["context"] = beside
+
         if self.schema is not None:
             plan["output_schema"] = self.schema
+
         return plan
 
     def _plan(self, arguments: JSONObject) -> Plan:
@@ -197,11 +202,13 @@ class WrittenIdea:
             else:
                 shown = message
             context.append(shown.to_json())
+
         guide: JSONObject = {"context": context, "tools": tools}
         guide["output_schema"] = self.schema or {"type": "string"}
         guide["by_instance"] = False
         if self.calls:
             guide["plan"] = {"calls": self.calls, "output": self.output}
+
         return guide
 
     def recorded_output(self) -> JSON:
@@ -233,6 +240,7 @@ def read_idea(
         raise IdeaDocumentError(
             f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}'
         )
+
     size = len(encode(read))
     if size > MAX_BYTES:
         raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
@@ -240,11 +248,13 @@ def read_idea(
     named = _text(read, "name") or name
     if named is not None:
         check_name(named)
+
     wanted_answer = _text(read, "answer") or "auto"
     if wanted_answer not in ANSWERS:
         raise IdeaDocumentError(
             f"answer: expected {', '.join(ANSWERS)}; found {show(wanted_answer)}"
         )
+
     context = with_instances(_context(read))
     messages = read_context(context)
     defined_tools(messages)
@@ -253,6 +263,7 @@ def read_idea(
     solution = _solution(read)
     if not composed and not stored:
         _expect_solution_members(read.get("solution"))
+
     calls = solution.get("calls")
     output = solution.get("output")
     program = solution.get("program")
@@ -261,16 +272,19 @@ def read_idea(
         asked, output = _unwrapped(function_schemas(Idea(context, schema, solution))[1], output)
     else:
         asked = schema
+
     way = _answer(wanted_answer, listed, output, program)
     if composed:
         idea = Idea(context, schema, solution)
     else:
         idea = Idea(context, *_composed(asked, way, listed, output, program))
+
     if not stored:
         try:
             Validator(cast("JSONObject", idea.schema), what="the solution").check(idea.solution)
         except ValueMismatchError as error:
             raise IdeaDocumentError(str(error)) from None
+
     found = WrittenIdea(
         idea=idea,
         name=named,
@@ -292,6 +306,7 @@ def read_idea(
     _check_input(found)
     if way == "recorded" and asked is not None:
         Validator(asked, what="the output").check(found.recorded_output())
+
     return found
 
 
@@ -312,21 +327,26 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
     members = recorded.get("written")
     if not isinstance(members, dict):
         return None
+
     document: JSONObject = {"name": publication.name}
     if "description" in members:
         document["description"] = members["description"]
+
     document["context"] = idea.context
     if "schema" in members:
         document["schema"] = members["schema"]
+
     solution = idea.solution if isinstance(idea.solution, dict) else {}
     schema = members.get("schema")
     if isinstance(schema, dict) and not is_solution_schema(schema) and wrap_output(schema)[1]:
         output = solution.get("output")
         if isinstance(output, dict):
             solution = {**solution, "output": output.get("value")}
+
     said: JSONObject = {key: value for key, value in solution.items() if value not in (None, [])}
     if said:
         document["solution"] = said
+
     return {
         **document,
         **{key: members[key] for key in ("tools", "answer", "tags") if key in members},
@@ -352,11 +372,14 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
             "required": list[JSON](names),
         }
         context.append({"type": "input", "input": {}, "schema": schema})
+
     document: JSONObject = {"name": name, "context": context, "answer": "auto"}
     if plan.description:
         document["description"] = plan.description
+
     if plan.output_schema is not None:
         document["schema"] = plan.output_schema
+
     calls: JSONObject = {"calls": plan.calls, "output": plan.output}
     document["solution"] = calls if plan.program is None else {"program": plan.program}
     return document
@@ -370,12 +393,15 @@ def is_solution_schema(schema: JSONObject) -> bool:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not {"calls", "output"} <= properties.keys():
         return False
+
     calls = properties["calls"]
     if not isinstance(calls, dict) or calls.get("type") != "array":
         return False
+
     items = calls.get("items")
     if not isinstance(items, dict):
         return calls.get("maxItems") == 0
+
     branches = items.get("anyOf")
     return all(
         _is_call(one, schema) for one in (branches if isinstance(branches, list) else [items])
@@ -387,10 +413,12 @@ def _is_call(schema: JSON, root: JSONObject) -> bool:
     definitions = root.get("$defs")
     if isinstance(target, str) and isinstance(definitions, dict):
         schema = definitions.get(target.removeprefix("#/$defs/"))
+
     if isinstance(schema, dict):
         properties = schema.get("properties")
     else:
         properties = None
+
     return isinstance(properties, dict) and "_tool" in properties
 
 
@@ -431,14 +459,17 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
     value = document.get(key)
     if value is None:
         return None
+
     if isinstance(value, list):
         names = [one for one in value if isinstance(one, str) and one]
     else:
         names = []
+
     if not isinstance(value, list) or len(names) != len(value) or len(names) > MAX_TOOLS:
         raise IdeaDocumentError(
             f"{key}: expected an array of at most {MAX_TOOLS:,} texts, found {show(value)}"
         )
+
     return tuple(names)
 
 
@@ -447,12 +478,14 @@ def _context(document: JSONObject) -> list[JSON]:
         raise IdeaDocumentError(
             'context: missing; expected an array of messages, such as {"role", "content"}'
         )
+
     value = document["context"]
     listed = value if isinstance(value, list) else [value]
     if not listed and document.get("solution") is None:
         raise IdeaDocumentError(
             "context: empty, and there is no solution, so the idea says nothing"
         )
+
     return [_with_value(message) for message in listed]
 
 
@@ -460,6 +493,7 @@ def _with_value(message: JSON) -> JSON:
     """The message; an input of which only the schema is known gets an empty value."""
     if not isinstance(message, dict):
         return message
+
     content = message.get("content")
     if isinstance(content, dict):
         return {**message, "content": _with_value(content)}
@@ -469,6 +503,7 @@ def _with_value(message: JSON) -> JSON:
             "input": {},
             **{key: value for key, value in message.items() if key != "type"},
         }
+
     return message
 
 
@@ -482,6 +517,7 @@ def _schema(document: JSONObject) -> JSONObject | None:
         raise IdeaDocumentError(
             f"schema: expected a JSON Schema, which is an object; found {show(value)}"
         )
+
     check_schema(value, what="schema")
     return value
 
@@ -507,22 +543,27 @@ def _solution(document: JSONObject) -> JSONObject:
     value = document.get("solution")
     if value is None:
         return {"calls": [], "output": None}
+
     program = value.get("program") if isinstance(value, dict) else None
     if isinstance(value, dict) and program is not None:
         if not isinstance(program, str):
             raise IdeaDocumentError(
                 f"solution.program: expected Python text, found {show(program)}"
             )
+
         extra = [key for key in ("calls", "output") if value.get(key)]
         if extra:
             raise IdeaDocumentError(
                 f"solution: a program makes its own calls and output; leave {extra[0]} out"
             )
+
         return {"program": program}
+
     try:
         solution, _ = read_solution(value)
     except IdeabridgeError as error:
         raise IdeaDocumentError(f"solution: {error}") from None
+
     return {"calls": solution["calls"], "output": solution["output"]}
 
 
@@ -542,6 +583,7 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
     if problems:
         path, problem = problems[0]
         raise IdeaDocumentError(f"solution.output{''.join(f'.{key}' for key in path)}: {problem}")
+
     possible: dict[str, str | None] = {
         "program": None
         if program is not None
@@ -554,17 +596,20 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
     }
     if program is not None:
         possible["plan"] = "its solution is a program, so the answer is `program`"
+
     if output is None:
         possible["recorded"] = "its solution has no output; write it as solution.output"
     elif holes:
         possible["recorded"] = (
             "its output has references; write the values, or leave the answer out (it is a plan)"
         )
+
     if wanted != "auto":
         lack = possible[wanted]
         if lack is not None:
             raise PublicationError(f"answer: it cannot be {wanted!r}: {lack}")
         return cast("Answer", wanted)
+
     if program is not None:
         return "program"
     if calls or holes:
@@ -585,6 +630,7 @@ def _composed(
         # Without a schema, what calls or a person give may be anything.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
+
     if way != "recorded" or calls:
         call: JSONObject = {
             "type": "object",
@@ -592,13 +638,16 @@ def _composed(
             "required": ["_tool"],
         }
         properties["calls"] = {"type": "array", "items": call}
+
     if program is not None:
         schema["properties"] = {"program": {"type": "string"}, **properties}
         schema["required"] = ["program"]
         return schema, {"program": program}
+
     if not is_any and output is not None and wrap_output(wanted)[1]:
         # As a mind writes an output that may be null.
         output = {"value": output}
+
     return schema, {"calls": calls, "output": output}
 
 
@@ -612,6 +661,7 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
         or schema.get("additionalProperties") is not False
     ):
         return schema, output
+
     properties = schema.get("properties")
     if (
         not isinstance(properties, dict)
@@ -619,12 +669,15 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
         or not isinstance(properties["value"], dict)
     ):
         return schema, output
+
     if output is not None and not (isinstance(output, dict) and list(output) == ["value"]):
         return schema, output
+
     inner = {**properties["value"]}
     if "$ref" in str(inner):
         # A definition that it refers to stands beside the wrapping.
         return schema, output
+
     return inner, output["value"] if isinstance(output, dict) else None
 
 
@@ -634,6 +687,7 @@ def _check_input(found: WrittenIdea) -> None:
         raise MessageError(
             "context: several inputs; one input is what becomes the parameters of a tool"
         )
+
     if not inputs:
         return
     check_schema(found.input_schema, what="the schema of the input")

@@ -101,15 +101,18 @@ class Binding:
                 f"its program began in {program.interpreter}; here is {interpreter()}, "
                 "which may do something else"
             )
+
         if self._bound is None and not self.is_same:
             return (
                 "the configuration has changed since it was started, and an earlier version of "
                 "ideabridge did not note what the run needs of it"
             )
+
         for tool in self._needed():
             fault = self.fault_of(tool)
             if fault is not None:
                 return fault
+
         return None
 
     def fault_of(self, tool: Tool) -> str | None:
@@ -118,19 +121,23 @@ class Binding:
             return None
         if tool.module is None:
             return self._fault_of_own(tool)
+
         for module in tool.reached:
             fault = self._fault_of_module(module)
             if fault is not None:
                 return fault
+
         return None
 
     def _fault_of_own(self, tool: Tool) -> str | None:
         if not self._executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+
         if self._is_from_files(tool):
             difference = self._executor.difference(tool)
             if difference is not None:
                 return f"its tool {tool.name!r} has changed since it was started: {difference}"
+
         if is_reader(tool) or tool == _builtin_tools().get(tool.name) or self._is_bound(OWN_TOOLS):
             return None
         return (
@@ -174,10 +181,12 @@ class Binding:
         machine = self._machine
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed
+
         if machine.waiting_plan is not None:
             yield from (
                 call.tool for call in machine.waiting_plan.graph.calls if call.tool is not None
             )
+
         rooms = {call for call, _ in machine.open_rooms}
         for progress in machine.history:
             if progress.settled or progress.tool is None or progress.call.has_latent:

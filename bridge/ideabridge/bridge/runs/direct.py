@@ -243,13 +243,16 @@ class DirectSessions:
             raise PublicationError(
                 "session: nothing was called directly, so there is no session to publish"
             )
+
         own = [one for one in found if session and one.session == session]
         if own:
             return own[0].run
+
         first = found[0]
         beside = [one for one in found[1:] if one.last >= first.began]
         if session != "" and not first.is_ambiguous and not beside:
             return first.run
+
         lines = "\n".join(one.line for one in found[:LISTED])
         raise PublicationError(
             "session: more than one conversation may have made these calls. Say which "
@@ -265,6 +268,7 @@ class DirectSessions:
         row = self._store.sessions.get(session_id)
         if row is None or row.caller != caller:
             return None
+
         info = SessionInfo(
             row.id,
             row.client,
@@ -285,6 +289,7 @@ class DirectSessions:
             }
             entry.update({key: body[key] for key in ("error", "unkept", "run") if key in body})
             shown.append(entry)
+
         return info, shown
 
     # -- publishing --------------------------------------------------------------------------------
@@ -306,6 +311,7 @@ class DirectSessions:
             return await self._part_of(row, calls)
         if calls is None:
             return ref
+
         first, last = calls
         return await self._write(lambda: cut(self._store, ref, first, last, caller))
 
@@ -315,6 +321,7 @@ class DirectSessions:
             raise PublicationError(
                 f"session {row.id} has calls 0 to {row.calls - 1}, not {first} to {last}"
             )
+
         own = part_id(row.id, first, last)
         if self._store.runs.get(own) is not None:
             return own
@@ -330,6 +337,7 @@ class DirectSessions:
         except RunExistsError:
             # The same request, sent twice.
             pass
+
         return own
 
     # -- ending ------------------------------------------------------------------------------------
@@ -346,6 +354,7 @@ class DirectSessions:
             for row in rows:
                 await self._end(row)
                 count += 1
+
         return count
 
     async def _end(self, row: SessionRow) -> None:
@@ -362,11 +371,13 @@ class DirectSessions:
             found = self._read(row, 0, row.calls - 1)
             if not found.calls:
                 return None
+
             made = self._run_of(found)
             if made.unkept:
                 origin["unkept"] = [
                     {"call": place, "why": why} for place, why in made.unkept.items()
                 ]
+
             return made
 
         try:
@@ -420,16 +431,21 @@ class DirectSessions:
             if tool is None:
                 why = f"nothing is published to you as {body['name']} any more"
                 tool = Tool(str(body["name"]), "", {"type": "object"})
+
             if isinstance(why, str):
                 found.unkept[place] = why
+
             call = self._call(tool, body, step)
             if "run" in body and call.error is not None and call.error.get("kind") == _OPEN:
                 found.unkept[place] = str(call.error.get("message"))
+
             if not call.parameters.keys().isdisjoint(META_PROPERTIES):
                 # A plan would read them as its own.
                 found.unkept.setdefault(place, _META_NAMES)
                 call = _without_meta(call)
+
             found.calls.append(call)
+
         return found
 
     def _tool(self, body: JSONObject, bodies: Sequence[JSONObject], caller: str) -> Tool | None:
@@ -452,6 +468,7 @@ class DirectSessions:
                 body.get("value"),
                 error if isinstance(error, dict) else None,
             )
+
         # It became a run: that of an idea, or of one call that waited for approval.
         run = read_run(self._store, run_id)
         if run is None:
@@ -461,8 +478,10 @@ class DirectSessions:
             return EndedCall(
                 tool, parameters, step, error={"kind": kind, "message": f"run {run_id} is {status}"}
             )
+
         if tool.in_room:
             return EndedCall(tool, parameters, step, run.result)
+
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
@@ -470,6 +489,7 @@ class DirectSessions:
             return EndedCall(
                 tool, parameters, step, error={"kind": "runtime", "message": str(error)}
             )
+
         return EndedCall(call.tool, call.parameters, step, call.value, call.error)
 
 
@@ -495,8 +515,10 @@ def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
         if seen is not None and began >= seen:
             step = step + 1
             seen = None
+
         steps.append(step)
         seen = ended if seen is None else min(seen, ended)
+
     return steps
 
 

@@ -101,6 +101,7 @@ class Kept:
             raise ResultLimitError(
                 f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}"
             )
+
         # The other runs, of which there may be hundreds, are counted only from time to time.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
@@ -111,7 +112,9 @@ class Kept:
                     f"{CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait until runs end, "
                     "cancel some, or let tools return less"
                 )
+
             self._looked_at = self.memory + memory
+
         self._bytes += size
         self.memory += memory
 
@@ -159,6 +162,7 @@ class CallContext:
             self.output_paths: tuple[str, ...] = effect.call.target.texts
         else:
             self.output_paths = ()
+
         self._is_clean = effect.is_clean
         if self._is_clean:
             # In a clean room the code sees only the parameters and the imports.
@@ -168,6 +172,7 @@ class CallContext:
                 self.call["_imports"] = {
                     format_reference(path): normalise(value) for path, value in effect.imports
                 }
+
         self.chosen: str | None = None
         self.content: list[JSON] | None = None
         self.returned: JSONObject | None = None
@@ -325,11 +330,13 @@ class Executor:
             written = normalise(effect.latent, what=what)
             await Validator(result_schema(tool), what=what).check_apart(written)
             return written
+
         if effect.unchecked:
             try:
                 await Validator(tool.parameters, what="parameters").check_apart(effect.parameters)
             except IdeabridgeError as error:
                 raise ActivityError(f"not run: {error}") from None
+
         if tool.module is not None:
             # The module restores the names of renamed parameters.
             try:
@@ -347,6 +354,7 @@ class Executor:
             except ModuleError as error:
                 _keep_sent(error, context.kept, tool.name)
                 raise
+
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]
             if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
@@ -360,6 +368,7 @@ class Executor:
                     f"tool {tool.name!r} has no activity here; was its tool file left out?"
                 )
             value = await self._run_activity(activity, effect.parameters, context)
+
         data = encode(value) if not isinstance(value, str) else None
         size = len(data) if data is not None else len(cast("str", value))
         if size > self._result_bytes:
@@ -367,6 +376,7 @@ class Executor:
                 f"the result of {tool.name} has {size:,} bytes; at most "
                 f"{self._result_bytes:,} are kept"
             )
+
         # It is stored at each path, and once more in a message that the activity has returned.
         target = effect.call.target
         times = (1 if target is None else len(target.texts)) + (context.returned is not None)
@@ -383,14 +393,17 @@ class Executor:
             # A copy: the activity may change its arguments, and the state must not change.
             copied = normalise(parameters)
             parameters = copied if isinstance(copied, dict) else {}
+
         returned = await activity.run(parameters, context)
         message = returned if isinstance(returned, DataMessage) else None
         value: JSON = cast("JSON", returned) if message is None else message.data
         if not activity.copies:
             value = normalise(value, what=f"the result of {context.call['_tool']}")
+
         value = self._redact(value)
         if message is not None:
             context.note_returned(message.kind, value, message.description)
+
         return value
 
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
@@ -404,20 +417,24 @@ class Executor:
             text = str(error)
         else:
             text = f"{type(error).__name__}: {error}"
+
         masked = self._mask(text)
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
+
         outcome = error.outcome if isinstance(error, IdeabridgeError) else "failed"
         harmless = hints is None or hints.read_only is True
         kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
         if kind == "ran":
             masked = f"it ran, and its result cannot be used: {masked}"
+
         explained: JSONObject = {
             "kind": kind,
             "message": masked.encode("utf-8", "replace").decode(),
         }
         if isinstance(error, ModuleError) and error.sent is not None:
             explained["sent"] = error.sent
+
         return explained
 
 
@@ -462,6 +479,7 @@ def label(progress: Progress) -> str:
         name = progress.replaced.name
     else:
         name = progress.call.name
+
     if tool is not None and tool.module:
         return f"{tool.module}.{name}"
     return name

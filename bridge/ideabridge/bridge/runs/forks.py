@@ -70,9 +70,11 @@ async def fork(
     record = store.runs.find(run_id, caller=caller)
     if record.parent is not None:
         raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
+
     started = await compute_in_thread(_beginning_of, store, run_id)
     if not 1 <= at <= record.last_event:
         raise ForkError(f"at: expected 1 to {record.last_event}, an event of the run, found {at}")
+
     began = started if new_input is None else _with_input(started, new_input)
     fork_id = f"run_{secrets.token_hex(8)}"
     if solution is None or started.mode == "solve":
@@ -82,6 +84,7 @@ async def fork(
         needs_process = runs.has_own_handlers
         if solution is not None and not needs_process:
             needs_process = not await compute_in_thread(_has_request, store, run_id, at)
+
         if needs_process:
             composer = runs.composer()
             made = await compute_in_thread(
@@ -113,9 +116,11 @@ async def fork(
             made = (await check_beside(plan, start_plan, plan, catalogue, settings)).events
         else:
             made = (await runs.start_program(plan, settings, None, caller)).events
+
     began = made[0]
     if isinstance(began, events.RunStarted):
         made = [dataclasses.replace(began, bound=dict(runs.definitions)), *made[1:]]
+
     requests = sum(isinstance(event, events.RequestMade) for event in made)
     stored = await compute_in_thread(_admitted, runs.screen, made)
 
@@ -221,11 +226,13 @@ def _forked(
             if began.mode == "plan" and not any(isinstance(one, _WHOLE) for one in kept):
                 # A plan is proposed together with its beginning.
                 copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
+
         copy.cut_off()
     except JournalError as error:
         raise ForkError(
             f"the run cannot be forked after event {at}: {error}; fork after an earlier event"
         ) from None
+
     return copy.events
 
 
@@ -246,6 +253,7 @@ def _kept(journal: Sequence[Event], at: int) -> list[Event]:
             keeps = any(call == event.call for call, _ in running)
         else:
             keeps = streams and isinstance(event, _OF_ANSWER)
+
         if not keeps:
             continue
         kept.append(event)
@@ -264,6 +272,7 @@ def _kept(journal: Sequence[Event], at: int) -> list[Event]:
                 streams = is_program = False
             case _:
                 pass
+
     return kept
 
 
@@ -275,6 +284,7 @@ def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
             doubts[one.call, one.item] = one
         elif isinstance(one, events.OutcomeDecided):
             doubts.pop((one.call, one.item), None)
+
     return list(doubts.values())
 
 
@@ -324,12 +334,14 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
             f"input: the run takes {'several inputs' if places else 'none'}, "
             "so it cannot have another"
         )
+
     old = messages[places[0]]
     if old.schema is not None:
         try:
             Validator(old.schema, what="the input").check(new_input)
         except ValueMismatchError as error:
             raise ForkError(str(error)) from None
+
     context = [*started.context]
     context[places[0]] = dataclasses.replace(old, value=new_input).to_json()
     return dataclasses.replace(started, context=context)
@@ -406,12 +418,14 @@ class _Copy:
             # The fork begins before the first Request.
             request = self._composer.compose(self.machine)
             self._take(events.RequestMade.of(self.machine.step, request))
+
         if program is not None:
             extra: JSONObject = {
                 key: value for key, value in (proposed.extra or {}).items() if key != "program"
             }
             self._take(program_of_mind(self.machine, program, fork_id, extra))
             return
+
         errors = self.machine.check(proposed.calls, proposed.output)
         if errors:
             raise RejectedSolutionError(rejection(errors))
@@ -452,6 +466,7 @@ class _Copy:
             # The decision was about another call than the one that would run now, or a grant for
             # the parent's run.
             return
+
         self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
         self._take(dataclasses.replace(event, digest=asked.digest, grant=None))
 

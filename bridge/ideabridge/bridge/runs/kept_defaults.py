@@ -77,16 +77,19 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
         reasons = _reasons(plan, arguments, schema, literals)
     else:
         reasons = {}
+
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
     }
     if not reasons and not dropped:
         return plan
+
     listed = plan.get("explained")
     if isinstance(listed, list):
         left = [raw for raw in listed if id(raw) not in dropped]
     else:
         left = []
+
     return {**plan, "explained": [*left, *reasons.values()]}
 
 
@@ -109,6 +112,7 @@ def _reasons(
         replaced.update(dict.fromkeys(literal.holders, literal.passed))
         if not literal.is_whole:
             followed.setdefault(literal.at[:2], []).append(literal.passed)
+
     reasons: dict[Path, JSONObject] = {}
     calls = plan.get("calls")
     for place, call in enumerate(calls if isinstance(calls, list) else []):
@@ -119,19 +123,24 @@ def _reasons(
         for at, name in parameters.items():
             if name not in kept:
                 continue
+
             known = by_place.get(at)
             form: JSONObject = {"at": list[JSON](at), "by": [format_reference(("input", name))]}
             why: str | None = None
             if known is not None:
                 form = known.form
                 why = _why_beside(known, replaced)
+
             if form.get("why") is not None:
                 # The plan itself says why.
                 continue
+
             if why is None:
                 why = _why_kept(kept[name], passed)
+
             if why is not None:
                 reasons[at] = {**form, "why": why}
+
     return reasons
 
 
@@ -166,11 +175,13 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
         at = form.get("at") if isinstance(form, dict) else None
         if not isinstance(form, dict) or not isinstance(at, list):
             continue
+
         keys = tuple(str(key) for key in at)
         written = read(plan, keys)
         whole = names.get(written) if isinstance(written, str) else None
         passed = whole or _passed_followed(form, arguments)
         literals.append(_Literal(form, keys, passed, whole is not None))
+
     return literals
 
 

@@ -66,12 +66,15 @@ class Observed:
         """
         if tool.output is not None or tool.in_room:
             return
+
         key = (owner, tool.module, tool.remote_name or tool.name)
         now = time.monotonic()
         if self._next.get(key, 0.0) > now:
             return
+
         if len(self._next) >= _TRACKED:
             self._next.clear()
+
         self._next[key] = now + SECONDS
         digest = tool.prose_digest
         shape = shape_of(value)
@@ -79,6 +82,7 @@ class Observed:
             known = self._memory.shapes(owner, digest)
             if known and merged([*known, shape]) == merged(known):
                 return
+
             name = f"{tool.module}.{key[2]}" if tool.module else key[2]
             kept: list[JSON] = [shape, *known[: _KEPT - 1]]
             self._memory.keep_shapes(owner, digest, name, kept)
@@ -112,8 +116,10 @@ def shape_of(value: JSON) -> JSONObject:
                 "contentMediaType": "application/json",
                 "contentSchema": _shape(inner, depth, left),
             }
+
         if len(encode(shape)) <= _BYTES:
             return shape
+
     return {"type": _type(value)}
 
 
@@ -136,6 +142,7 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
     left[0] -= 1
     if depth <= 1 or left[0] < 0 or not value:
         return shape
+
     if isinstance(value, list):
         shape["items"] = merged(_shape(item, depth - 1, left) for item in value[:_ITEMS])
     elif isinstance(value, dict):
@@ -146,6 +153,7 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
             shape["properties"] = {
                 name: _shape(item, depth - 1, left) for name, item in value.items()
             }
+
     return shape
 
 
@@ -182,21 +190,26 @@ def _merge(one: JSONObject, other: JSONObject) -> JSONObject:
         return one
     if not one:
         return other
+
     types = _types(one)
     types += [kind for kind in _types(other) if kind not in types]
     if "number" in types and "integer" in types:
         types.remove("integer")
+
     result: JSONObject = {"type": types[0] if len(types) == 1 else list[JSON](types)}
     both = [shape for shape in (one, other) if "object" in _types(shape)]
     if both:
         result |= _merge_objects(both)
+
     items = [shape["items"] for shape in (one, other) if "items" in shape]
     if items:
         result["items"] = merged(items)
+
     texts = [shape.get("contentSchema") for shape in (one, other) if "string" in _types(shape)]
     if texts and all(texts):
         # Only if every text contained JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
+
     return result
 
 
@@ -206,6 +219,7 @@ def _merge_objects(shapes: list[JSONObject]) -> JSONObject:
         for name, part in cast("JSONObject", shape.get("properties", {})).items():
             known = properties.get(name)
             properties[name] = merged([known, part])
+
     maps = [shape["additionalProperties"] for shape in shapes if "additionalProperties" in shape]
     if maps or len(properties) > _NAMES:
         return {"additionalProperties": merged([*maps, *properties.values()])}

@@ -169,6 +169,7 @@ class Offer:
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
             return offered
+
         remote = Catalogue(
             tool for tool in offered if tool.module is not None and id(tool) not in own
         )
@@ -179,6 +180,7 @@ class Offer:
             elif not tool.in_room:
                 with suppress(UnknownToolError):
                     found.append(passing(tool, _remote_target(tool, remote)))
+
         return found
 
     def _passing_to_ideas(self, caller: str) -> list[Tool]:
@@ -309,6 +311,7 @@ class Offer:
         await self.names_settled()
         if plan.tools:
             await self.reach(tool.module for tool in _tools_of(plan))
+
         catalogue = self.of_plan(plan, caller, plain_ideas=False)
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
@@ -327,6 +330,7 @@ class Offer:
                 owners = self._modules_of(
                     call for call in missing if isinstance(call.get("_module"), str)
                 )
+
             await self._modules.reach(owners or (), max(0.0, until - anyio.current_time()))
             # An idea has its plain name only where no tool, also of a module that is
             # not up, has it.
@@ -338,7 +342,9 @@ class Offer:
                 await self._modules.reach(away, _LOOK_SECONDS)
                 self._expect_up(plan, self.of_plan(plan, caller, plain_ideas=False))
                 catalogue = self.of_plan(plan, caller)
+
             self._expect_versions(plan, catalogue, caller)
+
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
             more = [
@@ -346,6 +352,7 @@ class Offer:
                 *await self._for_programs(plan, catalogue, caller),
             ]
             return catalogue.used_by(plan.calls, more)
+
         return Catalogue(catalogue.tools, catalogue.latent, self.missing(missing))
 
     async def _for_programs(self, plan: Plan, catalogue: Catalogue, caller: str) -> list[Tool]:
@@ -355,6 +362,7 @@ class Offer:
         programs = programs_in(plan.calls, catalogue)
         if not programs:
             return []
+
         names = await self.of_program("\n".join(programs), caller)
         tools: dict[ToolKey, Tool] = {}
         for program, place in programs.items():
@@ -365,6 +373,7 @@ class Offer:
                 ).tools
             except PlanError as error:
                 raise PlanError(f"calls[{place}]: {error}") from None
+
             modules = used["modules"] if isinstance(used["modules"], dict) else {}
             # A server that is only imported has to be there, too.
             imported = [
@@ -374,6 +383,7 @@ class Offer:
                 for tool in names.tools[name].values()
             ]
             tools |= {tool.key: tool for tool in (*called, *imported)}
+
         effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
         more = [*tools.values(), effects]
         known = ProgramNames(catalogue.used_by(plan.calls, more).tools)
@@ -384,6 +394,7 @@ class Offer:
                     "plan does not have, because several names look alike in "
                     "Python; run it as a plan of its own"
                 )
+
         return more
 
     async def of_program(self, program: str, caller: str) -> ProgramNames:
@@ -417,6 +428,7 @@ class Offer:
                 why = None
             if why is not None:
                 raise PlanError(f"{tool.label}: {why}")
+
         return self._compiled([*tools, SOLVE] if asks else tools)
 
     def why_away(self, module: str) -> str | None:
@@ -443,12 +455,16 @@ class Offer:
                 for refused in self._modules[owner].refused:
                     if refused in (name, own_name):
                         return str(self._modules[owner].why_without(refused))
+
             return None
+
         if module not in self._modules:
             return None
+
         why = self._modules[module].why_without(name)
         if isinstance(why, ToolNotAllowedError):
             return str(why)
+
         away = self.why_away(module)
         if away is not None:
             return away
@@ -516,6 +532,7 @@ class Offer:
             left -= len(why)
             # A reason that was cut off may lose the command that helps.
             away.append(why if left >= 0 or not away else one.name)
+
         return f" Modules that are not up: {', '.join(away)}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
@@ -530,10 +547,12 @@ class Offer:
             owner = tool.module if tool is not None else None
             if isinstance(named, str):
                 owner = named
+
             if owner is None:
                 return None
             if owner in self._modules:
                 names.append(owner)
+
         return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
@@ -544,6 +563,7 @@ class Offer:
         for tool in self._modules.known_tools():
             if tool.module is not None and not self._modules[tool.module].listed:
                 away.setdefault(tool.module, set()).add(tool.name)
+
         for place, call in enumerate(plan.calls):
             if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None:
                 name = call.get("_tool")
@@ -604,6 +624,7 @@ class Offer:
         known = self.catalogue
         if any(names_program(call, self.known_catalogue) for call in plan.calls):
             rooms.append(RUN_PROGRAM)
+
         rooms += self._passing_to_ideas(caller)
         if plan.tools:
             catalogue = self.with_defined(known.tools, _tools_of(plan), rooms, caller=caller)
@@ -635,8 +656,10 @@ class Offer:
                 tool = self._idea(module, caller)
             else:
                 tool = None
+
             if tool is not None:
                 tools.append(tool)
+
         return tools
 
     async def offered(
@@ -653,12 +676,14 @@ class Offer:
                 f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, "
                 f"besides names; found {wild:,}"
             )
+
         await self.names_settled()
         defined = list(defined)
         await self.reach(tool.module for tool in defined)
         if not self.has_all(patterns):
             await self._modules.until(lambda: self.has_all(patterns), SETTLE_SECONDS)
             await self.reach(tool.module for tool in chosen_tools(self.known, patterns or ()))
+
         catalogue = self.chosen(patterns, defined, caller=caller)
         if patterns and not catalogue.tools:
             there = [*(tool.name for tool in self.known), *self._idea_names(caller)]
@@ -666,9 +691,11 @@ class Offer:
             shown = ", ".join(one[:_SHOWN_PATTERN] for one in [*patterns][:_SHOWN_PATTERNS])
             if len(patterns) > _SHOWN_PATTERNS:
                 shown += f" and {len(patterns) - _SHOWN_PATTERNS:,} more"
+
             raise PlanError(
                 f"tools: nothing matches {shown}.{did_you_mean(first, there)}{self.missing()}"
             )
+
         return catalogue
 
     def expect_tool(self, offered: Catalogue, name: str) -> None:
@@ -704,6 +731,7 @@ class Offer:
         passing_to_ideas = self._passing_to_ideas(caller)
         if patterns is None and not own and not passing_to_ideas:
             return self.catalogue
+
         wanted = list(patterns or ())
         tools = [*self.catalogue.tools, *passing_to_ideas]
         if patterns is not None:
@@ -716,6 +744,7 @@ class Offer:
         chosen = self.with_defined(tools, own, self._rooms(modules, caller), caller=caller)
         if not left_out:
             return chosen
+
         missing = (
             f" {left_out:,} more published ideas match tools, and are offered "
             "only by name: idea:NAME."
@@ -733,6 +762,7 @@ class Offer:
         wild = [one for one in dict.fromkeys(patterns) if has_wildcard(one)]
         if not wild:
             return [], 0
+
         of_ideas = matcher([one.removeprefix(IDEA) for one in wild if one.startswith(IDEA)])
         of_all = matcher([one for one in wild if not one.startswith(IDEA)])
         names = self._idea_names(caller)
@@ -814,7 +844,9 @@ def named_tools(messages: Iterable[Message]) -> list[str]:
                 "a message of type 'tool': expected the name of one tool, "
                 f"found {quoted(message.value)}"
             )
+
         names.append(message.value)
+
     return names
 
 
@@ -833,6 +865,7 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
         if message.type != "tool" or isinstance(message.value, str):
             # A text names a tool that exists; see `named_tools`.
             continue
+
         value = message.value if isinstance(message.value, dict) else {}
         name = value.get("name")
         description = value.get("description", "")
@@ -845,16 +878,20 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
                 f"tool {name[:100]!r}: parameters and output must be JSON "
                 "Schemas, which are objects"
             )
+
         try:
             tool = with_fixed(Tool(name, description, parameters, output), value)
         except ToolDefinitionError as error:
             raise MessageError(str(error)) from None
+
         parameters = tool.parameters
         output = tool.output
         check_schema(parameters, what=f"the parameters of {name[:100]}")
         if output is not None:
             check_schema(output, what=f"the output of {name[:100]}")
+
         tools.append(tool)
+
     return tools
 
 
@@ -878,12 +915,14 @@ def offered_tools(
     owners: dict[str, set[str | None]] = {}
     for module, name in names:
         owners.setdefault(skeleton(name), set()).add(module)
+
     modules = {*(away or ()), *(module for module, _ in names if module is not None)}
     # A tool also owns the name that it has with the prefix, and `module.tool`.
     prefixed: dict[str, set[str | None]] = {}
     for module, name in names:
         if module is not None:
             prefixed.setdefault(skeleton(f"{module}_{name}"), set()).add(module)
+
     qualifying = {f"{skeleton(module)}{sign}": module for module in modules for sign in "./"}
 
     def is_doubtful(tool: Tool) -> bool:
@@ -908,6 +947,7 @@ def offered_tools(
             remote[place] = dataclasses.replace(
                 tool, name=name, remote_name=tool.remote_name or tool.name
             )
+
     return [*offered, *remote]
 
 
@@ -925,6 +965,7 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
         if own is None or name in own:
             return None
         return f"the tool {shown_name(name)[:64]!r}, which no file of tools has here"
+
     entry = configuration.modules.get(module)
     server = f"the server {shown_name(module)[:64]!r}"
     untrusted = configuration.untrusted
@@ -933,6 +974,7 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
             f"{server}, which is only in the project's ideabridge.json, and nobody has "
             "trusted that as it is now"
         )
+
     if entry is None:
         return f"{server}, which is not configured here (mcpServers)"
     return f"{server}, which is disabled here" if entry.disabled else None
@@ -943,6 +985,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     groups: dict[str, list[Tool]] = {}
     for tool in tools:
         groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
+
     warnings: dict[ToolKey, str] = {}
     for group in groups.values():
         plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
@@ -951,11 +994,13 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
             if {name} == plain:
                 # The others look like this one.
                 continue
+
             others = [
                 one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])
             ]
             if len(plain) == 1:
                 others = [one for one in others if one.origin[1] in plain]
+
             if others:
                 warnings[tool.origin] = (
                     f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
@@ -964,6 +1009,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
                 warnings[tool.origin] = (
                     f"{shown_name(name)} is not written in ASCII, as it seems to be"
                 )
+
     return warnings
 
 
@@ -979,12 +1025,14 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
         flag = flags.get(tool.origin)
         if module is None or (flag is None and tool.name == name):
             continue
+
         said = (
             flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
         )
         notes.append(
             f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}"
         )
+
     return notes
 
 
@@ -1067,20 +1115,24 @@ class ModuleLists:
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None:
             return
+
         module = self._modules[name]
         if module.state != "up":
             return
+
         try:
             self._memory.keep_way(
                 fingerprint, name, None if module.way is None else dataclasses.asdict(module.way)
             )
         except StoreError as error:
             logger.warning("keeping how module %s is reached: %s", name, error)
+
         if not module.listed or (
             module.is_unfinished and self._memory.tools(fingerprint) is not None
         ):
             # What was listed before is more.
             return
+
         listed = module.tools
         tools: list[JSON] = [{**tool.to_json(), "wire": tool.wire} for tool in listed]
         try:
@@ -1093,6 +1145,7 @@ class ModuleLists:
                     more = ""
                 logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules[name].note(milder)
+
             self._memory.keep_tools(fingerprint, name, tools)
             self._memory.keep_instructions(fingerprint, name, self._modules[name].instructions)
         except StoreError as error:
@@ -1113,6 +1166,7 @@ def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
         before = known.get(tool.name)
         if before is None or before.annotations == tool.annotations:
             continue
+
         was = effective_hints(before.annotations)
         new = effective_hints(tool.annotations)
         if new[0] and not was[0]:
@@ -1125,4 +1179,5 @@ def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
             lines.append(
                 f"{shown_name(tool.name)} says now that it may be called again; before, it did not"
             )
+
     return lines

@@ -197,6 +197,7 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
         found = next((one for one in listed if one.approval == approval), None)
         if found is not None:
             return found
+
     return next((one for one in questions(machine) if one.approval == approval), None)
 
 
@@ -206,6 +207,7 @@ def _denied(machine: Machine, approval: str) -> str:
     place = int(number[1]) if number is not None else len(machine.history)
     if place >= len(machine.history):
         return ""
+
     progress = machine.history[place]
     if progress.error is None or progress.error.get("kind") != "denied":
         return ""
@@ -229,6 +231,7 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
         found += [
             inquiry_question(progress, item.question) for item in progress.items if item.question
         ]
+
     return (one for one in found if one is not None)
 
 
@@ -275,14 +278,17 @@ def read_decision(
     by = decider_of(decision.by)
     if by.user is not None:
         by = replace(by, user=str(normalise(by.user, what="by")))
+
     if decision.reason is None:
         reason = None
     else:
         reason = str(normalise(decision.reason, what="the reason"))
+
     if by.kind == "assistant" and only_persons(machine.settings.approval):
         raise DecisionError(
             "only a person decides here (approval.by in the configuration), not the assistant"
         )
+
     question = _pending_as(machine, approval)
     if question is None:
         pending = [one.approval for one in questions(machine)]
@@ -290,16 +296,19 @@ def read_decision(
             more = f" and {len(pending) - _NAMED} more"
         else:
             more = ""
+
         names = ", ".join(pending[:_NAMED]) or "none"
         raise DecisionError(
             f"no approval {quoted(approval)} is pending{_denied(machine, approval)}; "
             f"pending are {names}{more}"
         )
+
     if decision.decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(
             f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}"
         )
+
     decision = replace(decision, by=by, reason=reason)
     grant = _granted(machine, question, decision, by)
     if question.call is None:
@@ -311,6 +320,7 @@ def read_decision(
         return _answered_form(question.asked, decision, by)
     if decision.decision == "edit":
         return _edited_call(machine, question, question.call, decision, by, offered)
+
     verdict = "approve" if decision.decision == "approve" else "deny"
     return events.CallDecided(question.call, question.digest, verdict, by, reason, grant=grant)
 
@@ -325,12 +335,14 @@ def _granted(
             "a grant goes with `approve` of a call: it allows the tool of that "
             "call for the rest of the run"
         )
+
     if by.kind != "person":
         how = (
             "in a form, or at a terminal: ideabridge approvals decide approve "
             f"{question.approval} --for-run"
         )
         raise DecisionError(f"only a person grants a tool for the rest of a run, not {by}; {how}")
+
     grant = read_grant(machine.history[question.call], normalise(decision.grant, what="the grant"))
     if isinstance(grant, Refusal):
         raise DecisionError(grant.message)
@@ -343,25 +355,30 @@ def _decided_plan(
     if decision.decision != "edit":
         verdict = "approve" if decision.decision == "approve" else "deny"
         return events.PlanDecided(question.digest, verdict, by, decision.reason)
+
     plan = normalise(decision.plan, what="the edited plan")
     if isinstance(plan, list):
         plan = {"calls": plan}
+
     if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
         raise DecisionError(
             'an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it shall run'
         )
+
     try:
         solution, _ = read_solution(
             {"calls": plan["calls"], "output": plan.get("output", question.shown["output"])}
         )
     except IdeabridgeError as error:
         raise DecisionError(f"the edited plan cannot run: {error}") from None
+
     listed = solution["calls"]
     output = solution["output"]
     places = None
     calls = listed if isinstance(listed, list) else []
     if machine.mode == "plan":
         calls, places = spread(calls, machine.instances)
+
     errors = machine.check(calls, output, places)
     if errors:
         raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
@@ -379,16 +396,19 @@ def _edited_call(
     call = normalise(decision.call, what="the edited call")
     if not isinstance(call, dict):
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
+
     catalogue = machine.catalogue
     if machine.mode == "plan":
         # The journal of a plan contains only the tools it names; a mind's run is limited to
         # those of its caller.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
+
     edit = read_edit(
         machine.history[index], call, catalogue, policy_named(machine.settings.approval)
     )
     if isinstance(edit, Refusal):
         raise DecisionError(f"the edited call cannot run: {edit.message}")
+
     tool = None if edit.tool is None else edit.tool.to_json()
     return events.CallDecided(index, question.digest, "edit", by, decision.reason, edit.call, tool)
 
@@ -410,6 +430,7 @@ def _decided_outcome(
             ),
         }
         return events.OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
+
     if isinstance(value, Missing):
         raise DecisionError("'value' needs `value`: the result of the call, null where it has none")
     return events.OutcomeDecided(
@@ -425,11 +446,13 @@ def _answered_form(
         return events.QuestionAnswered(
             asked.call, asked.digest, action, by, asked.item, reason=decision.reason
         )
+
     value = None if isinstance(decision.value, Missing) else decision.value
     try:
         content = read_answer(asked.module, asked.schema, value)
     except AnswerError as error:
         raise DecisionError(str(error)) from None
+
     return events.QuestionAnswered(
         asked.call, asked.digest, "accept", by, asked.item, content, decision.reason
     )
@@ -445,8 +468,10 @@ def _checked_result(question: Question, raw: object) -> JSON:
             raise DecisionError(
                 f"{what} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
             )
+
         if tool is not None and tool.output is not None:
             Validator(tool.output, what=what).check(value)
+
     return value
 
 
@@ -651,14 +676,17 @@ class People:
             except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
                 decision = Decision(question.refusal, reason=f"the approver failed: {text}")
+
         self.deciding.discard(question.approval)
         if scope.cancelled_caught:
             return
+
         if not isinstance(decision, Decision):
             found = type(decision).__name__
             decision = Decision(
                 question.refusal, reason=f"the approver gave a {found}; expected a Decision"
             )
+
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
@@ -681,6 +709,7 @@ class People:
         ):
             # It was settled meanwhile, or the run has ended.
             return
+
         try:
             try:
                 run.settle(approval, decision)

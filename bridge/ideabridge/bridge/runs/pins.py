@@ -90,6 +90,7 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
+
     pins: list[Pin] = []
     for one in listed:
         parts = one if isinstance(one, dict) else {}
@@ -98,9 +99,11 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
         )
         if not (isinstance(module, str) and isinstance(tool, str) and isinstance(digest, str)):
             return None
+
         accepted = parts.get("accepted")
         steps = tuple(accepted) if isinstance(accepted, list) else ()
         pins.append(Pin(module, tool, digest, prose if isinstance(prose, str) else "", steps))
+
     return pins
 
 
@@ -128,6 +131,7 @@ def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     if tool.in_room and ("_module" in call or tool.module == ANONYMOUS):
         # With `_module`, the version that the call names stays.
         return call
+
     module, name = tool.origin
     if call.get("_tool") == name and call.get("_module") == module:
         return call
@@ -159,8 +163,10 @@ def pinned_tools(
             or (tool.module is None and tool.name in defined)
         ):
             continue
+
         if not _is_built_in(tool):
             tools[tool.origin] = tool
+
     return [tools[key] for key in sorted(tools, key=lambda key: (key[0] or "", key[1]))]
 
 
@@ -226,6 +232,7 @@ def check_pins(
     for place, call in called_in(calls, catalogue):
         if not isinstance(call, dict):
             continue
+
         module = call.get("_module")
         name = str(call.get("_tool"))
         where = "" if is_program else f"calls.{place}: "
@@ -237,12 +244,14 @@ def check_pins(
             called = name if own else f"{module}.{name}"
             result.faults.append(f"{where}{called} is not here now: {why or error}")
             continue
+
         if (
             pins is None
             or tool.module == ANONYMOUS
             or (tool.module is None and tool.name in defined)
         ):
             continue
+
         pin = known.get(tool.origin)
         if _is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
             continue
@@ -258,8 +267,10 @@ def check_pins(
         elif tool.origin not in compared:
             compared.add(tool.origin)
             _compare(pin, tool, result, definition, where)
+
     if pins is None and not result.faults and calls:
         result.faults.append("its tools were not all here when it was looked at; call it again")
+
     return result
 
 
@@ -287,6 +298,7 @@ def changed_in(
             then = definition(pin.digest)
             lines = [_UNKNOWN] if then is None else differences(then, tool.essence)
             changed.append(ChangedTool(publication, pin, tool, lines))
+
     return changed
 
 

@@ -104,8 +104,10 @@ class RecordedRun:
                 why = "it failed"
             else:
                 continue
+
             instance = f", instance {one.call.instance}" if one.call.instance else ""
             calls.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
+
         return calls
 
 
@@ -121,10 +123,12 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
     statuses = ENDED if ended else ("done",)
     if record is None or record.status not in statuses:
         return None
+
     events = [event_from_json(event) for _, event in store.runs.events(run_id)]
     started = events[0] if events else None
     if not isinstance(started, RunStarted):
         return None
+
     machine = Machine()
     steps: list[int] = []
     proposed: dict[int, JSONObject] = {}
@@ -132,10 +136,12 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
         if isinstance(event, CallDecided) and event.decision == "edit":
             asked = machine.history[event.call].approval
             proposed[event.call] = asked[2] if asked is not None else {}
+
         # Read before, because the event may end the step.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))
+
     if machine.status not in statuses:
         return None
     return RecordedRun(run_id, started, events, machine, tuple(steps), proposed)
@@ -155,6 +161,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         if not steps:
             raise NoFinishedRunError(f"run {ref} is {record.status}, without a solution")
         return store.ideas.get(steps[-1].id, caller=caller), ref
+
     stored = store.ideas.get(ref, caller=caller)
     runs = [
         found
@@ -165,6 +172,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     if runs and not own:
         # The error is that of an unknown idea, because runs of other callers are private.
         raise store.ideas.unknown(ref, caller)
+
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
         if own:
@@ -174,6 +182,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         raise NoFinishedRunError(
             f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
         )
+
     return stored, max(ended, key=_preference).id
 
 

@@ -179,6 +179,7 @@ class Recovery:
             ):
                 self._busy.add(lease.run)
                 group.start_soon(self._recover, lease)
+
         self._report_ended()
         return undecided
 
@@ -243,6 +244,7 @@ class Recovery:
             # Another process was faster, or the run (or the one that it is a room of)
             # waits for a person.
             return None
+
         if root is not None and root.id != record.id and self._goes_on_with(root):
             return None
         try:
@@ -274,8 +276,10 @@ class Recovery:
             ):
                 # Another process was faster.
                 return
+
             if not isinstance(error, StoreError):
                 self._failed.setdefault(record.id, _Failed()).hopeless = now.epoch
+
         self._delay(record.id, error).by_store = passes
         if not is_known:
             if isinstance(error, InterruptedRunError):

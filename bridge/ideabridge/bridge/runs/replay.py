@@ -87,6 +87,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     recorded = publication.recorded
     if not isinstance(recorded, dict):
         raise PublicationError(f"{publication.name} holds no recorded answer")
+
     known = recorded.get("input")
     if content_hash(same_input(known)) != content_hash(same_input(arguments)):
         text = encode_text(known)
@@ -94,6 +95,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
             f"{publication.name} answers only for the input it was recorded with:"
             f" {text if len(text) <= 300 else text[:297] + '...'}"
         )
+
     return recorded.get("output")
 
 
@@ -128,6 +130,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         filled = arguments
     else:
         filled = with_defaults(arguments, schema)
+
     if filled is not arguments:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
@@ -176,6 +179,7 @@ def _lacks(
             if lack is not None:
                 lacks[lack] = None
             continue
+
         try:
             inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
         except UnknownPublicationError:
@@ -183,8 +187,10 @@ def _lacks(
                 None
             )
             continue
+
         if (inner.name, inner.version) not in seen:
             lacks |= dict.fromkeys(_lacks(store, inner, caller, lacking, seen))
+
     return list(lacks)
 
 
@@ -194,10 +200,12 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     """
     if publication.answer == "recorded":
         return []
+
     held = publication.plan or publication.guide or {}
     pins = read_pins(held)
     if pins is not None:
         return [pin.key for pin in pins]
+
     calls = calls_in(held if publication.plan is not None else held.get("plan"))
     needs: list[ToolKey] = []
     listed: dict[str, str] | None = None
@@ -215,6 +223,7 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
                 listed = tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
             if listed.get(name):
                 needs.append((listed[name], name))
+
     return needs
 
 
@@ -231,11 +240,13 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
 def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, int]]) -> bool:
     if not isinstance(call, dict) or "_output" in call:
         return False
+
     tool = catalogue.look_up(call)
     if tool is None and call.get("_module") == ANONYMOUS:
         return True
     if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
         return True
+
     for idea in _called(store, [call]):
         if (idea.name, idea.version) in seen:
             continue
@@ -244,6 +255,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
             _asks(store, catalogue, below, seen) for below in _calls_of(idea)
         ):
             return True
+
     return False
 
 
@@ -272,6 +284,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
             if (idea.name, idea.version) not in seen:
                 seen.add((idea.name, idea.version))
                 left.append(([*path, idea.name], _calls_of(idea)))
+
     return None
 
 
@@ -342,6 +355,7 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     plan = guide.get("plan")
     if plan is not None:
         before.append({"type": "plan", "plan": plan, "description": "how it was solved before"})
+
     messages: list[JSON] = []
     has_input = False
     context = guide.get("context")
@@ -350,13 +364,16 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
         if message.type != "input" or message.instance:
             messages.append(raw)
             continue
+
         messages += [*before, dataclasses.replace(message, value=arguments).to_json()]
         before = []
         has_input = True
+
     messages += before
     if arguments and not has_input:
         # Its run had no input: the parameters come from what its calls were made with.
         messages.append({"type": "input", "input": arguments})
+
     return messages
 
 
@@ -370,6 +387,7 @@ def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
         if isinstance(pair, list) and len(pair) == 2:
             module, name = pair
             tools.append((module if isinstance(module, str) else None, str(name)))
+
     return tools
 
 
@@ -417,6 +435,7 @@ class Ways:
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
+
         # `auto` is the plan, if there is one.
         planned = publication.answer in PLANNED or (
             publication.answer == "auto" and publication.plan is not None
@@ -428,10 +447,12 @@ class Ways:
                 raise PublicationError(
                     f"{publication.name} holds nothing to solve it with; publish it again"
                 )
+
             given = with_defaults(arguments, publication.input_schema)
             start = await self._solving(publication, guide, given, caller, settings, choice, before)
             self._expect(publication, guide, calls_in(guide.get("plan")), start.machine.catalogue)
             return start
+
         plan = plan_of(publication, arguments)
         catalogue = await self._offer.catalogue_of(plan, caller)
         if read_pins(publication.plan) is None:
@@ -444,6 +465,7 @@ class Ways:
                     "to call that, publish it again with"
                     f' "_module": "{foreign.module}"'
                 )
+
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
             # The plan is the first answer, and a mind goes on where it gives no output.
@@ -452,6 +474,7 @@ class Ways:
                 publication, guide, given, caller, settings, choice, before, catalogue.tools
             )
             return await check_beside(plan, start_solve_by, plan, begun)
+
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
         # As in any plan, each room chooses its mind when it opens; only a client's model must
         # be recorded now.
@@ -537,6 +560,7 @@ class Ways:
         held = plan or guide
         if held is None or read_pins(held) is not None:
             return publication
+
         calls = calls_in(plan if plan is not None else held.get("plan"))
         then = self._then(publication)
         if then is None or not all(_is_found(call, then, {}) for call in calls):
@@ -551,6 +575,7 @@ class Ways:
             except PlanError:
                 # A module is down; the call itself reports that.
                 then = Catalogue(())
+
             if self._idea_of_others(publication, calls, then) is not None:
                 # A call refuses it.
                 return publication
@@ -559,6 +584,7 @@ class Ways:
                 if plan is None:
                     return publication
                 return dataclasses.replace(publication, plan={**plan, "calls": calls})
+
         pinned = [with_own_module(call, then) for call in calls]
         tools = pinned_tools(pinned, then, defined_in(held))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
@@ -569,6 +595,7 @@ class Ways:
             guide = {**held, "pins": pins}
             if isinstance(inner, dict):
                 guide["plan"] = {**inner, "calls": pinned}
+
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(
             lambda: self._store.publications.pin(publication, plan, guide, definitions)
@@ -602,6 +629,7 @@ class Ways:
             recorded = read_run(self._store, run_id)
             if recorded is not None:
                 return recorded.machine.catalogue
+
         return None
 
     def _expect(

@@ -125,9 +125,11 @@ class Rooms:
             # Its call ended while it was being opened.
             self._cancel(run, opened, _ORPHANED)
             return
+
         run.rooms[key] = opened
         if opened.machine.ended and not opened.runner.is_behind:
             self._answer(run, opened.as_call())
+
         run.moved()
 
     @staticmethod
@@ -141,6 +143,7 @@ class Rooms:
         record = self._runs.store.runs.get(room_id)
         if record is not None:
             return self._runs.enter(record, run)
+
         machine = run.machine
         choice = self._choice(run)
         depth = machine.settings.depth
@@ -148,6 +151,7 @@ class Rooms:
             raise RoomError(
                 f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}"
             )
+
         # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their
         # calls ask as usual.
         settings = dataclasses.replace(
@@ -182,6 +186,7 @@ class Rooms:
             )
         else:
             start = _start_clean_room(machine, effect, settings, choice)
+
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
         return await self._runs.create(
@@ -219,15 +224,19 @@ class Rooms:
             for room in [] if follows else list(run.rooms.values()):
                 self._cancel(run, room, "the run it belongs to has ended")
             run.rooms.clear()
+
         if parent is None:
             return
+
         if isinstance(event, RunEnded) and not follows:
             self._runs.group.start_soon(self._settle, run, parent)
         elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
             # In a task: the room is taking an event, and the end of the root ends the room too.
             self._runs.group.start_soon(_end, run.root)
+
         for watcher in list(run.root.room_watchers):
             watcher(run, event)
+
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
@@ -326,16 +335,20 @@ def _start_clean_room(
         patterns = [one for one in wanted if isinstance(one, str)]
     else:
         patterns = []
+
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
+
     tools = chosen_tools(machine.offer.current.tools, patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
+
     keys = {tool.key for tool in tools}
     catalogue = Catalogue(tools, [key for key in machine.offer.current.latent if key in keys])
     context = [*_import_messages(effect.imports), str(task)]
     if data is not None:
         context.append({"type": "input", "input": data})
+
     return start_solve(
         context, catalogue, settings, schema if isinstance(schema, dict) else None, choice
     )
@@ -370,6 +383,7 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
             # In a run that did not make these calls, their results are data.
             kind = "data"
             rest = ["results", *rest]
+
         if kind == "data" and rest:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
         elif kind == "data" and isinstance(value, dict):
@@ -378,6 +392,7 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
             )
         else:
             messages.append({"type": kind, kind: _nested(rest, value)})
+
     return messages
 
 
@@ -395,19 +410,23 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
         context = request.context_json
     else:
         context = [message.to_json() for message in machine.messages]
+
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
         # Tools, plans and errors are for the authors of calls.
         if message.instance not in ("", instance) or message.type in ("tool", "plan", "error"):
             continue
+
         value = message.value
         if message.type == "state":
             # Calls of the same Solution may have written since.
             value = machine.state_of(message.instance)
         elif message.type == "call" and isinstance(value, dict):
             value = _call_in_room(value, instance)
+
         messages.append(dataclasses.replace(message, value=value, instance="").to_json())
+
     return messages
 
 
@@ -424,6 +443,7 @@ def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
             changed[name] = [
                 _reference_in_room(one, instance) for one in texts if isinstance(one, str)
             ]
+
     return changed
 
 

@@ -227,6 +227,7 @@ class Run:
             return "running"
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
+
         # Rooms that are about to open are waited for, so that all their Requests are
         # reported together.
         opened = len(self.rooms) >= len(machine.open_rooms)
@@ -237,6 +238,7 @@ class Run:
             if any(one.people.deciding for one in self.with_rooms()):
                 return "running"
             return "needs_approval"
+
         return "running"
 
     @property
@@ -280,6 +282,7 @@ class Run:
             # The result of an ended room has still to be handed to its run. A lost room is at
             # work elsewhere.
             return self.runner.lost is not None
+
         if machine.awaits_solution or machine.waits_for_people:
             return all(room._is_still for room in self.rooms.values())
         if not machine.at_rest or len(self.rooms) < len(machine.open_rooms):
@@ -374,6 +377,7 @@ class Run:
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
             self.room_watchers.append(room_watcher)
+
         try:
             yield
         finally:
@@ -418,11 +422,13 @@ class Run:
         """
         if not isinstance(event, OfCall):
             return event
+
         progress = self.machine.history[event.call]
         if isinstance(event, CallStarted | CallFinished):
             replaced = progress.replaced
         else:
             replaced = None
+
         return dataclasses.replace(
             event, tool_name=progress.call.name if replaced is None else replaced.name
         )
@@ -452,6 +458,7 @@ class Run:
             why = f"{WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"
             text = "\n".join([f"run {self.id}: {why}", *([rejection(errors)] if errors else [])])
             raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
+
         return self.given() if model is None else values.typed(self.given(), model)
 
     # -- turns -------------------------------------------------------------------------------------
@@ -508,10 +515,12 @@ class Run:
             raise SettledTurnError(
                 f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}"
             )
+
         self._expect_open(turn)
         errors = errors or self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
             errors = self.machine.check(read.calls, read.output, pattern=pattern)
+
         errors = errors or self.machine.check_count(len(read.calls))
         if errors:
             solution: JSONObject = {
@@ -521,6 +530,7 @@ class Run:
             }
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
+
         # Before it is driven: the step may end at once, and its idea be saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
@@ -558,8 +568,10 @@ class Run:
         if self._is_blocked:
             self._host.journal_alone(self, event)
             return
+
         if self.driver.epoch is None:
             self.root.follow_configuration()
+
         self._take("running")
         self.runner.post(event)
 
@@ -606,6 +618,7 @@ class Run:
         """
         if self.parent is not None:
             self.parent.hold()
+
         if self.driver.epoch is not None and status is None:
             return
         with self.driver.whole():
@@ -722,13 +735,16 @@ class Run:
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
+
         check_text("approval", approval)
         name, nested, rest = approval.partition("/")
         if not nested:
             return self, read_decision(self.machine, approval, decision, self._host.offer.catalogue)
+
         for room in self.rooms.values():
             if room.call_name == name:
                 return room.event_of(rest, decision)
+
         raise DecisionError(
             f"no approval {approval[:100]!r} is pending: the room it was "
             "for has ended, or never was"
@@ -781,15 +797,18 @@ class Run:
         if unwritten is not None:
             # Events that are not in the journal could still be lost, so nobody is shown them.
             return {**result, "errors": [], "notes": [unwritten]}
+
         # In a plan only rooms ask.
         minded = self if machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
             name = minded.turns.mind or "turns"
             why = minded.turns.why
             result["mind"] = {"name": name, "why": why} if why else {"name": name}
+
         reason = self.runner.lost or machine.reason
         if reason:
             result["reason"] = reason
+
         if machine.has_output:
             if whole:
                 result["output"] = machine.output
@@ -802,18 +821,22 @@ class Run:
             results = values.results_of(machine, whole=whole, blocks=blocks)
             if results:
                 result["results"] = results
+
         # The next Request shows it, too.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             result["printed"] = printed if whole else values.short_printed(printed)
+
         result["errors"] = self.errors() if whole else values.short_errors(machine, blocks)
         skipped = self.skipped
         if skipped:
             result["skipped"] = skipped if whole else skipped[:_NOTES]
             if len(skipped) > _NOTES and not whole:
                 result["more_skipped"] = len(skipped) - _NOTES
+
         if self.idea is not None:
             result["idea"] = self.idea
+
         if status == "needs_solution":
             if machine.awaits_solution:
                 result["turn"] = self.turn
@@ -821,20 +844,25 @@ class Run:
             result["requests"] = [
                 self._request(one, request) for one, request in asking if request is not None
             ]
+
         if status in ("needs_approval", "running", "needs_solution") or self._is_blocked:
             approvals = self.approvals()
             if approvals or status == "needs_approval":
                 result["approvals"] = approvals
+
         if machine.decisions:
             result["decided"] = [
                 f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]
             ]
+
         if machine.grants.given:
             result["grants"] = [one.to_json() for one in machine.grants.given[-_NOTES:]]
+
         result.update(values.doubts_of(machine, None if whole else _NOTES))
         contents = values.contents_of(machine)
         if contents and whole:
             result["content"] = contents
+
         noted: list[JSON] = [text for one in machine.history for text in one.unasked]
         noted += [
             f"calls[{place}] sent more than its value; read it at {values.CONTENT}{place}"
@@ -842,6 +870,7 @@ class Run:
         ]
         if noted:
             result["notes"] = noted[:_NOTES]
+
         # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
         in_rooms = machine.usage.requests + sum(
@@ -951,12 +980,14 @@ class Run:
             if question.kind == "plan" and self.plan is not None:
                 entry["plan"] = self.plan.to_json()
             entries.append(entry)
+
         for room in self.rooms.values():
             entries.extend(
                 {**one, "approval": f"{room.call_name}/{one['approval']}"}
                 for one in room.approvals()
                 if isinstance(one, dict)
             )
+
         return entries
 
     @property
@@ -1048,8 +1079,10 @@ class Run:
         usage = None if answer is None else answer.so_far()
         if usage is not None:
             total.add(usage.to_json())
+
         for room in self.rooms.values():
             total.add_room(room.spent(under_way=under_way).to_json())
+
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
@@ -1070,6 +1103,7 @@ class Run:
             return (
                 f"{settings.requests:,} requests were made, the most a run and its rooms may make"
             )
+
         if spent.calls > settings.calls:
             return f"{settings.calls:,} calls were listed, the most a run and its rooms may list"
         return spent.over(settings)
@@ -1081,6 +1115,7 @@ class Run:
         most = self.machine.settings.tokens
         if most is None:
             return None
+
         spent = self.root.spent()
         left = most - spent.tokens - spent.estimated
         if request.least_tokens <= left:
@@ -1106,6 +1141,7 @@ class Run:
                 spent=spent,
                 doubts=machine.doubts.to_json(),
             )
+
         reason = f": {machine.reason}" if machine.reason else ""
         errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
@@ -1159,6 +1195,7 @@ class Run:
             mind, model = self.turns.authors.get(
                 place - 1, ("turns" if own is None else own.name, "")
             )
+
         last = machine.usage.last or {}
         texts = (
             one.value

@@ -162,7 +162,9 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
                 request = composer.compose(machine, event)
             except HandlerError as error:
                 failed = error
+
         machine.receive(event)
+
     return Folded(machine, composer, request, failed)
 
 
@@ -321,6 +323,7 @@ class Runner:
         except BaseException:
             self._batch = None
             raise
+
         self._act()
         return True
 
@@ -329,6 +332,7 @@ class Runner:
         if self._closed:
             self._batch = None
             return
+
         given_up = self.lost is not None
         if error is not None:
             self._batch = None
@@ -338,7 +342,9 @@ class Runner:
                 self.poke()
             else:
                 self.fail(error)
+
             return
+
         try:
             self._act()
             if not given_up:
@@ -355,16 +361,21 @@ class Runner:
         self._notify(events)
         if self._stops:
             self._stop()
+
         if self.lost is not None or self._ending is not None:
             return
+
         for effect in follows:
             if isinstance(effect, Cancel):
                 self._calls.cancel(effect.key)
+
         for effect in follows:
             if isinstance(effect, Execute):
                 self._start(effect)
+
         if any(isinstance(one, AskMind) for one in follows):
             self._let_answer()
+
         if self.drives:
             self.program.drive()
 
@@ -382,6 +393,7 @@ class Runner:
         for event in events:
             for watcher in watchers:
                 watcher(event)
+
         if self.observers and not self.follows:
             for observer in self.observers:
                 observer.see(events)
@@ -432,6 +444,7 @@ class Runner:
             except HandlerError as error:
                 self._keep(error)
                 return
+
         self._take(rest)
         self.perform()
 
@@ -529,8 +542,10 @@ class Runner:
         self._ending = None
         if self.machine.ended:
             return
+
         if self.machine.phase == "solving":
             self._finish_step(status)
+
         self._take(self._screen.admit([RunEnded(status, reason, self._run.used_in_rooms(None))]))
         self._stops = True
 
@@ -596,10 +611,12 @@ class Runner:
         if not self.wanted:
             # The run ended before this task began, for example by its budget.
             return
+
         reason = self._run.too_dear(request)
         if reason is not None:
             self._run.end_budget(reason)
             return
+
         self._answers = True
         try:
             await self._read_answer(mind, request)
@@ -607,6 +624,7 @@ class Runner:
             self.fail(error)
         finally:
             self._answers = False
+
         self.leave_work()
 
     async def _read_answer(self, mind: Mind, request: Request) -> None:
@@ -627,6 +645,7 @@ class Runner:
                         self.post(UsageNoted(part.to_json()))
                 elif not self._take_pieces(answer.feed(part)):
                     return
+
             self._take_pieces(answer.close())
         except (StaleDriverError, JournalError):
             raise
@@ -647,6 +666,7 @@ class Runner:
         """Post the events of pieces; return False once the answer or the run has ended."""
         if not self.wanted:
             return False
+
         events: list[Event] = []
         room = self.machine.calls_left
         for piece in pieces:
@@ -666,8 +686,10 @@ class Runner:
                 case EndPiece():
                     events += [*self._usage_so_far(), self._end_of_answer(piece)]
                     break
+
         if events:
             self.post(*events)
+
         return not events or not isinstance(events[-1], SolutionClosed | ProgramProposed)
 
     def _end_of_answer(self, piece: EndPiece) -> Event:
@@ -681,6 +703,7 @@ class Runner:
             except IdeabridgeError as error:
                 broken = str(error)
                 extra = {**extra, "program": piece.program}
+
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
@@ -784,11 +807,14 @@ class Runner:
         """Continue after `fold`; see `resume_events`. `changed`: under another configuration."""
         if changed is not None:
             self._take(self._screen.admit([changed]))
+
         again, events = resume_events(self.machine, time.time())
         for effect in again:
             self._start(effect)
+
         if self.machine.awaits_mind:
             self._let_answer()
+
         self.post(*events)
         self.program.drive()
 
@@ -807,9 +833,11 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
+
     is_known = isinstance(error, IdeabridgeError) and not isinstance(error, JournalError)
     if is_known and not isinstance(error, HandlerError):
         return str(error)
+
     message = mask(str(error) if is_known else f"internal error: {type(error).__name__}: {error}")
     _log(error, mask)
     if len(message) <= _CHARACTERS:
@@ -889,6 +917,7 @@ class RunningCalls:
             self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
+
         self._run.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
@@ -902,6 +931,7 @@ class RunningCalls:
             # The call has run, so its result is journaled although its task is cancelled.
             await self._post(ended)
             raise
+
         try:
             begun = time.monotonic()
             await self._post(ended)
@@ -964,6 +994,7 @@ class RunningCalls:
             asker = None
         else:
             asker = CallAsker(self._run, self._waiting, effect.key, module)
+
         context = CallContext(
             effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most
         )
@@ -973,6 +1004,7 @@ class RunningCalls:
                 fault = None
             else:
                 fault = binding.fault_of(effect.tool)
+
             if fault is not None:
                 raise ActivityError(f"not run: {fault}")
             with ExitStack() as stack:
@@ -990,10 +1022,12 @@ class RunningCalls:
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
             )
+
         if context.returned is None:
             returned = None
         else:
             returned = MessageAdded(index, context.returned)
+
         finished = CallFinished(
             index, effect.item, value=value, chosen=context.chosen, content=context.content
         )
@@ -1058,8 +1092,10 @@ class CallAsker:
             question = asked(self._progress, self._key[1], inquiry, time.time())
         else:
             question = None
+
         if question is None or not self._post(question):
             return FormAnswer("cancel")
+
         waiting = self._waiting[self._key, question.digest] = _Waiting()
         await waiting.ended.wait()
         return waiting.reply
@@ -1104,11 +1140,13 @@ class CallAsker:
         """Post events; return False if the run has ended or been given up."""
         if not self._runner.wanted:
             return False
+
         try:
             self._runner.post(*events)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             self._runner.fail(error)
             return False
+
         return True
 
 

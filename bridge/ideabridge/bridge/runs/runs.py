@@ -125,6 +125,7 @@ def memory_of_start(events: Sequence[Event]) -> int:
             memory += memory_of(encode(event.context))
         elif isinstance(event, SolutionProposed):
             memory += memory_of(encode(event.calls))
+
     return memory
 
 
@@ -274,11 +275,13 @@ class Runs:
         """
         if room is None:
             self._expect_place(caller)
+
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
             await compute_in_thread(self.composer().prepare, start.machine)
             if room is None:
                 # Others may have begun in the meantime.
                 self._expect_place(caller)
+
         memory = memory_of_start(start.events)
         self._expect_memory(caller, memory)
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
@@ -290,6 +293,7 @@ class Runs:
             )
             first = replace(first, traceparent=traceparent, bound=bound)
             start.machine.traceparent = traceparent
+
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
         def creates() -> None:
@@ -307,6 +311,7 @@ class Runs:
         if parent is not None:
             # Before it is created: its usage counts, and it ends with the run it belongs to.
             parent.rooms[run.key] = run
+
         try:
             run.driver.create(creates)
             run.runner.begin(first, *others)
@@ -320,9 +325,11 @@ class Runs:
             run.runner.interrupt("it could not be kept")
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
+
             # If it was stored, and a later step failed, any process may take it up.
             run.driver.leave(None, None, lambda: None)
             raise
+
         return run
 
     def _expect_place(self, caller: str) -> None:
@@ -381,6 +388,7 @@ class Runs:
         lock = self._reading.get(root)
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
+
         # Who wants the same run meanwhile finds it in memory afterwards, and need
         # not read it again.
         async with lock:
@@ -392,6 +400,7 @@ class Runs:
                     for one in absent:
                         if not are_small(self.store, [one]):
                             self._read[one] = await compute_in_thread(self._read_and_fold, one)
+
                 yield
             finally:
                 for one in absent:
@@ -408,6 +417,7 @@ class Runs:
             record = self.store.runs.get(record.parent)
             if record is not None and not self._is_current(record):
                 absent.append(record.id)
+
         while waiting:
             record = waiting.pop()
             if not self._is_current(record):
@@ -415,6 +425,7 @@ class Runs:
                 waiting += [
                     room for room in self.store.runs.rooms(record.id) if room.status not in ENDED
                 ]
+
         return absent
 
     def _is_current(self, record: RunRecord) -> bool:
@@ -470,10 +481,12 @@ class Runs:
             run = self._reach(record, anyway=True)
         else:
             run = self.get(run_id, record.caller)
+
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(
                 f"run {run_id} has ended ({run.status}); there is nothing to resume"
             )
+
         if run.runner.lost is not None:
             raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
         if run.status == "running" and run.driver.epoch is None:
@@ -541,6 +554,7 @@ class Runs:
         with contextlib.suppress(InterruptedRunError):
             # Otherwise the process that drives the run applies its own rules.
             await self.writer.patiently(run.root.follow_configuration)
+
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
             one, event = run.event_of(approval, decision)
@@ -555,10 +569,12 @@ class Runs:
                     await self._ask_driver(one, event, record, deadline)
             else:
                 return
+
             # Nobody drives the run now, or the other process took the decision; then the approval
             # is no longer pending.
             if run.is_elsewhere:
                 self.read_on(run)
+
             if approval not in {item.approval for item in run.pending()}:
                 return
 
@@ -573,8 +589,10 @@ class Runs:
             raise DecisionError(
                 "only a person decides here (approval.by in the configuration), not the assistant"
             )
+
         if not isinstance(event, CallDecided) or event.decision == "deny":
             return
+
         progress = run.machine.history[event.call]
         if progress.tool is not None and progress.approval is not None:
             verdict = policy_named(self._approval)(progress.tool, progress.approval[2])
@@ -606,9 +624,11 @@ class Runs:
                         f"run {run.id}: {_who(record)} is at work on it and has not taken the "
                         f"decision within {ANSWERS_SECONDS:g} s; {end}"
                     )
+
                 await anyio.sleep(LISTENS_SECONDS / 5)
         finally:
             self.store.requests.forget(key)
+
         if answer["error"] is not None:
             raise DecisionError(str(answer["error"]))
 
@@ -637,6 +657,7 @@ class Runs:
             error = run.runner.lost
         finally:
             self._taking.discard(key)
+
         with contextlib.suppress(StoreError):
             # The process that asked waits for a few seconds, and reads the journal then.
             self.store.requests.answer(key, error)
@@ -663,14 +684,17 @@ class Runs:
             run = self.get(run_id, record.caller)
         else:
             run = self._reach(record, end=reason)
+
         if run.runner.lost is None and (
             record.parent or run.driver.epoch is not None or run.may_rest
         ):
             run.cancel(reason)
+
         if record.parent or run.machine.ended:
             self.store.requests.forget_cancel(run_id)
         elif not run.runner.is_behind:
             self.store.requests.ask_cancel(run_id, reason)
+
         return run, record
 
     async def listen(self) -> None:
@@ -706,6 +730,7 @@ class Runs:
             # The store may contain events of which this process does not know yet that
             # they are written.
             return True
+
         if run.runner.lost is not None or driver.seen != last_event:
             return False
         # Another process may have continued one of its rooms, which the journal of the run
@@ -738,6 +763,7 @@ class Runs:
                     self._go_on(run, record, (), parent, anyway=anyway, end=end)
                     run.runner.poke()
                 return run
+
         return self._load(record, parent, anyway=anyway, end=end)
 
     def left(self, lease: Lease) -> float:
@@ -767,6 +793,7 @@ class Runs:
                 and (status == "running" or live.unwritten is not None)
             ):
                 status = live.status
+
             summary: RunSummary = {
                 "run": record.id,
                 "status": status,
@@ -777,10 +804,13 @@ class Runs:
             reason = LEFT if left else (record.summary or {}).get("reason")
             if status == "interrupted" and isinstance(reason, str):
                 summary["reason"] = reason
+
             refused = self.store.settings.get(REFUSED_PROGRAM + record.id)
             if refused is not None:
                 summary["refused"] = refused.decode()
+
             summaries.append(summary)
+
         return summaries
 
     def note_waiting(self, run: Run) -> None:
@@ -829,14 +859,17 @@ class Runs:
         programs = programs_in(plan.calls, catalogue)
         if programs and not settings.programs:
             raise PlanError(NO_PROGRAMS)
+
         if programs:
             names = await self.offer.of_program("\n".join(programs), caller)
         else:
             names = ProgramNames(())
+
         for program, place in programs.items():
             what = f"calls[{place}].program"
             with self.offer.naming_refused(program):
                 await expect_sound(self.sandbox, program, names, {}, what)
+
         return catalogue
 
     async def start_program(
@@ -855,6 +888,7 @@ class Runs:
             # A published program was checked against the tools that it pins.
             catalogue = await self.offer.catalogue_of(plan, caller)
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
+
         names = await self._checked_program(plan, caller)
         used = names.used_by(plan.program or "")
         tools = ProgramNames.of(used, names.listed)
@@ -879,7 +913,9 @@ class Runs:
             verdict = policy(tool, {})
             if verdict.verdict != "allow":
                 entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+
             tools.append(entry)
+
         return {"program": True, "tools": tools, "renamed": [list(one) for one in used.renamed]}
 
     async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:
@@ -889,9 +925,11 @@ class Runs:
             names = await self.offer.of_program(program, caller)
         else:
             names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
+
         given = plan.input or {}
         with self.offer.naming_refused(program):
             await expect_sound(self.sandbox, program, names, given, "the program")
+
         return names
 
     def release(self) -> None:
@@ -966,15 +1004,18 @@ class Runs:
             named = first.mind
         else:
             named = None
+
         if self.mind is not None and self.mind.name == named:
             mind = self.mind
         else:
             mind = None
+
         driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
         if parent is None:
             kept = Kept(self._run_bytes, lambda: self._beside(caller, kept))
         else:
             kept = parent.runner.kept
+
         kept.memory += memory
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         run.bound = first.bound if isinstance(first, RunStarted) else None
@@ -993,6 +1034,7 @@ class Runs:
                 if run.caller == caller and run.runner.kept is not own and run.driver.epoch is None:
                     del self._kept[run_id]
             total = self._memory(caller, own)
+
         return total
 
     def _memory(self, caller: str, own: Kept | None) -> int:
@@ -1045,6 +1087,7 @@ class Runs:
         read = self._read.pop(record.id, None)
         if read is None or read.last != record.last_event:
             read = self._read_events(record.id)
+
         events = read.events
         folded = read.folded
         first = events[0] if events else None
@@ -1055,17 +1098,21 @@ class Runs:
         run.made_under = record.fingerprint
         if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
+
         if folded is None:
             run.runner.fold(events)
         else:
             run.runner.take_folded(folded)
+
         for event in events:
             run.turns.take(event)
+
         run.driver.seen = read.last
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and not run.machine.ended:
             run.runner.kept.note(self.store.runs.journal_bytes(record.id))
+
         return self._go_on(run, record, events, parent, anyway=anyway, end=end)
 
     def _go_on(
@@ -1092,17 +1139,22 @@ class Runs:
             if driver.seen and record.status != run.machine.status:
                 self._settle(run)
             return run
+
         if self.rooms.end_orphan(run):
             return run
+
         if parent is None:
             end = end or self.store.requests.cancels().get(record.id)
+
         if end is not None:
             return self._load_to_end(run, end)
+
         # A room is set aside with the run it belongs to.
         root = record if parent is None else self.store.runs.get(run.root.id)
         if root is not None and is_set_aside(root) and not anyway:
             run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
             return run
+
         self.rooms.reopen(run)
         # A room may ask while a call of the run itself was cut off: then the run continues.
         waits = run.waits_in_journal and run.status in (
@@ -1116,14 +1168,17 @@ class Runs:
         if why is not None and waits:
             run.block(why)
             return run
+
         run.people.take_up(events)
         if waits and record.status == run.status:
             run.people.expire()
             return run
+
         here = run.runner.drives or anyway
         is_left_to_worker = not (here or waits or parent is None)
         if not anyway and (QUEUED in (record.status, root and root.status) or is_left_to_worker):
             return run
+
         goes_on = False
         cut_off: list[Event] = []
         try:
@@ -1145,6 +1200,7 @@ class Runs:
         except InterruptedRunError:
             # Another process drives it.
             return run
+
         if not current:
             return self._reach(self.store.runs.get(record.id) or record, parent, anyway=anyway)
         if why is not None:
@@ -1152,6 +1208,7 @@ class Runs:
                 run.runner.follow(cut_off)
             run.block(why)
             return run
+
         if waits:
             # The process died after the last event, before it noted the status.
             run.rest()
@@ -1160,6 +1217,7 @@ class Runs:
             run.runner.resume(self.change_of_configuration(run))
         else:
             return run
+
         # Not earlier: calls that a denial starts would look as if they had been in flight.
         run.people.expire()
         return run
@@ -1182,6 +1240,7 @@ class Runs:
             if record.status != "running":
                 driver.set_status("running")
             return True
+
         mark = self._events_of(record)
         before = record.summary or {}
         times = before.get("taken_up") if before.get("events") == mark else None
@@ -1194,10 +1253,12 @@ class Runs:
             taken_up = 0
         else:
             taken_up = times + 1
+
         noted: JSONObject = {"taken_up": taken_up, "events": mark}
         if anyway or times < MOST_TAKEN_UP:
             driver.set_status("running", noted)
             return True
+
         calls = [one.call.label for one, _ in in_flight(run.machine.history)]
         at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
         why = (
@@ -1226,12 +1287,14 @@ class Runs:
                     run.driver.release()
         except InterruptedRunError:
             return run
+
         if not current:
             return self._reach(self.store.runs.find(run.id, caller=SEES_ALL), end=reason)
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
             # Their calls have ended, so the rooms end too.
             self._reach(room, run)
+
         return run
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
@@ -1254,6 +1317,7 @@ class Runs:
         binding = run.runner.binding
         if changed is None or binding is None or binding.why_not_resumable() is not None:
             return
+
         with run.driver.whole():
             if not run.driver.take():
                 # It has gone on since.
@@ -1261,6 +1325,7 @@ class Runs:
                 return
             run.driver.append([changed])
             run.driver.queue(record.summary or {})
+
         run.runner.follow([changed])
 
     def journal_alone(self, run: Run, event: Event) -> None:
@@ -1279,6 +1344,7 @@ class Runs:
                 )
             run.driver.append([event])
             run.driver.release()
+
         run.unblock()
         run.runner.follow([event])
         record = self.store.runs.find(run.id, caller=SEES_ALL)
@@ -1306,6 +1372,7 @@ class Runs:
             run.made_under = event.fingerprint
             if run.runner.binding is not None:
                 run.runner.binding.is_same = event.fingerprint == self.fingerprint
+
         if run.runner.follows:
             pass
         elif isinstance(event, RunEnded):
@@ -1317,6 +1384,7 @@ class Runs:
             tool = run.machine.history[event.call].tool
             if tool is not None and tool.key not in run.machine.catalogue.latent:
                 self.observed.note(run.caller, tool, event.value)
+
         self.rooms.watch(run, event)
 
     def _settle(self, run: Run) -> None:

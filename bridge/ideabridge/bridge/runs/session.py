@@ -153,6 +153,7 @@ class Session:
         checked = read_objects("calls", calls)
         if not checked and pattern == "all":
             return []
+
         ended = await self._step(checked, pattern)
         if not any(one.status in _SUCCEEDED for one in ended):
             raise self._error(ended, failure)
@@ -237,6 +238,7 @@ class Session:
                 f"calls[{call.place - call.first}]: {entry['outcome']}" for call, entry in found
             )
             text += f"\nwhat happened outside all the same, or may have: {named}"
+
         cause = failure if failure is not None and failed else kind
         return cause(text, self.id, [dict(error) for error in errors], effects)
 
@@ -255,14 +257,17 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
     tool = progress.tool
     if tool is None or call.has_latent or progress.hints.read_only is True:
         return None
+
     outcomes = [_outcome(item) for item in progress.items if item.started]
     found = [one for one in outcomes if one != "failed"]
     if not found:
         return None
+
     if "unknown" in found:
         outcome = "unknown"
     else:
         outcome = "done" if len(found) == len(progress.items) else "partly"
+
     return {"call": call.raw, "place": call.place, "outcome": outcome}
 
 
@@ -307,6 +312,7 @@ async def open_session(
             # closes, at the latest.
             run.end("cancelled", "the application was cancelled")
         raise
+
     run.end("done")
     # Until the status is stored, too: what is published next reads it.
     await run.wait()

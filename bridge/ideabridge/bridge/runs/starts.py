@@ -212,12 +212,14 @@ def program_of_mind(
         raise RejectedSolutionError(
             "program: nobody can accept its calls before it makes them; write calls"
         )
+
     if machine.instances:
         raise RejectedSolutionError("program: the run is over instances; write calls")
     if len(program) > LONGEST:
         raise RejectedSolutionError(
             f"program: {len(program):,} characters; at most {LONGEST:,} are allowed"
         )
+
     names = ProgramNames(machine.offer.current.tools).used_by(program)
     # The same turn has the same seed, so a solution that is sent twice is the same one.
     seed = f"{run}/{machine.step}"
@@ -278,6 +280,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     machine = begun.machine
     if plan.program is not None:
         return Start(machine, (*begun.events, _proposed(plan, plan.names or {}, machine, PLAN)))
+
     calls, places = plan.expanded()
     output = plan.output
     explained = plan.explained
@@ -285,6 +288,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
         # A mind writes its output so.
         output = {"value": output}
         explained = _below_value(explained)
+
     errors = machine.check(calls, output, places, explained=explained)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
@@ -339,6 +343,7 @@ def settings_under(
     """
     if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
+
     requested = limits or {}
     for name in requested:
         if name not in _LIMITS:
@@ -359,6 +364,7 @@ def settings_under(
             or value <= 0
         ):
             raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
+
         if whole and value != int(value):
             raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
         return value

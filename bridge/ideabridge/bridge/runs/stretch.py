@@ -146,10 +146,12 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
                 index = effect.call.index
                 take(CallStarted(index))
                 take(CallFinished(index, value=calls[index].value, error=calls[index].error))
+
     for place, (call, progress) in enumerate(zip(calls, machine.history, strict=True)):
         if call.error is None and progress.status is not CallStatus.DONE:
             reason = (progress.error or {}).get("message")
             made.unkept[place] = f"it ran, but no run can make it again: {reason}"
+
     done = [
         place
         for place, progress in enumerate(machine.history)
@@ -163,6 +165,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
             raise JournalError(
                 f"the value of call {done[-1]} cannot be the output of a run: {machine.errors[:1]}"
             )
+
     take(RunEnded("done"))
     made.solution = {"calls": listed, "output": output}
     return made
@@ -226,6 +229,7 @@ def unkept(record: RunRecord) -> dict[int, str]:
     for one in marks if isinstance(marks, list) else []:
         if isinstance(one, dict) and isinstance(one["call"], int):
             found[one["call"]] = str(one["why"])
+
     return found
 
 
@@ -251,17 +255,21 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     own = part_id(run_id, first, last)
     if store.runs.get(own) is not None:
         return own
+
     run = read_run(store, run_id)
     if run is None:
         raise PublicationError(
             f"run {run_id} is {record.status}, not done: no part of it can be published"
         )
+
     count = len(run.machine.history)
     if not 0 <= first <= last < count:
         raise PublicationError(f"run {run_id} has calls 0 to {count - 1}, not {first} to {last}")
+
     for place, why in unkept(record).items():
         if first <= place <= last:
             raise PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
+
     calls = calls_of(run, range(first, last + 1))
     made = ended_run(
         calls, run.machine.settings, _task_of(run), f"a part of run {run_id}"
@@ -303,8 +311,10 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
                 f"run {run.id}, call {place} ({one.call.name}) is no plain call of a tool, so it "
                 "is published only with its whole run"
             )
+
         parameters = one.items[0].parameters
         calls.append(EndedCall(tool, parameters, run.steps[place], one.value, one.error))
+
     return calls
 
 

@@ -63,6 +63,7 @@ def read_submission(
     output = solution["output"]
     if not isinstance(calls, list):
         raise RejectedSolutionError("calls: expected an array")
+
     extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
     return SolutionProposed(calls, output, extra or None, None, mind, model, pattern), notes
 
@@ -101,19 +102,23 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
             or progress.wrote[0][0] != "results"
         ):
             continue
+
         if progress.staged:
             # Visible only inside its group, until the whole group has ended.
             continue
+
         path = progress.wrote[0]
         instance = progress.call.instance or None
         key = f"{instance}.{path[1]}" if instance else path[1]
         if whole:
             results[key] = progress.value
             continue
+
         value = progress.value if blocks is None else blocks.take(progress.value)
         shown = shorten(value, path, instance=instance, small=INLINE if room > 0 else 64)
         room -= len(encode(shown))
         results[key] = shown
+
     return results
 
 
@@ -173,6 +178,7 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
         if not isinstance(error, dict) or "sent" not in error:
             errors.append(shorten_literal(entry))
             continue
+
         plain = shorten_literal(
             {**entry, "error": {key: part for key, part in error.items() if key != "sent"}}
         )
@@ -183,6 +189,7 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
         shown = shorten(sent, path, small=INLINE if room > 0 else 64)
         room -= len(encode(shown))
         errors.append({**plain, "error": {**plain["error"], "sent": shown}})
+
     return errors
 
 
@@ -199,8 +206,10 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
             found[name] = list[JSON](entries[:most])
         if most is not None and len(entries) > most:
             found[f"more_{name}"] = len(entries) - most
+
     if most is None and doubts.notes:
         found["noted"] = list[JSON](doubts.notes)
+
     return found
 
 
@@ -214,8 +223,10 @@ def skipped_calls(machine: Machine) -> list[JSONObject]:
         entry: JSONObject = {"place": call.place, "tool": call.name}
         if call.instance:
             entry["instance"] = call.instance
+
         entry["why"] = (progress.error or {}).get("message")
         found.append(entry)
+
     return found
 
 
@@ -230,9 +241,11 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not machine.has_output:
             raise UnknownPathError("†output: the run has no output")
         return machine.output
+
     written = text if text.startswith("†") else f"†{text}"
     if written.startswith(CONTENT):
         return _content_at(machine, written)
+
     expression = parse_reference(written)
     last = ""
     for alternative in expression.alternatives:
@@ -243,8 +256,10 @@ def value_at(machine: Machine, text: str) -> JSON:
             if isinstance(value, Missing):
                 last = describe_missing(document, operand.full, operand.instance)
                 break
+
         if not isinstance(value, Missing):
             return value
+
     raise UnknownPathError(f"{text}: {last}")
 
 
@@ -264,6 +279,7 @@ def contents_of(machine: Machine) -> JSONObject:
                 contents[str(progress.call.place)] = list[JSON](items)
             else:
                 contents[str(progress.call.place)] = items[0]
+
     return contents
 
 

@@ -74,6 +74,7 @@ def _name(part: Path, target: Path) -> None:
     """Rename the finished file, unless the target exists."""
     with part.open("rb+") as file:
         os.fsync(file.fileno())
+
     try:
         target.hardlink_to(part)
     except FileExistsError:
@@ -83,6 +84,7 @@ def _name(part: Path, target: Path) -> None:
         if os.path.lexists(target):
             raise FileExistsError from None
         part.rename(target)
+
     if fcntl is not None:
         folder = os.open(target.parent, os.O_RDONLY)
         try:

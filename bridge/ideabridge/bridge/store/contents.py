@@ -102,6 +102,7 @@ def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
         if (length > 1 and _ends(entry)) or length >= LONGEST:
             stretches.append(entries[start:place])
             start = place
+
     return stretches, entries[start:]
 
 
@@ -146,6 +147,7 @@ class Contents:
             schema, shown, *entries = self._put(
                 [encoded.schema, encoded.shown, *encoded.messages], new
             )
+
         context = _text(self._fold(entries, new))
         self._store(new)
         return schema, shown, context
@@ -179,6 +181,7 @@ class Contents:
         for event in events:
             rest, parts = self._pack(event, new)
             packed.append((encode_text(rest), encode_text(parts) if parts else None))
+
         self._store(new)
         return packed
 
@@ -206,8 +209,10 @@ class Contents:
                     body = body_of(value)
                     if len(body[1]) >= SHORT:
                         parts[name] = self._put([body], new)[0]
+
         if not parts:
             return event, parts
+
         gone = {*parts, *(("calls", "output") if SOLUTION in parts else ())}
         return {name: value for name, value in event.items() if name not in gone}, parts
 
@@ -220,11 +225,13 @@ class Contents:
         held = EventParts()
         if parts is None:
             return held
+
         for name, entry in cast("JSONObject", decode_trusted(parts)).items():
             if isinstance(entry, list):
                 held.lists[name] = self.context(encode_text(entry))
             else:
                 held.texts[name] = self.texts([cast("int", entry)])[0]
+
         return held
 
     def length_of(self, parts: str) -> int:
@@ -251,6 +258,7 @@ class Contents:
                 )
             else:
                 event[name] = value
+
         return event
 
     def _look(self) -> None:
@@ -259,14 +267,17 @@ class Contents:
         state = database.voids, database.number("PRAGMA data_version")
         if len(self._known) >= CACHED:
             self._known.clear()
+
         if state == self._state:
             return
+
         swept = database.counter(SWEPT)
         keyed = database.counter(_KEYED)
         if state[0] != self._state[0] or swept != self._swept or keyed != self._keyed:
             self._known.clear()
             self._waiting.clear()
             self._keyed = self._last = keyed
+
         self._state = state
         self._swept = swept
         later = "SELECT number, hash FROM contents WHERE number > ? ORDER BY number"
@@ -289,6 +300,7 @@ class Contents:
                     (_text(keys),),
                 )
             )
+
         numbers: list[int] = []
         for digest, text in bodies:
             number = known.get(digest) or waiting.get(digest)
@@ -297,7 +309,9 @@ class Contents:
                 # The newest row is never deleted, so no number is used twice.
                 number = waiting[digest] = self._last = self._last + 1
                 new.append((number, digest, text))
+
             numbers.append(number)
+
         return numbers
 
     def _stored_form(self, text: str, new: list[StoredContent]) -> str:
@@ -305,9 +319,11 @@ class Contents:
         if len(text) <= LONG // 4:
             # A character has at most 4 bytes.
             return text
+
         raw = text.encode()
         if len(raw) <= LONG:
             return text
+
         pieces = [(hashlib.sha256(piece).digest(), piece.decode()) for piece in cut(raw)]
         return ROPE + _text(self._fold(self._put(pieces, new), new))
 
@@ -363,6 +379,7 @@ class Contents:
             if entry > 0:
                 numbers.append(entry)
                 continue
+
             row = self._database.execute(
                 "SELECT body FROM contents WHERE number = ?", (-entry,)
             ).fetchone()
@@ -370,7 +387,9 @@ class Contents:
                 raise StoreFormatError(
                     f"{self._database.path}: it is damaged: it names a list that is not there"
                 )
+
             numbers += self.unfold(row[0])
+
         return numbers
 
 

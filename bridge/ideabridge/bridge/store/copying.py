@@ -114,15 +114,19 @@ def copy(source: Database, target: Database, told: Callable[[str], None]) -> Cop
         for table in _ADDED:
             told(table.name)
             _extend(source, target, table)
+
         for table in reversed(_CHANGED):
             with target.exclusive():
                 target.execute(f"DELETE FROM {table.name}")  # noqa: S608 - constants, here and below
+
         for table in _CHANGED:
             told(table.name)
             for rows in _rows(source, table):
                 _insert(target, table, rows)
+
         _finish(source, target)
         _compare(source, target)
+
     with target.guard:
         counts = [_count(target, name) for name in ("runs", "events", "ideas", "names")]
     return Copied(*counts)
@@ -148,6 +152,7 @@ def release(target: Database) -> None:
 def _claim(source: Database, target: Database) -> None:
     if source.path == target.path:
         raise StoreCopyError(f"{source.path}: a store cannot be copied onto itself")
+
     origin = int.from_bytes(hashlib.sha256(source.path.encode()).digest()[:7])
     with target.transaction():
         mark = target.counter(MARK)
@@ -160,6 +165,7 @@ def _claim(source: Database, target: Database) -> None:
                     f"{target.path}: it is not empty (it has {', '.join(used)}); a store "
                     "is copied into a new one"
                 )
+
             target.set_counter(MARK, origin)
 
 
@@ -183,8 +189,10 @@ def _rows(
                 f"SELECT {table} FROM {table.name} {where} {order}",  # noqa: S608
                 after,
             ).fetchall()
+
         if rows:
             yield rows
+
         if len(rows) < _BATCH:
             return
         after = rows[-1][: table.keys]
@@ -226,6 +234,7 @@ def _finish(source: Database, target: Database) -> None:
                 sorted((key_of(digest), number) for digest, number in rows),
             )
             target.set_counter("keyed", target.number("SELECT max(number) FROM contents"))
+
         target.numbered([table.name for table in _TABLES if table.columns[0] == "number"])
         target.voids += 1
 

@@ -32,10 +32,12 @@ class Decoded:
         """The value of a text that `encode` wrote."""
         if len(text) < LONG:
             return decode_trusted(text)
+
         with self._lock:
             if text in self._kept:
                 self._kept.move_to_end(text)
                 return self._kept[text][0]
+
         value = decode_trusted(text)
         self.keep(text, value)
         return value
@@ -44,6 +46,7 @@ class Decoded:
         """Keep the value of a text, unless it takes more than half of all memory for values."""
         if len(text) < LONG:
             return
+
         size = memory_of(text.encode())
         if size > MOST_BYTES // 2:
             return

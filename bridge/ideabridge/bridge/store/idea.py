@@ -212,13 +212,16 @@ def seen_type(value: JSON) -> JSONObject:
 def _output_schema(schema: JSON) -> JSONObject | None:
     if not isinstance(schema, dict):
         return None
+
     properties = schema.get("properties")
     if isinstance(properties, dict):
         output = properties.get("output")
     else:
         output = None
+
     if not isinstance(output, dict):
         return None
+
     found = schema.get("$defs")
     definitions = found if isinstance(found, dict) else {}
     branches = output.get("anyOf")
@@ -231,13 +234,16 @@ def _output_schema(schema: JSON) -> JSONObject | None:
         output = _joined(
             {key: value for key, value in _untold(output).items() if key != "anyOf"}, said
         )
+
     if output == {"type": "null"}:
         return None
+
     plain = cast("JSONObject", _without_references(output, definitions))
     if "$defs" not in plain:
         kept = _referred(plain, definitions)
         if kept:
             plain["$defs"] = kept
+
     return plain
 
 
@@ -294,12 +300,14 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
         return [_without_references(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
+
     branches = schema.get("anyOf")
     if isinstance(branches, list) and any(
         _is_reference(branch, definitions) for branch in branches
     ):
         said = [branch for branch in branches if not _is_reference(branch, definitions)]
         schema = _joined({key: value for key, value in schema.items() if key != "anyOf"}, said)
+
     return {key: _without_references(item, definitions) for key, item in schema.items()}
 
 
@@ -321,6 +329,7 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
                 if name in definitions and name not in kept:
                     kept[name] = _without_references(definitions[name], definitions)
                     stack.append(kept[name])
+
     return {name: kept[name] for name in definitions if name in kept}
 
 

@@ -126,10 +126,12 @@ class IdeaFilter:
             if text is not None:
                 clauses.append(f"ideas.time {sign} ?")
                 values.append(read_time(text, key, now))
+
         for column, wanted in (("outcome", self.outcome), ("mind", self.mind)):
             if wanted is not None:
                 clauses.append(f"ideas.{column} = ?")
                 values.append(wanted)
+
         return SQL("".join(f"{clause} AND " for clause in clauses), values)
 
     @property
@@ -243,15 +245,18 @@ class Ideas:
         meta_json = meta.to_json()
         if not meta.time:
             meta_json["time"] = now_text()
+
         if meta.run is not None:
             del meta_json["run"]
             if meta.step:
                 del meta_json["step"]
+
             known = self._database.execute(
                 "SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)
             ).fetchone()
             if known is not None and meta.fingerprint == known[0] != "":
                 meta_json["fingerprint"] = OF_RUN
+
         text = encode_text(meta_json)
         schema, shown, context = self._contents.put(encoded)
         solved = self._contents.solution(encoded.solution)
@@ -276,6 +281,7 @@ class Ideas:
             if meta.tags:
                 self._calls.tag((cast("str", meta_json["time"]), number), (), meta.tags)
             return number, True
+
         number, run, step = self._database.execute(
             "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
         ).fetchone()
@@ -285,6 +291,7 @@ class Ideas:
                 "ON CONFLICT DO NOTHING",
                 (meta.run, meta.step or 0, number, text),
             )
+
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
@@ -313,6 +320,7 @@ class Ideas:
             number = None
         else:
             number = self._publications.find(name, version, caller)
+
         # A prefix of an id can be a valid name.
         number = number or self._find_id(ref, caller) or self._last_of_run(ref, caller)
         if number is None:
@@ -327,6 +335,7 @@ class Ideas:
         """
         if _HEX.fullmatch(ref) is None:
             return None
+
         low = bytes.fromhex(ref.ljust(64, "0"))
         high = bytes.fromhex(ref.ljust(64, "f"))
         rows = self._database.execute(
@@ -340,6 +349,7 @@ class Ideas:
             raise AmbiguousIdeaError(
                 f"more than one idea starts with {ref!r}: {some}; write more digits"
             )
+
         return rows[0][0] if rows else None
 
     def _last_of_run(self, run: str, caller: Viewer) -> int | None:
@@ -348,6 +358,7 @@ class Ideas:
         if owner is not None and caller not in (SEES_ALL, owner[0]):
             # The caller may see the idea by a run of its own, and must not learn of this one.
             return None
+
         row = self._database.execute(
             "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
             "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) AS steps "
@@ -371,8 +382,10 @@ class Ideas:
                     self._publications.get(name, version, caller=caller)
                 except UnknownPublicationError as error:
                     return UnknownIdeaError(str(error))
+
         with self._database.guard:
             near = nearest(name, self._publications.names(caller))
+
         hint = f"; nearest names: {', '.join(near)}" if near else ""
         return UnknownIdeaError(
             f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 "
@@ -401,6 +414,7 @@ class Ideas:
         if not self._made(number, stored.meta, caller):
             # It is published to the caller, who may not see results of private runs.
             stored = copy_without_results(stored, self.start_of(number))
+
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
     def shows_results(self, number: int, caller: Viewer) -> bool:
@@ -452,11 +466,13 @@ class Ideas:
         """
         if caller is SEES_ALL or first.run is None:
             return first
+
         owner = self._database.execute(
             "SELECT caller FROM runs WHERE id = ?", (first.run,)
         ).fetchone()
         if owner is None or owner[0] == caller:
             return first
+
         row = self._database.execute(
             "SELECT occurrences.meta, occurrences.run, occurrences.step, runs.fingerprint "
             "FROM occurrences "
@@ -541,6 +557,7 @@ class Ideas:
                 raise FilterError(
                     f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space"
                 )
+
         with self._database.transaction():
             number = self.resolve(ref, SEES_ALL)
             execute = self._database.execute
@@ -646,6 +663,7 @@ class Ideas:
         with self._database.snapshot():
             found = self._find(words, limit, chosen, caller)
             records = self._records([number for number, _ in found], caller)
+
         return [
             IdeaHit(record.id, record.meta, record.names, score)
             for record, (_, score) in zip(records, found, strict=True)
@@ -657,8 +675,10 @@ class Ideas:
         """
         if chosen.empty:
             return []
+
         if chosen.tool is not None or chosen.module is not None:
             self.index_all()
+
         with self._database.snapshot():
             numbers = widen(
                 limit,
@@ -666,6 +686,7 @@ class Ideas:
                 partial(self._visible, caller=caller),
             )
             records = self._records(numbers, caller)
+
         return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
@@ -724,6 +745,7 @@ class Ideas:
                 [run],
             )
             return self._select(of_run, own, chosen.uses, limit)
+
         counts = {use: self._calls.count(use, FEW) for use in chosen.uses}
         uses = sorted(counts, key=lambda use: counts[use])
         if not uses or (
@@ -732,6 +754,7 @@ class Ideas:
             # Many ideas have even the rarest use, so the index of an outcome or mind reaches
             # some of them soon.
             return self._select(_EVERY, own, uses, limit)
+
         using = SQL(
             "(SELECT part.idea AS number, run, part.time AS time, outcome, mind "
             "FROM idea_uses AS part "

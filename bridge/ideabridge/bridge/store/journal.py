@@ -229,10 +229,12 @@ class Journal:
         with self._database.guard:
             self._number(run_id)
             current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
+
         if current == epoch:
             why = "was released, or never acquired"
         else:
             why = f"is at epoch {current}"
+
         return StaleDriverError(
             f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more"
         )
@@ -245,6 +247,7 @@ class Journal:
         """
         with self._database.guard:
             base = self._number(run_id) << _BITS
+
         last = base + after
         while True:
             # A snapshot, because an event and its parts may be pruned meanwhile.
@@ -258,10 +261,12 @@ class Journal:
                     (number - base, body, self._contents.parts_of(parts))
                     for number, body, parts in rows
                 ]
+
             # One by one, and without the lock of the store: large results take long to decode,
             # and much memory.
             for number, body, parts in held:
                 yield number, self._contents.unpack(body, parts)
+
             if len(rows) < _BATCH:
                 return
             last = rows[-1][0]
@@ -288,9 +293,11 @@ class Journal:
         """
         if self.find(run_id, caller=SEES_ALL).last_event > most_events:
             return False
+
         size = self.journal_bytes(run_id)
         if size > most_bytes:
             return False
+
         with self._database.snapshot():
             base = self._number(run_id) << _BITS
             rows = self._database.execute(
@@ -301,6 +308,7 @@ class Journal:
                 size += self._contents.length_of(parts)
                 if size > most_bytes:
                     return False
+
         return True
 
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
@@ -556,6 +564,7 @@ class Journal:
             statuses = [status]
         else:
             statuses = list(status)
+
         with self._database.guard:
             before = read_cursor(None) if after is None else self._place(after, caller)
             values: list[Any] = [*([] if caller is SEES_ALL else [caller]), *statuses]
@@ -566,10 +575,12 @@ class Journal:
             for clause, value in () if chosen is None else chosen.clauses():
                 where += f"{clause} AND "
                 values.append(value)
+
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?",
                 (*values, before, limit),
             ).fetchall()
+
         return [_read(row) for row in rows]
 
     def _place(self, run_id: str, caller: Viewer) -> int:
@@ -681,10 +692,13 @@ class RunFilter:
                 "WHERE ideas.run = runs.id"
             )
             yield f"EXISTS ({calls} AND idea_calls.tool = ?)", self.tool
+
         if self.since is not None:
             yield "created >= ?", read_time(self.since, "since")
+
         if self.until is not None:
             yield "created < ?", read_time(self.until, "until")
+
         if self.words is not None:
             yield "instr(lower(title || ' ' || id), lower(?)) > 0", self.words
 
@@ -785,12 +799,14 @@ class DirectCallTable:
                 f"not a cursor of this list: {after[:40]!r}; hand back the "
                 "`next` of the page before"
             )
+
         with self._database.guard:
             rows = self._database.execute(
                 f"SELECT {_COLUMNS}, number FROM direct_calls WHERE number < ?1 AND "  # noqa: S608
                 "(?2 IS NULL OR caller = ?2) ORDER BY number DESC LIMIT ?3",
                 (2**62 if after is None else int(after), only_of(caller), limit + 1),
             ).fetchall()
+
         found = [DirectCall(*row) for row in rows[:limit]]
         return Page(found, str(found[-1].number) if len(rows) > limit else None)
 
@@ -867,11 +883,13 @@ class SessionTable:
                 )
                 if cursor.rowcount != 1:
                     return False
+
             number = self._database.number("SELECT number FROM sessions WHERE id = ?", (row.id,))
             self._database.many(
                 "INSERT INTO session_calls(id, body) VALUES (?, ?)",
                 [((number << _BITS) + first + place, body) for place, body in enumerate(bodies)],
             )
+
         return True
 
     def get(self, session_id: str) -> SessionRow | None:
@@ -996,6 +1014,7 @@ class StoredSettings:
                 if found is None:
                     found = make()
                     self.set(key, found)
+
         return found
 
     def sign_in_key(self, *, make: bool = False) -> str:
@@ -1120,6 +1139,7 @@ class OwnerLinks:
         for name, until in self._settings.under(_LINK).items():
             if float(until) < now:
                 self._settings.delete(name)
+
         key = secrets.token_urlsafe(32)
         self._settings.set(_link_name(key), str(now + LINK_SECONDS).encode())
         return key

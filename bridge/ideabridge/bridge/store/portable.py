@@ -89,8 +89,10 @@ def check_leaks(document: JSONObject, known: Known | None = None) -> None:
         if what:
             # The key itself may be what must not be told.
             found[f"{path}: {', '.join(what)}"] = None
+
     if not found:
         return
+
     places = list(found)
     shown = "\n".join(
         [*places[:_NAMED], *([f"and {len(places) - _NAMED} more"] if len(places) > _NAMED else [])]
@@ -151,11 +153,13 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
         way = "plan"
     else:
         way = "solve"
+
     told = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(told):
         # The document was exported from a store that had imported it.
         return text
+
     end = "" if not text or text.endswith((".", "!", "?")) else "."
     return f"{text}{end} {told}".strip()
 
@@ -166,10 +170,12 @@ def unchecked(plan: JSON) -> JSON:
     """
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
+
     lifting = plan["lifting"]
     if isinstance(lifting, dict) and lifting.get("checked") == UNCHECKED:
         # It was imported before it was exported.
         lifting = lifting.get("claimed")
+
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}
     return {**plan, "lifting": claimed}
 
@@ -376,6 +382,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     document |= {name: meta[name] for name in _COPY if name in meta}
     if stored.idea.shown is not None:
         document["shown"] = stored.idea.shown
+
     if publication is not None:
         told: JSONObject = {}
         for name in _PUBLICATION:
@@ -383,6 +390,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
             if value is not None:
                 told[name] = value
         document["publication"] = told
+
     needs = needs_of(
         stored.idea.schema,
         stored.idea.solution,
@@ -391,6 +399,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     if needs:
         # For who reads it: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
+
     return sealed(document)
 
 
@@ -419,6 +428,7 @@ class Document:
             raise IdeaDocumentError(
                 "publication: the document holds none, so there is nothing to publish"
             )
+
         told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
         told |= {"description": "", "annotations": {}, **self.publication}
         told.pop("version", None)
@@ -430,6 +440,7 @@ class Document:
         if isinstance(recorded, dict):
             # Nobody checked that the publication is what this text says.
             told["recorded"] = {key: value for key, value in recorded.items() if key != "written"}
+
         return told
 
     @property
@@ -454,29 +465,35 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
         raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
+
     size = len(encode(document))
     if size > MAX_DOCUMENT_BYTES:
         raise IdeaDocumentError(
             f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken"
         )
+
     written = document.get("ideabridge", FORMAT)
     if written != FORMAT or isinstance(written, bool):
         raise IdeaDocumentError(
             f"ideabridge: expected format {FORMAT}, found {show(written)}; "
             "another version of ideabridge may have written it"
         )
+
     published = document.get("publication")
     if isinstance(published, dict) and isinstance(published.get("name"), str):
         check_name(str(published["name"]))
+
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
     # The schema says nothing of what these hold, which may be large: an error is found
     # faster without it.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
+
     if published is None:
         # Null means that there is no publication.
         shape.pop("publication", None)
+
     try:
         _SHAPE.check(shape)
     except ValueMismatchError as error:
@@ -486,6 +503,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         else:
             hint = ""
         raise IdeaDocumentError(f"{error}{hint}") from None
+
     shown = cast("JSONObject | None", document.get("shown"))
     idea = Idea(
         cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown
@@ -493,9 +511,11 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if checks != "nothing":
         _check_hash("request", document.get("request"), idea.request_id)
         _check_hash("id", document.get("id"), idea.id)
+
     meta = dict(cast("JSONObject", document.get("meta", {})))
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
+
     publication = cast("JSONObject | None", document.get("publication"))
     whole_numbers = {
         "meta.step": meta.get("step"),
@@ -506,6 +526,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         # For JSON Schema 1.0 is an integer, too.
         if isinstance(number, float):
             raise IdeaDocumentError(f"{where}: found {show(number)}, expected an integer")
+
     for key in ("input_schema", "output_schema"):
         schema = (publication or {}).get(key)
         if isinstance(schema, dict):
@@ -513,6 +534,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
                 check_schema(schema, what=f"publication.{key}")
             except IdeabridgeError as error:
                 raise IdeaDocumentError(str(error)) from None
+
     meta |= {name: document[name] for name in _COPY if name in document}
     found = Document(idea, IdeaMeta.from_json(meta), publication)
     if checks == "whole":
@@ -521,7 +543,9 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
                 "digest: missing, so nobody can tell whether the document is as it was exported. "
                 "Export it again, or look at it and take it as edited (`ideas import --edited`)"
             )
+
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
+
     return found
 
 

@@ -108,18 +108,22 @@ class Families:
         for run, number, at in loose:
             key = number if run is None else run
             times[key] = max(times.get(key, ""), at or "")
+
         self._above = {key: key for key in times}
         for row in rows:
             for other in (row[1], row[2]):
                 if other in self._above:
                     self._above[self._root(row[0])] = self._root(other)
+
         for key, at in times.items():
             family = self._families.setdefault(self._root(key), Family())
             family.members.append(key)
             family.time = max(family.time, at)
+
         for key, _, _, status, driver, lease_until, _ in rows:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
+
         # SQLite numbers rows on from the newest. If the newest were deleted, its number would be
         # used again, while other processes may still remember it.
         newest = execute(
@@ -128,6 +132,7 @@ class Families:
         )
         for run, number in newest:
             self._keep(number if run is None else run, NEWEST)
+
         for key, why in holders(self._database):
             self._keep(key, why)
 
@@ -155,6 +160,7 @@ def holders(
     if ideas is not None:
         where = " WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
         values = (f"[{','.join(map(str, ideas))}]",)
+
     lifted: set[int] = set()
     published: dict[int, str] = {}
     rows: list[tuple[Any, ...]] = execute(
@@ -169,6 +175,7 @@ def holders(
             yield str(run), PUBLISHED
         for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
             yield str(other), PUBLISHED
+
     tags = (
         "SELECT idea FROM (SELECT number AS idea, json_array_length(meta, '$.tags') AS tags "
         "FROM ideas) AS tagged"
@@ -242,18 +249,22 @@ class Reach:
             kind = 1 if entry > 0 else 2
             if number >= len(self._reached):
                 self._reached.extend(bytes(number - len(self._reached) + 65_536))
+
             before = self._reached[number]
             if before >= kind:
                 continue
+
             self._reached[number] = kind
             if not before:
                 new.append(number)
+
             if entry < 0:
                 row = self._database.execute(
                     "SELECT body FROM contents WHERE number = ?", (number,)
                 ).fetchone()
                 # A missing list is damage; reading the idea reports it.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
+
         pieces = self._pieces(new)
         return [*new, *self._add(pieces)] if pieces else new
 
@@ -261,6 +272,7 @@ class Reach:
         """The entries of those of these rows that are ropes."""
         if not numbers:
             return []
+
         ropes = self._database.execute(
             f"SELECT contents.body FROM json_each(?) AS part JOIN contents{self._database.using('contents_ropes')} "  # noqa: S608
             "ON contents.number = CAST(part.value AS BIGINT) WHERE substr(contents.body, 1, 1) = '~'",
@@ -269,6 +281,7 @@ class Reach:
         entries: list[int] = []
         for (body,) in ropes:
             entries += cast("list[int]", decode_trusted(body.removeprefix(ROPE)))
+
         return entries
 
 
@@ -305,9 +318,11 @@ class Sweep:
         last = 0
         while events := self._events((last, (self._last_run + 1) << 32), _READ):
             last = events[-1]
+
         newest = self._database.newest_row("ideas")
         while self._look(newest):
             pass
+
         deleted = 0
         garbage: list[int] = []
         for number in self._unreached():
@@ -315,6 +330,7 @@ class Sweep:
             if len(garbage) == _DELETED:
                 deleted += self._delete(garbage)
                 garbage = []
+
         return deleted + (self._delete(garbage) if garbage else 0)
 
     def _look(self, newest: int = 2**62) -> bool:
@@ -366,6 +382,7 @@ class Sweep:
         with self._database.exclusive():
             while self._look():
                 pass
+
             self._look_at_open_runs()
             database = self._database
             found = [
@@ -384,9 +401,11 @@ class Sweep:
                     "DELETE FROM content_keys WHERE key = ? AND number = ?",
                     [(key_of(digest), number) for digest, number in rows],
                 )
+
             database.many("DELETE FROM contents WHERE number = ?", gone)
             database.count(SWEPT, 1)
             database.voids += 1
+
         self._breathe()
         return len(gone)
 
@@ -479,6 +498,7 @@ class Pruning:
             kept = Counter[str]()
             for one in old:
                 kept[one.why] += len(one.members) if one.why else 0
+
             return Prunable(
                 runs,
                 ideas,
@@ -521,10 +541,12 @@ class Pruning:
             with self._database.exclusive():
                 some = families[start : start + _TOGETHER]
                 removed = self._remove([one for one in some if self._may_go(one, top, published)])
+
             runs = runs + removed[0]
             ideas = ideas + removed[1]
             self._breathe()
             after_each()
+
         return runs, ideas
 
     def clear(self) -> int:
@@ -535,8 +557,10 @@ class Pruning:
         contents = Sweep(self._database, self._breathe).run()
         with self._database.guard:
             stale = self._search.gone()
+
         if stale:
             self._search.rebuild(self._breathe)
+
         return contents
 
     def _breathe(self) -> None:
@@ -563,6 +587,7 @@ class Pruning:
             (runs, time.time()),
         ):
             return False
+
         ours = "IN (SELECT value FROM json_each(?1))"
         if number(
             f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) "  # noqa: S608
@@ -570,9 +595,11 @@ class Pruning:
             (runs,),
         ):
             return False
+
         ideas = [*self._ideas_of(runs), *family.loose()]
         if any(idea > top for idea in ideas):
             return False
+
         members = set(family.members)
         return not any(key in members for key, _ in holders(self._database, ideas, published))
 
@@ -601,6 +628,7 @@ class Pruning:
             # occurred in some later.
             if row is None or (idea not in loose if row[0] is None else row[0] not in names):
                 continue
+
             other = execute(
                 "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1",
                 (idea,),
@@ -610,14 +638,17 @@ class Pruning:
                 gone.append((idea,))
             else:
                 self._move(idea, *other)
+
         for statement in (
             "DELETE FROM idea_shapes WHERE idea = ?",
             "DELETE FROM idea_calls WHERE idea = ?",
             "DELETE FROM ideas WHERE number = ?",
         ):
             self._database.many(statement, gone)
+
         if gone:
             self._search.forget([idea for (idea,) in gone])
+
         # Settings that belong to a run have the key KIND.RUN.
         execute(
             "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value "
@@ -652,6 +683,7 @@ class Pruning:
         database = self._database
         with database.guard:
             known = [row[0] for row in database.execute("SELECT number FROM runs ORDER BY number")]
+
         for before, after in pairwise([-1, *known]):
             if after == before + 1:
                 continue
@@ -665,6 +697,7 @@ class Pruning:
                         "AND id >> 32 NOT IN (SELECT number FROM runs) LIMIT ?)",
                         (*events, _EVENTS),
                     ).rowcount
+
                 self._breathe()
                 if not deleted:
                     break
@@ -694,6 +727,7 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     )
     for idea, run in rows:
         (gone if id(families.of(idea if run is None else run)) in of_those else kept).add(idea)
+
     return runs, len(gone - kept)
 
 
@@ -795,6 +829,7 @@ class Retention:
         claimed = self._claim(now, who)
         if claimed is None:
             return "none", 0
+
         clock, told = claimed
         found = self._count(clock)
         done: tuple[str, int] = ("none", 0)
@@ -806,6 +841,7 @@ class Retention:
             )
         elif found:
             done = ("found", found)
+
         self._note(at=now, clock=clock, told=told or bool(found), until=0.0)
         return done
 
@@ -855,6 +891,7 @@ class Retention:
             last = self._database.number(
                 "SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET ?", (runs,)
             )
+
         return oldest, last, time_text(clock - YOUNG)
 
     def _count(self, clock: float) -> int:
@@ -877,9 +914,11 @@ class Retention:
             families = [
                 one for one in Families(database) if not one.why and due.issuperset(one.members)
             ]
+
         removed, _ = self._pruning.remove(families, top, published, renew)
         if removed:
             self._pruning.clear()
+
         return removed
 
 

@@ -305,6 +305,7 @@ class Publications:
         if guide is not None and isinstance(recorded, dict):
             guided: JSONObject = {**recorded, "solve": guide}
             recorded = guided
+
         with self._database.transaction():
             self._tool_memory.keep_definitions(definitions)
             self._database.execute(
@@ -410,6 +411,7 @@ class Publications:
                 "UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''",
                 (LOCAL, name),
             )
+
         if owner != "" or EVERYBODY not in audience:
             if EVERYBODY in audience:
                 callers = (EVERYBODY,)
@@ -421,6 +423,7 @@ class Publications:
                     "INSERT INTO shares(caller, name, since) VALUES (?, ?, ?)",
                     (caller, name, min([since, *seen])),
                 )
+
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
@@ -569,14 +572,17 @@ class Publications:
             raise PublicationContentError(
                 f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}"
             )
+
         if answer in PLANNED and plan is None:
             raise PublicationContentError(
                 f"{name!r} is to be answered by its plan, but there is none"
             )
+
         if answer == "program" and not isinstance((plan or {}).get("program"), str):
             raise PublicationContentError(
                 f"{name!r} is to be answered by its program, but its plan has none"
             )
+
         guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
         if answer == "auto" and plan is None and not guided:
             raise PublicationContentError(
@@ -668,10 +674,12 @@ class Publications:
             else:
                 known = f"the versions {first} to {latest}"
             return UnknownPublicationError(f"{name!r} has {known}, not {version}")
+
         if latest:
             return UnknownPublicationError(
                 f"{name!r} is not published any more; its last version was {latest}"
             )
+
         near = nearest(name, self.names(caller))
         hint = f"; nearest: {', '.join(near)}" if near else ""
         to = "" if caller is SEES_ALL else " to you"

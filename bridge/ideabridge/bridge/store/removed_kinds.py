@@ -135,16 +135,19 @@ def with_present_kinds(document: JSON) -> JSON:
         publication = document.get("publication")
     else:
         publication = None
+
     if isinstance(publication, dict):
         plan = publication.get("plan")
     else:
         plan = None
+
     if (
         not isinstance(document, dict)
         or not isinstance(publication, dict)
         or not isinstance(plan, dict)
     ):
         return document
+
     if not has_removed(plan):
         return document
     return {**document, "publication": {**publication, "plan": converted(plan).plan}}
@@ -210,6 +213,7 @@ class _Conversion:
                     computing = _computing(raw, before)
                     if computing is not None:
                         self._computing[key] = computing
+
         # In the order in which they run: keys with equal places stay in theirs.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
@@ -230,6 +234,7 @@ class _Conversion:
         decisions = self._decisions()
         if decisions:
             plan["decisions"] = decisions
+
         watch = self._plan.get("watch")
         if isinstance(watch, dict):
             moved = {
@@ -237,10 +242,13 @@ class _Conversion:
                 for place, texts in watch.items()
             }
             plan["watch"] = dict[str, JSON](moved)
+
         if self._asks:
             plan["strict"] = True
+
         if learned is not None:
             learned = self._moved_profiles({**learned, "explained": self._literals_of(learned)})
+
         return ConvertedPlan(plan, learned, [self._record(record) for record in records])
 
     def _before(self, literal: JSONObject) -> int:
@@ -261,19 +269,23 @@ class _Conversion:
                         name: self._renumbered(text) for name, text in computing.names.items()
                     }
                     calls.append({"_tool": "compute", "code": computing.code, **values})
+
             if place < len(self._calls):
                 calls.append(self._call(self._calls[place]))
+
         return calls
 
     def _call(self, call: JSON) -> JSON:
         if not isinstance(call, dict):
             return call
+
         moved: JSONObject = {}
         for key, value in call.items():
             if key == "_imports" and isinstance(value, list):
                 moved[key] = [self._renumbered(_with_dagger(text)) for text in value]
             else:
                 moved[key] = value if key in _KEPT_AS_WRITTEN else self._renumbered(value)
+
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
@@ -284,10 +296,12 @@ class _Conversion:
             return {key: self._renumbered(member) for key, member in value.items()}
         if not isinstance(value, str) or not is_reference(value):
             return value
+
         try:
             expression = parse_reference(value)
         except IdeabridgeError:
             return value
+
         texts = [" && ".join(map(self._operand, operands)) for operands in expression.alternatives]
         return " || ".join(texts)
 
@@ -305,6 +319,7 @@ class _Conversion:
             if _is_test(literal):
                 self._asks = True
                 continue
+
             before = self._before(literal)
             by = [self._explanation(raw, before) for raw in _by(literal)]
             left: list[JSON] = [raw for raw in by if raw is not None]
@@ -312,9 +327,12 @@ class _Conversion:
             if len(left) < len(by):
                 self._asks = True
                 moved["why"] = NOT_CONVERTED
+
             if not left:
                 moved["by"] = [{"constant": self._recorded(literal)}]
+
             literals.append(moved)
+
         return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
@@ -363,6 +381,7 @@ class _Conversion:
             moved["values"] = [
                 [self._at(at), value] for at, value in pairs if not _is_test({"at": at})
             ]
+
         view = record.get("view")
         if isinstance(view, dict):
             seen: JSONObject = {str(self._renumbered(text)): value for text, value in view.items()}
@@ -371,7 +390,9 @@ class _Conversion:
                 seen[f"†results.{self._results[key]}"] = result
                 if result:
                     seen[f"†results.{self._results[key]}.0"] = result[0]
+
             moved["view"] = seen
+
         return moved
 
 
@@ -402,6 +423,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
         code = python_of(raw, name)
     except ExplanationError:
         return None
+
     if len(code) > MAX_CODE:
         return None
     return _Computing(literal.by[0], before, code, names)

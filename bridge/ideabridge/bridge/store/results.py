@@ -143,6 +143,7 @@ class _OwnContext:
             if message.type == "state" and isinstance(message.value, dict):
                 known = self._states.setdefault(message.instance, {})
                 self._states[message.instance] = {**known, **message.value}
+
         self._written = list(_written(context))
 
     def messages(self) -> Iterator[JSON]:
@@ -204,16 +205,19 @@ class _OwnContext:
     def _state(self, instance: str, state: JSONObject) -> JSONObject:
         if self._knows_start:
             return self._same(state, self._states.get(instance, {}), instance, ("state",))
+
         own = state
         for named, path in self._written:
             if named == instance and path[0] == "state":
                 value = read(own, path[1:])
             else:
                 value = MISSING
+
             if isinstance(value, Missing):
                 continue
             self._left.value(format_reference(path, instance or None), value)
             own = cast("JSONObject", _without(own, path[1:]))
+
         return own
 
     def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
@@ -227,6 +231,7 @@ class _OwnContext:
                 own[key] = value
             else:
                 self._left.value(self._reference_to((*path, key), instance), value)
+
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
@@ -266,6 +271,7 @@ def _without(value: JSON, path: Path) -> JSON:
     """A copy without the value at a path, which is there. In a list, null takes its place."""
     if not path:
         return {}
+
     key = path[0]
     rest = path[1:]
     if isinstance(value, list):
@@ -273,11 +279,13 @@ def _without(value: JSON, path: Path) -> JSON:
         items = list(value)
         items[place] = _without(value[place], rest) if rest else None
         return items
+
     members = dict(cast("JSONObject", value))
     if rest:
         members[key] = _without(members[key], rest)
     else:
         del members[key]
+
     return members
 
 
@@ -290,6 +298,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
     if not isinstance(solution, dict):
         left.value("solution", solution)
         return None
+
     copies = Copies(left.values, [context, idea.schema])
     own: JSONObject = {}
     for name, value in solution.items():
@@ -311,6 +320,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
         else:
             left.value(f"solution.{name}", value)
             own[name] = LEFT_OUT
+
     return own
 
 
@@ -365,6 +375,7 @@ class Copies:
                 shown = key if name == key else f"{LEFT_OUT} {len(members)}"
                 members[shown] = self.scrubbed(item)
             return members
+
         if isinstance(value, list):
             return [self.scrubbed(item) for item in value]
         if not self._is_copied(value):
@@ -375,6 +386,7 @@ class Copies:
     def _is_copied(self, value: JSON) -> bool:
         if value is None or isinstance(value, bool):
             return False
+
         text = value if isinstance(value, str) else encode_text(value)
         if (
             len(text) < _COPIED
@@ -382,6 +394,7 @@ class Copies:
             or (isinstance(value, str) and is_reference(value))
         ):
             return False
+
         if text in self._whole:
             return True
         # A literal may also have a result in it, among other words.

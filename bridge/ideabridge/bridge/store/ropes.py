@@ -43,8 +43,10 @@ def cut(raw: bytes) -> list[bytes]:
         end = _end(raw, classes, start)
         pieces.append(raw[start:end])
         start = end
+
     if start < len(raw):
         pieces.append(raw[start:])
+
     return pieces
 
 
@@ -58,6 +60,7 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
             return _at_character(raw, place)
         last = place
         place = classes.find(_CANDIDATE, place + 1, limit)
+
     if limit == len(raw):
         return limit
     # Without such a place a candidate is better than none: it depends on fewer bytes, but not on

@@ -93,10 +93,13 @@ def read_meta(
     meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
         meta["run"] = run
+
     if step:
         meta["step"] = step
+
     if meta.get("fingerprint") == OF_RUN:
         meta["fingerprint"] = fingerprint or ""
+
     return IdeaMeta.from_json(meta)
 
 
@@ -139,6 +142,7 @@ def task_text(messages: list[JSON]) -> str:
         if text and left > 0:
             parts.append(text[:left])
             left -= len(text)
+
     return "\n".join(parts)
 
 
@@ -148,12 +152,14 @@ def _text_of(message: JSON) -> str:
         return message
     if not isinstance(message, dict) or message.get("role") == "system":
         return ""
+
     content = message.get("content", message)
     if isinstance(content, str):
         return content
     if isinstance(content, dict) and content.get("type") == "text":
         text = content.get("text")
         return text if isinstance(text, str) else ""
+
     return ""
 
 
@@ -235,6 +241,7 @@ class Search:
             # A transaction was rolled back, perhaps together with what it indexed.
             self._voids = self._database.voids
             self._indexed.clear()
+
         rows = self._database.execute(
             "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? "
             "ORDER BY number LIMIT ?",
@@ -253,7 +260,9 @@ class Search:
                 if len(self._indexed) > BATCH:
                     self._indexed.clear()
                 self._indexed[run] = entry
+
             entries.append((number, *entry))
+
         self._database.words.add(table, entries)
         return len(rows), rows[-1][0] if rows else after
 
@@ -269,6 +278,7 @@ class Search:
             gone = self._database.counter(UNINDEXED)
             self._database.count(_REBUILT, 1)
             rebuild = self._database.counter(_REBUILT)
+
         self._indexed.clear()
         last = 0
         most = BATCH
@@ -279,6 +289,7 @@ class Search:
                     # Another process has started a rebuild since then. It will hold
                     # at least as much.
                     return
+
                 mark = self._database.counter(INDEXED)
                 # Other processes may index more than a batch meanwhile: larger batches
                 # catch up with them.
@@ -289,6 +300,7 @@ class Search:
                     self._database.count(UNINDEXED, -gone)
                     self._indexed.clear()
                     return
+
             breathe()
 
     def forget(self, ideas: list[int]) -> None:
@@ -319,6 +331,7 @@ class Search:
         terms = _terms(query)
         if not terms:
             return []
+
         scores = self._named(terms, limit, caller, begins)
 
         def last_of_runs(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
@@ -355,6 +368,7 @@ class Search:
             limit, partial(self._match, "publication_words", terms, begins), open_names
         ):
             scores.setdefault(idea, score)
+
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
@@ -380,6 +394,7 @@ class Search:
             counts = {}
         else:
             counts = {term: words.count(table, term, SCORED + 1) for term in terms}
+
         present = sorted(
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
@@ -389,10 +404,12 @@ class Search:
             if starts:
                 return words.newest(table, starts, limit, every=False, begins=True)
             return []
+
         if counts[present[0]] > SCORED:
             # Every word is very common, so scoring would be slow and of little use.
             found = words.newest(table, present, limit, every=True)
             return found or words.newest(table, present, limit, every=False)
+
         chosen = present[:1]
         total = counts[present[0]]
         for term in present[1:]:
@@ -400,10 +417,12 @@ class Search:
             if total > SCORED:
                 break
             chosen.append(term)
+
         found = words.best(table, chosen, limit, every=True)
         if len(chosen) > 1 and len(found) < limit:
             both = dict(words.best(table, chosen, limit + len(found), every=False))
             found += [
                 (number, score) for number, score in both.items() if number not in dict(found)
             ]
+
         return found[:limit]

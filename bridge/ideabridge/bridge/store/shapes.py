@@ -83,6 +83,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
         if all(item == _LITERAL or item is None for item in bare):
             return _LITERAL
         return bare
+
     return _LITERAL
 
 
@@ -124,6 +125,7 @@ def needs_of(schema: JSON, solution: JSON, plan: JSONObject | None = None) -> li
             need = need_of(call, modules)
             if need is not None:
                 found[need] = None
+
     return sorted(found)
 
 
@@ -132,6 +134,7 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
     tool = call.get("_tool") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(tool, str):
         return None
+
     module = call.get("_module")
     if module is None and tool not in modules:
         # A plan may say `module.tool`.
@@ -140,6 +143,7 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
         )
         if own is not None:
             return Need(own, modules[own])
+
     return Need(tool, module if isinstance(module, str) else modules.get(tool, ""))
 
 
@@ -161,12 +165,14 @@ def tools_in(schema: JSON) -> dict[str, str]:
         if isinstance(target, str) and isinstance(definitions, dict):
             referred = definitions.get(target.removeprefix("#/$defs/"))
             branch = referred if isinstance(referred, dict) else branch
+
         properties = branch.get("properties")
         if isinstance(properties, dict):
             tool = _const(properties.get("_tool"))
             module = _const(properties.get("_module"))
             if tool:
                 found[tool] = module
+
     return found
 
 
@@ -175,8 +181,10 @@ def _branches(schema: JSON) -> list[JSONObject]:
     here: JSON = schema
     for key in ("properties", "calls", "items"):
         here = here.get(key) if isinstance(here, dict) else None
+
     if not isinstance(here, dict):
         return []
+
     listed = here.get("anyOf")
     return [
         one for one in (listed if isinstance(listed, list) else [here]) if isinstance(one, dict)
@@ -247,6 +255,7 @@ class CallIndex:
             if isinstance(listed, list) and listed:
                 if schema not in modules:
                     modules[schema] = self._modules_of(schema)
+
                 needs = {
                     need for call in listed if (need := need_of(call, modules[schema])) is not None
                 }
@@ -254,11 +263,13 @@ class CallIndex:
                 shape = shape_of(solution) if outcome == "done" else None
                 if shape is not None:
                     shapes.append((number, shape))
+
             step = _Step((time, number), _uses_of(needs))
             if run is None:
                 self._add(step.uses, [step.place])
             else:
                 runs.setdefault(run, []).append(step)
+
         many = self._database.many
         many(
             "INSERT INTO idea_shapes(idea, shape) VALUES (?1, ?2) ON CONFLICT(idea) DO UPDATE "
@@ -290,6 +301,7 @@ class CallIndex:
             known = self._called(idea for _, idea in others)
             self._add(uses - known, others)
             uses |= known
+
         self._add(uses, [step.place for step in steps])
 
     def _called(self, ideas: Iterable[int]) -> set[str]:

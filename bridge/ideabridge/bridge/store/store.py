@@ -79,10 +79,12 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
         or "program" not in program.plan
     ):
         return False
+
     runs: list[JSON] = []
     for version in (plan, program):
         lifting = (version.plan or {}).get("lifting")
         runs.append(lifting.get("run") if isinstance(lifting, dict) else None)
+
     passed = datetime.fromisoformat(program.time) - datetime.fromisoformat(plan.time)
     return runs[0] is not None and runs[0] == runs[1] and passed.total_seconds() <= _UNTIL_PROGRAM
 
@@ -165,12 +167,14 @@ class Store:
         else:
             database = SqliteDatabase(path, durability=durability, busy_timeout_s=busy_timeout_s)
             contents = Contents(database)
+
         try:
             if not is_unfinished:
                 expect_whole(database)
         except BaseException:
             database.close()
             raise
+
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
@@ -354,16 +358,21 @@ class Store:
                 and self.publications.find(publication.name, publication.version, caller) != number
             ):
                 publication = None
+
             if publication is not None and caller not in (SEES_ALL, publication.owner):
                 publication = without_runs(publication)
+
             stored = self.ideas.read(number, caller)
             if not results:
                 stored = copy_without_results(stored, self.ideas.start_of(number))
+
             if publication is not None and not (
                 results and self.ideas.shows_results(number, caller)
             ):
                 publication = without_recorded_output(publication)
+
             document = export(stored, publication)
+
         check_leaks(document, known)
         return document
 
@@ -402,8 +411,10 @@ class Store:
         with self._database.transaction():
             if meta.run is not None and self.runs.get(meta.run) is not None:
                 meta = dataclasses.replace(meta, run=None, step=None)
+
             if meta.time > now_text():
                 meta = dataclasses.replace(meta, time="")
+
             idea_id = self.ideas.save(read.idea, meta)
             if with_publication:
                 told = read.publication_members()
@@ -412,6 +423,7 @@ class Store:
                     _READS if told["answer"] == "recorded" else annotations or CAUTIOUS
                 )
                 self.publications.publish(told.pop("name"), idea_id, **told)
+
         return idea_id
 
     def change(self, old: str, new: str, *, caller: Viewer) -> Change:
@@ -439,6 +451,7 @@ class Store:
         before = self._version_before(publication)
         if before is not None and _is_replaced_by(before, publication):
             before = self._version_before(before)
+
         if before is None or before.owner not in (None, publication.owner):
             return Change([], [])
         return self.change(f"{name}@{before.version}", f"{name}@{version}", caller=SEES_ALL)
@@ -481,6 +494,7 @@ def _open_server(
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({why})"
         ) from error
+
     database = PostgresDatabase(
         address, durability=durability, busy_timeout_s=busy_timeout_s, conninfo=conninfo
     )

@@ -159,6 +159,7 @@ def read_expiry(text: str, now: float | None = None) -> float:
         raise UserError(
             f"expires: expected 90d, 12h, 2w or a date (2027-01-31), found {text[:40]!r}"
         ) from None
+
     if at <= now:
         raise UserError(f"expires: {text[:40]!r} has passed")
     return at
@@ -215,8 +216,10 @@ class Users:
         """
         with self._database.guard:
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
+
         if known is not None:
             return known
+
         # Names of users that this store authenticates contain no `@`, so no provider can
         # impersonate them.
         text = re.sub(r"[^a-z0-9._+@-]", "-", shown.lower())[:80] or "user"
@@ -224,6 +227,7 @@ class Users:
             name = text
         else:
             name = f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
+
         with self._database.transaction():
             known = self._find("issuer = ? AND subject = ?", issuer, subject)
             if known is None and self._find("name = ?", name) is not None:
@@ -311,11 +315,14 @@ class Users:
         """True if a caller is the owner of the store or an active admin."""
         if caller == LOCAL:
             return True
+
         name = user_of(caller)
         if name is None:
             return False
+
         with self._database.guard:
             found = self._find("name = ?", name)
+
         return found is not None and found.role == "admin" and found.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -332,6 +339,7 @@ class Users:
                     # The message does not list the other users to a user who shares something.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
                 callers.append(found.caller)
+
         return tuple(dict.fromkeys(callers))
 
     # -- tokens ------------------------------------------------------------------------------------
@@ -427,6 +435,7 @@ class Users:
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
+
         with self._database.guard:
             row = cast(
                 "tuple[Any, ...] | None",
@@ -439,8 +448,10 @@ class Users:
                     (match[1],),
                 ).fetchone(),
             )
+
         if row is None or not hmac.compare_digest(cast("bytes", row[0]), _digest(match[2])):
             return None
+
         token = Token(*row[1:8])
         user = User(*row[8:])
         if token.state != "valid" or user.state != "active":

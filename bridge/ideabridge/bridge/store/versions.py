@@ -42,6 +42,7 @@ class Side:
             solution: JSON = publication.plan
         else:
             solution = stored.idea.solution
+
         body = solution if isinstance(solution, dict) else {}
         calls = body.get("calls")
         recorded = publication.recorded if publication is not None else None
@@ -49,6 +50,7 @@ class Side:
         if publication is not None:
             taken = publication.input_schema
             given = publication.output_schema
+
         return cls(
             description=publication.description if publication is not None else stored.meta.title,
             answer=publication.answer if publication is not None else "",
@@ -75,6 +77,7 @@ def _lifted(plan: JSONObject) -> JSONObject:
             by_place[".".join(map(str, at))] = {
                 key: value for key, value in one.items() if key != "at"
             }
+
     return {"explained": by_place, **found}
 
 
@@ -91,6 +94,7 @@ def differences(old: Publication, new: Publication) -> list[str]:
     for key in dict.fromkeys((*before, *after)):
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
+
     guides = old.guide or {}, new.guide or {}
     for one, other in (
         (before.get("pins"), after.get("pins")),
@@ -102,6 +106,7 @@ def differences(old: Publication, new: Publication) -> list[str]:
             lines += _lines(
                 "tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None
             )
+
     return [
         *lines,
         *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None),
@@ -120,6 +125,7 @@ def _without_pins(recorded: JSON) -> JSON:
     """
     if not isinstance(recorded, dict):
         return recorded
+
     recorded = {key: value for key, value in recorded.items() if key != "written"}
     guide = recorded.get("solve")
     if not isinstance(guide, dict):
@@ -170,13 +176,16 @@ def breaking(old: Side, new: Side) -> list[str]:
         before = inline_refs(old.output_schema or _shape(old.output, old.given))
         after = inline_refs(new.output_schema or _shape(new.output, new.given))
         found += [f"output: {line}" for line in _removed_or_retyped(before, after, is_input=False)]
+
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
         found.append("answer: it answers for one input only, the recorded one")
+
     if (
         old.annotations.get("readOnlyHint") is True
         and new.annotations.get("readOnlyHint") is not True
     ):
         found.append("annotations: it only read, and does not any more")
+
     return found
 
 
@@ -195,6 +204,7 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
+
     before = _types(old)
     after = _types(new)
     taken, given = (after, before) if is_input else (before, after)
@@ -202,6 +212,7 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
         where = f"{path}: " if path else ""
         yield f"{where}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
         return
+
     members = old.get("properties")
     kept = new.get("properties")
     for name, schema in members.items() if isinstance(members, dict) else ():
@@ -210,6 +221,7 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
             yield f"{where}: is removed"
         else:
             yield from _removed_or_retyped(schema, kept[name], where, is_input=is_input)
+
     items = f"{path}.items" if path else "items"
     yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
 
@@ -218,11 +230,13 @@ def _types(schema: JSON) -> frozenset[str]:
     """The types that a schema and its alternatives name; empty if it does not restrict them."""
     if not isinstance(schema, dict):
         return frozenset()
+
     said, ways = schema.get("type"), schema.get("anyOf")
     if isinstance(said, str):
         return frozenset({said})
     if isinstance(said, list):
         return frozenset(str(one) for one in said)
+
     each = [_types(one) for one in ways] if isinstance(ways, list) else []
     return frozenset[str]().union(*each) if all(each) else frozenset()
 
@@ -237,12 +251,14 @@ def _shape(output: JSON, given: JSON) -> JSONObject:
             "type": "object",
             "properties": {name: _shape(part, recorded.get(name)) for name, part in output.items()},
         }
+
     if output is None and isinstance(given, dict):
         # The state: its members are where the calls write.
         return {
             "type": "object",
             "properties": {name: seen_type(part) for name, part in given.items()},
         }
+
     refers = output is None or (isinstance(output, str) and is_reference(output))
     return seen_type(given if refers else output)
 

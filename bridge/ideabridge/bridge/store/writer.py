@@ -122,8 +122,10 @@ class Writer:
                     self._slow = self._slow + 1 if ended - began > _SLOW else 0
                     if self._slow == _IN_A_ROW:
                         self._slow, self._slow_until = 0, ended + _SLOW_FOR
+
                     done(result)
                     return True
+
         self._put(_Queued(job, done, failed, key, is_large, KEEPS_TRYING_SECONDS))
         return False
 
@@ -215,9 +217,11 @@ class Writer:
             while self._queue:
                 if not await self._commit():
                     await anyio.sleep(_PAUSE)
+
         if self._queue:
             logger.error("%d writes into the store are lost: %s", len(self._queue), self.trouble)
             self._queue.clear()
+
         self._database.patience = None
         return False
 
@@ -258,6 +262,7 @@ class Writer:
                 )
         finally:
             self._busy = False
+
         now = time.monotonic()
         kept: list[_Queued] = []
         ended: list[tuple[_Queued, Any]] = []
@@ -269,7 +274,9 @@ class Writer:
                 if now - one.since < one.within:
                     kept.append(one)
                     continue
+
             ended.append((one, outcome))
+
         self._queue.extendleft(reversed(kept))
         self.trouble = trouble
         # While the store cannot be written, writes on the event loop fail at once.
@@ -279,4 +286,5 @@ class Writer:
                 one.failed(outcome)
             else:
                 one.done(outcome)
+
         return not kept

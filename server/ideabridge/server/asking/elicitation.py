@@ -125,12 +125,14 @@ class Deciding:
         """
         if not request.takes_forms:
             return False
+
         if self._has_session(request):
             key = self._key(request)
         elif run is None:
             key = None
         else:
             key = f"run {run.root.id}"
+
         return key is None or key not in self._formless
 
     def declined_at_once(
@@ -158,11 +160,14 @@ class Deciding:
             formless = key
         elif run is not None and not left.get(run.root.id):
             formless = f"run {run.root.id}"
+
         if formless is not None and formless not in self._formless:
             _note(self._formless, formless, None)
             self.changed()
+
         if NOBODY_ASKED not in request.notes:
             request.notes.append(NOBODY_ASKED)
+
         return True
 
     # -- who decides -------------------------------------------------------------------------------
@@ -190,8 +195,10 @@ class Deciding:
             # Nobody is asked about what the present rules deny. Another process that drives the run
             # applies its own.
             run.root.follow_configuration()
+
         if run.pending():
             await run.patiently(lambda: self._hold(run, request))
+
         try:
             with run.watching(lambda event: watch(run, event), watch):
                 yield
@@ -202,6 +209,7 @@ class Deciding:
     def _hold(self, run: Run, request: ToolRequest) -> None:
         if not self.shows_forms(request, run):
             return
+
         key = self._key(request)
         held = f"{key} {run.root.id}"
         if held not in self._held:
@@ -223,6 +231,7 @@ class Deciding:
         self._store.settings.change(_setting(run), change)
         if not holds:
             self._held.pop(f"{key} {run}", None)
+
         return kept
 
     def offers(self, request: ToolRequest) -> bool:
@@ -258,8 +267,10 @@ class Deciding:
             return f"stdio {self._process}"
         if self._has_session(request):
             return f"session {http.headers.get('mcp-session-id')}"
+
         if not request.key:
             request.key = f"request {secrets.token_hex(8)}"
+
         return request.key
 
     def _has_session(self, request: ToolRequest) -> bool:
@@ -303,9 +314,11 @@ def _decision_of(
     if result.action == "decline":
         refused: Choice = "skip" if approval.kind == "outcome" else "deny"
         return Decision(refused, reason="the person declined the form", by=by)
+
     content = result.content
     if result.action != "accept" or content is None or content.get("decision") is None:
         return None
+
     chosen = str(content["decision"])
     value = content.get("value")
     reason = content.get("reason")
@@ -317,13 +330,16 @@ def _decision_of(
         return f"decision: expected {' or '.join(offered)}, found {chosen[:120]!r}"
     if decision == "value" and not isinstance(value, str):
         return "value: expected the result of the call, as JSON or text"
+
     reason = reason if isinstance(reason, str) and reason.strip() else None
     if decision == "approve":
         return _approval_of(approval, content, reason, by)
+
     if decision == "value" and isinstance(value, str):
         given = _read(value)
     else:
         given = MISSING
+
     return Decision(decision, reason=reason, by=by, value=given)
 
 
@@ -342,8 +358,10 @@ def _approval_of(
                 f"{name}: expected one of the values for {clipped(assumption.at)}, "
                 f"found {clipped(str(text))}"
             )
+
         if text != taken:
             chosen[assumption.at] = texts[str(text)]
+
     grant = _grant_of(content)
     if isinstance(grant, str):
         return grant
@@ -354,6 +372,7 @@ def _approval_of(
             "for: expected call, because a call with other values than those that were "
             "asked about grants nothing"
         )
+
     return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)
 
 
@@ -368,17 +387,20 @@ def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
         if most is None and where is None:
             return None
         return "for: expected run, because max and parameters go with it"
+
     grant: JSONObject = {"for": str(content["for"])}
     if most is not None:
         if isinstance(most, float) and most.is_integer():
             grant["max"] = int(most)
         else:
             grant["max"] = cast("JSON", most)
+
     if where is not None:
         try:
             grant["parameters"] = decode(where, what="parameters")
         except IdeabridgeError as error:
             return str(error)
+
     return grant
 
 
@@ -410,6 +432,7 @@ async def _decide(
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):
         return decision if isinstance(decision, str) else None
+
     try:
         await deciding.bridge.decide(run, approval.approval, decision)
     except (DecisionError, SecretGivenError) as error:
@@ -418,6 +441,7 @@ async def _decide(
         # The run has just ended, or its driver does not answer. The waiting request shows the
         # state of the run.
         return None
+
     return None
 
 
@@ -462,6 +486,7 @@ class Forms:
         for key, scope in self.open.items():
             if key not in pending:
                 scope.cancel()
+
         if not self._deciding.shows_forms(self._request, self._run):
             return
         for key, approval in pending.items():
@@ -487,16 +512,20 @@ class Forms:
                 except (MCPError, ValidationError):
                     # The client failed, or its answer is invalid: the call goes on waiting.
                     break
+
                 seconds = anyio.current_time() - sent
                 if result.action == "decline" and deciding.declined_at_once(
                     request, self._run, seconds
                 ):
                     break
+
                 fault = await _decide(self._run, approval, result, request, deciding)
                 if fault is None:
                     break
+
             if fault is not None:
                 _note_refused(approval.approval, fault, request, deciding)
+
         del self.open[approval.approval]
         self._run.poke()
 
@@ -537,7 +566,9 @@ async def ask_once(
         except (MCPError, ValidationError):
             # The client failed, or its answer is invalid.
             return types.ElicitResult(action="cancel")
+
         seconds = anyio.current_time() - sent
+
     at_once = result.action == "decline" and deciding.declined_at_once(request, None, seconds)
     return None if at_once else result
 
@@ -580,23 +611,29 @@ async def answered(
         if approval is None:
             # It was decided elsewhere.
             continue
+
         result = response if isinstance(response, types.ElicitResult) else None
         declined = result is not None and result.action == "decline"
         if declined and deciding.declined_at_once(request, run, seconds, len(last.asked)):
             left.append(key)
             continue
+
         if result is None:
             fault = None
         else:
             fault = await _decide(run, approval, result, request, deciding)
+
         tries = last.faults.get(key, (0, ""))[0] + 1
         if fault is not None and tries < TRIES:
             faults[key] = (tries, fault)
             continue
+
         if fault is not None:
             _note_refused(key, fault, request, deciding)
+
         if fault is not None or _is_pending(run, key):
             left.append(key)
+
     return dataclasses.replace(last, asked=(), left=tuple(left), faults=faults)
 
 

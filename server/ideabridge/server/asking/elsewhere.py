@@ -152,6 +152,7 @@ class CallsElsewhere:
             }
         except IdeabridgeError as error:
             return {"message": str(error)}
+
         if isinstance(result, Answer):
             return {"answer": [result.value, result.result]}
         return {"result": result}
@@ -196,12 +197,15 @@ class CallsElsewhere:
             outcome = told.get("outcome")
             if isinstance(outcome, dict):
                 return outcome
+
             if value != seen and "taken" in told:
                 seen = value
                 until = anyio.current_time() + _SILENT_SECONDS
+
             silent = until - anyio.current_time()
             if value is None or silent <= 0:
                 raise CallElsewhereError(lost)
+
             event = self._waiting[key] = anyio.Event()
             with anyio.move_on_after(min(silent, _BEATS_SECONDS)):
                 await event.wait()

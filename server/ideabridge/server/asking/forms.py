@@ -145,6 +145,7 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """
     if request.question is not None:
         return _of_module(request.question)
+
     meanings = _meanings(request)
     fields: dict[str, Any] = {}
     if "approve" in meanings:
@@ -158,14 +159,17 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
                 "enum": [*texts],
                 "default": next(iter(texts)),
             }
+
     if "value" in meanings:
         fields["value"] = {
             "type": "string",
             "title": "Result",
             "description": "For value: JSON; anything else is text.",
         }
+
     if "approve" in meanings and request.kind == "call":
         fields.update(_GRANT)
+
     fields["reason"] = {
         "type": "string",
         "title": "Reason",
@@ -217,6 +221,7 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
         fields[name]["title"] = f"[{module}] {_clipped(str(field.get('title') or name), _TITLE)}"
         if "description" in field:
             fields[name]["description"] = f"Module {module} says: {fields[name]['description']}"
+
     rest = {
         key: value
         for key, value in schema.items()
@@ -241,6 +246,7 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
             cleaned[key] = [_cleaned(one, module) for one in value]
         elif key == "items":
             cleaned[key] = _cleaned(value, module)
+
     return cleaned
 
 
@@ -272,6 +278,7 @@ def publication_form(
             ),
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
+
     return "\n".join(text), _decision("Publish it with these choices?", meanings, {})
 
 
@@ -297,12 +304,15 @@ def marked_question(
         return types.ElicitRequest(
             params=types.ElicitRequestFormParams(message=text, requested_schema=_of_module(asked))
         )
+
     if isinstance(params, types.ElicitRequestURLParams):
         lines = [*_asks(module, "wants you to open an address", fault)]
         for line in params.message.split("\n"):
             lines += _marked(visible(line))
+
         lines += ["", "The address is the module's own. ideabridge does not know what is there."]
         return types.ElicitRequest(params=params.model_copy(update={"message": "\n".join(lines)}))
+
     if isinstance(params, types.CreateMessageRequestParams):
         return types.CreateMessageRequest(params=_marked_sampling(module, params))
     return question
@@ -370,9 +380,11 @@ def message(
     if request.question is not None:
         lines += _words_of_module(request.question)
         lines[-1] += " The call that asks:"
+
     sums = _sums(request)
     if sums:
         lines[0] += f" ({sums})"
+
     whole = _is_whole(request)
     lines += _lines(_values(request), whole=whole)
     if request.plan is not None and whole:
@@ -380,7 +392,9 @@ def message(
         lines += ["", "In this order (names and values shortened):"]
         for line in drawing[:_DRAWING].rstrip("\n").split("\n"):
             lines += _marked(visible(line))
+
         lines += [f"{_MARK}... (shortened)"] if len(drawing) > _DRAWING else []
+
     if not whole and request.question is None:
         word = "retry" if request.kind == "outcome" else "approve"
         lines += [
@@ -393,6 +407,7 @@ def message(
             "and decide:",
             f"  {commands.decide} {word} {request.run}:{request.approval}",
         ]
+
     why = [] if request.question is not None else list(_reasons(request.why))
     lines += ["", *why, f"Run {request.run}, approval {request.approval}."]
     return "\n".join(lines)
@@ -425,15 +440,18 @@ def _reasons(why: str) -> Iterator[str]:
 def _headline(request: ApprovalRequest) -> str:
     if request.kind == "plan":
         return "Run this plan?"
+
     tool = request.tool
     named = visible(tool.name) if tool is not None else "it"
     if tool is not None and tool.module:
         named += f" of module {visible(tool.module)}"
+
     if request.question is not None:
         return (
             f"Module {visible(str(request.question['module']))} asks while it runs "
             f"{named} (the text is its own):"
         )
+
     if request.kind == "outcome":
         return f"What was the result of {named}?"
     return f"Run {named}?"
@@ -450,6 +468,7 @@ def _sums(request: ApprovalRequest) -> str:
         return ""
     if request.plan is None:
         return sums_of(request.kind, request.call)
+
     instances = request.plan.get("instances")
     if isinstance(instances, int):
         return sums_of(request.kind, request.plan, instances)
@@ -464,15 +483,18 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
         return [
             line for name, value in values.items() for line in _wrapped(name, readable_json(value))
         ]
+
     lines = list[str]()
     for name, value in itertools.islice(values.items(), _NAMED):
         if Beginning(value, 2 * _PART).is_cut:
             short = None
         else:
             short = readable_json(value)
+
         if short is not None and len(short) <= 2 * _PART:
             lines += _wrapped(name[:_NAME_SHOWN], short, breaks=False)
             continue
+
         # What hides is made visible in the parts that are shown: a value may have megabytes.
         data = encode(value)
         text = data.decode()
@@ -482,8 +504,10 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
         lines += _wrapped(None, text[:_PART], breaks=False)
         lines.append(f"{_MARK}  and ends")
         lines += _wrapped(None, text[-_PART:], breaks=False)
+
     if len(values) > _NAMED:
         lines.append(f"{_MARK}... and {len(values) - _NAMED:,} more, not shown here")
+
     return lines
 
 
@@ -492,6 +516,7 @@ def _values(request: ApprovalRequest) -> JSONObject:
     if request.plan is None:
         shown = call_without_ids(request.call)
         return {key: value for key, value in shown.items() if key not in ("_tool", "_module")}
+
     calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
         f"calls.{number}": call
@@ -500,6 +525,7 @@ def _values(request: ApprovalRequest) -> JSONObject:
     values["output"] = request.plan.get("output")
     if "instances" in request.plan:
         values["instances"] = request.plan["instances"]
+
     return values
 
 
@@ -514,6 +540,7 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
             first = f"{_MARK}{shown}"
         else:
             yield from _marked(shown.rstrip())
+
     begin = 0
     ends = [one.end() for one in _LINE_END.finditer(text)] if breaks else []
     for end in [*(one for one in ends if one < len(text) - 1), len(text)]:

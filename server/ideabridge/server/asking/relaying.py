@@ -186,6 +186,7 @@ class RelayedClient:
                 kind = types.CreateMessageResultWithTools
         elif isinstance(question, types.ListRootsRequest):
             kind = types.ListRootsResult
+
         try:
             asked = without_secrets(question, self._secrets)
             return await session.send_request(asked, kind, ANSWER_SECONDS, metadata)
@@ -238,8 +239,10 @@ class _ParkedCall:
                 self._result = await call(self)
             except Exception as error:  # noqa: BLE001 - the request that waits raises it
                 self._error = error
+
         if self.scope.cancelled_caught:
             self._error = ParkedCallError("the call was given up")
+
         self._ended = True
         self._moved.set()
 
@@ -259,6 +262,7 @@ class _ParkedCall:
             raise MCPError(types.INVALID_REQUEST, why) from None
         finally:
             self._questions.pop(name, None)
+
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
@@ -280,9 +284,11 @@ class _ParkedCall:
             await self._moved.wait()
             if not self._ended:
                 self._moved = anyio.Event()
+
         if self._questions and not self._ended:
             self.is_parked = True
             raise InputRequired({**self._questions}, Round("", parked=self.name))
+
         self.is_parked = False
         if self._error is not None:
             raise self._error
@@ -295,8 +301,10 @@ def _named_in(result: JSONObject) -> Iterator[str]:
     """
     for block in _objects(result.get("content")):
         yield from _named_by(block)
+
     for message in _objects(result.get("messages")):
         yield from _named_by(message.get("content"))
+
     for contents in _objects(result.get("contents")):
         if isinstance(uri := contents.get("uri"), str):
             yield uri
@@ -311,10 +319,12 @@ def _objects(value: JSON) -> list[JSONObject]:
 def _named_by(block: JSON) -> Iterator[str]:
     if not isinstance(block, dict):
         return
+
     if block.get("type") == "resource":
         named = block.get("resource")
     else:
         named = block
+
     if isinstance(named, dict) and block.get("type") in ("resource", "resource_link"):
         uri = named.get("uri")
         if isinstance(uri, str):
@@ -403,6 +413,7 @@ class Relaying:
             if key in self._parked or holder == self._name or is_gone(holder):
                 return await self._resumed(key, caller_of(context), responses or {})
             return await self.elsewhere.ask(key, caller_of(context), responses or {}, _ENDED)
+
         checked = None if last is None else self._checked(module, last, responses or {})
         client = RelayedClient(context, self._secrets, last, checked, self._level_of(context))
         user = user_of(caller_of(context))
@@ -442,11 +453,13 @@ class Relaying:
             except AnswerError as error:
                 faults[name] = shown(str(error), self._secrets)
                 are_forms = are_forms and isinstance(question, types.ElicitRequest)
+
         if not faults:
             return accepted or None
         if last.tries + 1 >= TRIES or not are_forms:
             why = f"the answer was not passed on: {next(iter(faults.values()))}"
             raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {why}")
+
         given = {name: wire(one) for name, one in accepted.items()}
         questions = {name: last.questions[name] for name in faults}
         following = Round(
@@ -504,6 +517,7 @@ class Relaying:
             raise ParkedCallError(
                 f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time"
             )
+
         parked = _ParkedCall(secrets.token_hex(16), self._name, caller, client, self._secrets)
         self._parked[parked.key] = parked
         self._group.start_soon(self._run, parked, call)
@@ -544,5 +558,6 @@ class Relaying:
             parked.scope.cancel()
             parked.taken.set()
             raise
+
         parked.taken.set()
         return result

@@ -105,9 +105,11 @@ def _question(
                 "assistant" if text["role"] == "assistant" else "user",
                 str(text["content"]),
             )
+
     _add(messages, "user", _ASK_TOOL if tools else f"{_ASK_TEXT}\n{encode_text(request.schema)}")
     if rejected:
         _repair(messages, rejected[-1])
+
     params: JSONObject = {"messages": [*messages], "systemPrompt": "\n\n".join(system)}
     params |= _preferences(settings, request)
     if tools:
@@ -115,6 +117,7 @@ def _question(
         input_schema = inline_refs(with_calls(request.schema))
         params["tools"] = [{"name": _TOOL, "description": _ABOUT_TOOL, "inputSchema": input_schema}]
         params["toolChoice"] = {"mode": "required"}
+
     size = len(encode(params))
     if size > MAX_PARAMS:
         raise SampleError(
@@ -122,6 +125,7 @@ def _question(
             f"{request.largest()}; start the task again with less, or with `tools`: names or "
             "patterns of those it needs"
         )
+
     return params
 
 
@@ -167,6 +171,7 @@ def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature
+
     params.update(
         (_SETTINGS[name], value) for name, value in request.model.items() if name in _SETTINGS
     )
@@ -181,9 +186,11 @@ def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
         preferences: JSONObject = {"hints": [{"name": name} for name in names]}
     else:
         preferences = {}
+
     preferences.update((key, value) for key, value in priorities.items() if value is not None)
     if preferences:
         params["modelPreferences"] = preferences
+
     return params
 
 
@@ -205,6 +212,7 @@ def _solution_in(result: _Result) -> JSONObject:
         solution, _ = read_solution(_raw(_blocks(result)))
     except IdeabridgeError as error:
         raise SampleError(f"{_CUT}{error}" if cut else str(error)) from None
+
     if cut and not solution["calls"] and solution["output"] is None and "program" not in solution:
         raise SampleError(f"{_CUT}nothing of it is left")
     return solution
@@ -227,9 +235,11 @@ def _raw(blocks: list[Any]) -> JSON:
                 f"expected one call of the tool {_TOOL}, or text with one JSON object; "
                 f"found {_described(uses)}"
             )
+
         value = normalise(uses[0].input, what="the solution")
         _expect_fits(len(encode(value)), "bytes")
         return value
+
     texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
     _expect_fits(sum(map(len, texts)), "characters")
     text = "\n".join(texts)
@@ -263,6 +273,7 @@ def _block(block: Any) -> str:
             json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
         )
         return f"a call of {block.name[:60]!r} with {shown}"
+
     kind = str(block.type)[:_SHOWN]
     if isinstance(block, types.ImageContent | types.AudioContent):
         return f"{kind} ({block.mime_type[:60]})"
@@ -286,6 +297,7 @@ def _journaled(result: _Result) -> str:
         if left > 0 and isinstance(block, types.TextContent):
             kept.append(block.text[:left])
             left -= len(block.text) + 1
+
     text = "\n".join(kept)
     return text if text.strip() else _described(blocks)
 
@@ -331,16 +343,19 @@ class Sampler:
         """Add a note why the caller is asked for a solution although the run uses sampling."""
         if request.notes or not _waiting(run) or run.status != "needs_solution":
             return
+
         note = self.unanswered_note(run)
         if note is not None:
             request.notes.append(note)
             return
+
         if not request.samples:
             why = "this client declares no sampling"
         elif seconds <= 0:
             why = "nobody is asked without waiting (wait_s)"
         else:
             why = f"its answer did not come within {seconds:g} s"
+
         request.notes.append(
             f"the run is answered by the client's model, but {why}: "
             f"{_HAND_IN}, or ask check_run again"
@@ -357,11 +372,13 @@ class Sampler:
         """
         if request.halted or not self.can_ask(run, request):
             return []
+
         free, held, sent = self._open(run, request)
         if not free:
             if sent and not held:
                 self._halt(request, _unanswered_note(sent))
             return []
+
         due = [one for one in free if len(one.turns.rejected) < MALFORMED]
         if not due and not held:
             last = free[0].turns.rejected[-1].errors
@@ -377,6 +394,7 @@ class Sampler:
                 f"client takes: {_HAND_IN}, or call check_run to have it asked further",
             )
             return []
+
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
@@ -399,6 +417,7 @@ class Sampler:
             own = {one.run for one in request.round.samples}
         else:
             own = set[str]()
+
         sent = [one for one in self._unanswered(run.root, waiting) if one[0].run not in own]
         samples = {sample for sample, _ in sent}
         left = [one for one in waiting if _sample_of(one) not in samples]
@@ -410,6 +429,7 @@ class Sampler:
         raw = self._bridge.store.settings.get(_setting(root)) if waiting else None
         if raw is None:
             return []
+
         stored: Any = decode_trusted(raw)
         sent = [(Sample(run, turn, attempt), at) for run, turn, attempt, at in stored]
         asked = {_sample_of(run) for run in waiting}
@@ -441,6 +461,7 @@ class Sampler:
         if self.waits_for_others(run, request):
             await run.runner.wait_changed()
             return True
+
         mine: set[_Key] = set()
         asked = False
         async with anyio.create_task_group() as group:
@@ -451,10 +472,12 @@ class Sampler:
                     self._out.add((one.id, one.turn))
                     group.start_soon(self._ask, one, request, mine, request.sampled + 1)
                     asked = True
+
                 if not mine:
                     break
                 # An answered room continues while others still wait.
                 await run.runner.wait_changed()
+
         return asked
 
     async def _ask(self, run: Run, request: ToolRequest, mine: set[_Key], number: int) -> None:
@@ -473,6 +496,7 @@ class Sampler:
                     result = await self._answer(run, request)
             finally:
                 request.sampled = max(request.sampled, number)
+
             # Until the answer is stored the run still asks, and the Request must not be sent again.
             # An answer that came too late, or could not be stored, changes nothing. The state of
             # the run shows this.
@@ -507,6 +531,7 @@ class Sampler:
                 request,
                 f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}",
             )
+
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
@@ -521,8 +546,10 @@ class Sampler:
             why = f"the person at the client refused to let its model answer: {text}"
             await run.patiently(lambda: run.root.cancel(why))
             return
+
         if run.runner.request is not None and says_too_large(text):
             text = f"{text}; the Request is too long for this model: {run.runner.request.largest()}"
+
         self._halt(
             request,
             f"the client could not ask its model ({error.error.code}: {text}): call check_run to "
@@ -532,6 +559,7 @@ class Sampler:
     def _params(self, run: Run, request: ToolRequest) -> JSONObject:
         if run.runner.request is None:
             raise SampleError("the run asks nothing any more")
+
         reason = run.too_dear(run.runner.request)
         if reason is not None:
             run.end_budget(reason)
@@ -554,14 +582,17 @@ class Sampler:
             except SampleError as error:
                 self._cannot_ask(run, error, request)
                 continue
+
             questions[sample_key(len(samples))] = {
                 "method": "sampling/createMessage",
                 "params": params,
             }
             samples.append(_sample_of(run))
+
         if samples:
             root = due[0].root
             await root.patiently(lambda: self._store_sent(root, samples))
+
         return questions, tuple(samples)
 
     async def answered(
@@ -585,6 +616,7 @@ class Sampler:
                     request, f"the client came back without an answer of its model: {_HAND_IN}"
                 )
                 continue
+
             try:
                 run = await self._bridge.run(sample.run, caller=request.caller)
                 self._expect_new(run, sample, response)
@@ -592,6 +624,7 @@ class Sampler:
                 accepted += 1
             except IdeabridgeError as error:
                 faults.append(error)
+
         if faults and not accepted:
             raise faults[0]
         request.notes.extend(

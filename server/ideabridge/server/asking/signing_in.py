@@ -54,6 +54,7 @@ class BrowserPerson:
         with anyio.move_on_after(SECONDS):
             await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
             await self._arrived.wait()
+
         if not self._arrived.is_set():
             raise SignInError(f"nobody has signed in within {SECONDS / 60:.0f} minutes")
         return self._back
@@ -114,6 +115,7 @@ class PastingPerson:
         text = None
         with anyio.move_on_after(SECONDS):
             text = await self._read()
+
         if text is None or not text.strip():
             raise SignInError("no address was pasted")
         return text.strip()
@@ -137,6 +139,7 @@ async def browser_person(
         raise SignInError(
             f"{redirect_uri or host}: cannot listen there: {error.strerror or error}"
         ) from None
+
     async with listener, anyio.create_task_group() as group:
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django
         person = BrowserPerson(redirect_uri or f"http://127.0.0.1:{port}{_PATH}", show)
@@ -168,6 +171,7 @@ async def _target(stream: SocketStream) -> str:
                 head += await stream.receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             return ""
+
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     return words[1] if len(words) == 3 and words[0] == "GET" else ""
 

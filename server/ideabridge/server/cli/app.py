@@ -197,6 +197,7 @@ def _use_plain_help(app: typer.Typer) -> None:
     app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command
+
     for group in app.registered_groups:
         group.cls = CommandGroup
         if group.typer_instance is not None:
@@ -224,6 +225,7 @@ def _help(command: Any, ctx: Any) -> str:
     examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
     if examples:
         parts.append("\n".join(["Examples:", *(f"  ideabridge {line}" for line in examples)]))
+
     parts += _section(
         "Arguments:", [(_argument_name(one), _description(one)) for one in arguments], width
     )
@@ -234,18 +236,22 @@ def _help(command: Any, ctx: Any) -> str:
     )
     if not commands or len(own) + len(shared) > 1:
         parts += _section("Options:", [_option(one) for one in own], width)
+
     title = "Options:" if len(shared) == 1 else "Shared options:"
     if commands and own:
         title = "Shared options, before or after the command:"
+
     parts += _section(title, [_option(one) for one in shared], width)
     if command.epilog:
         parts.append(_wrapped(command.epilog, width))
+
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     if not rows:
         return []
+
     lines = [title]
     indent = 2 + min(_WIDEST, max(len(name) + 2 for name, _ in rows))
     for name, text in rows:
@@ -253,11 +259,13 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[st
         if len(start) > indent - 2:
             lines.append(start)
             start = ""
+
         wrapped = textwrap.wrap(
             text, width - indent, break_on_hyphens=False, break_long_words=False
         ) or [""]
         lines.append(f"{start:<{indent}}{wrapped[0]}".rstrip())
         lines += [" " * indent + line for line in wrapped[1:]]
+
     return ["\n".join(lines)]
 
 
@@ -293,8 +301,10 @@ def _description(parameter: Any) -> str:
     default = getattr(parameter, "default", None)
     if isinstance(default, str | int) and not isinstance(default, bool) and "Default" not in text:
         text += f" Default: {default}."
+
     if parameter.required and parameter.param_type_name == "option":
         text += " Required."
+
     return text.strip()
 
 
@@ -333,6 +343,7 @@ def root(
 
         echo(f"ideabridge {installed_version('ideabridge')}")
         raise typer.Exit
+
     ctx.obj = Options(config, project, store, tuple(tools or ()), allow_all)
     if ctx.invoked_subcommand is None:
         echo(ctx.get_help())
@@ -376,9 +387,11 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     groups = [copy.copy(one) for one in application.registered_groups if one.name == word]
     if not commands and not groups:
         return application
+
     for group in groups:
         assert group.typer_instance is not None
         group.typer_instance = called(group.typer_instance, arguments[1:])
+
     only = copy.copy(application)
     only.registered_commands = commands
     only.registered_groups = groups
@@ -408,6 +421,7 @@ def run(arguments: list[str]) -> int:
         if message is None:
             raise
         return _misused(error, str(message()))
+
     return result if isinstance(result, int) else ExitCode.DONE
 
 
@@ -430,6 +444,7 @@ def _misused(error: Exception, message: str) -> int:
         if message:
             echo(message)
         return ExitCode.DONE
+
     # Typer's messages may contain messages of pydantic.
     text = (
         " ".join(message.split())

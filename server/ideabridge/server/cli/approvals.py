@@ -80,9 +80,11 @@ def list_approvals(
     with open_store(options) as store:
         chosen = None if run is None else resolve_run(store, run)
         decisions = list(pending(store, chosen, caller=SEES_ALL))
+
     if options.json:
         print_json({"approvals": [one.to_json() for one in decisions]})
         return
+
     _show_all(decisions, show, out())
     if decisions:
         again = options.again
@@ -123,6 +125,7 @@ def _show(
         write(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
         for grant in one.grants:
             write(f"  granted: {grant}", "dim")
+
     now = time.time()
     since = "" if one.asked is None else f", asked {_duration(now - one.asked)} ago"
     left = ""
@@ -132,6 +135,7 @@ def _show(
             left = f", time is up: {_refused(one)}"
         else:
             left = f", {_refused(one)} in {_duration(one.deadline - now)}"
+
     shown = one.shown(TERMINAL)
     sums = f", {shown.sums}" if shown.sums else ""
     write(
@@ -140,8 +144,10 @@ def _show(
     )
     for line in one.question.why.split("\n"):
         write(f"    {line}", None)
+
     if one.question.asked is not None:
         write(f"    module {one.question.asked.module} asks; these are its words:", None)
+
     width = console.width - 4 if console.is_terminal else None
     for text in whole(
         one.question.to_json().get("question") or content_of(one.question), width
@@ -219,11 +225,14 @@ async def decide(
                 "which decision? Nobody is at a terminal to be asked: ideabridge approvals "
                 "decide approve|deny|... RUN|APPROVAL..."
             )
+
         return await _decide(options, None, _by_run(options, None))
+
     if not which:
         raise UsageError(
             "name the runs or approvals to decide about; `ideabridge approvals list` shows them"
         )
+
     for option, text, wanted in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
@@ -231,21 +240,26 @@ async def decide(
     ):
         if text is not None and decision != wanted:
             raise UsageError(f"{option} goes with {wanted}, not with {decision}")
+
     if decision == "edit" and (call is None) == (plan is None):
         raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
+
     grant: JSONObject | None = None
     if for_run:
         grant = {"for": "run"}
         if most is not None:
             grant["max"] = most
+
         if parameters is not None:
             grant["parameters"] = require_object(_read(parameters, "--parameters"), "--parameters")
+
         if decision != "approve":
             raise UsageError(f"--for-run goes with approve, not with {decision}")
     elif most is not None or parameters is not None:
         raise UsageError(f"{'--parameters' if most is None else '--max'} goes with --for-run")
+
     made = Decision(
         decision,
         call=None if call is None else require_object(_read(call, "--call"), "--call"),
@@ -262,12 +276,14 @@ async def decide(
         raise UsageError(
             f"{what} is for one approval; these are {', '.join(one.approval for one in listed)}"
         )
+
     for one in listed:
         if decision not in one.question.choices:
             takes = ", ".join(one.question.choices)
             raise UsageError(
                 f"{one.approval} of run {one.record.id} takes {takes}; found {decision}"
             )
+
     unnamed = [one for one in listed if not _is_named(one, which)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # What a run asks may have changed since somebody looked.
@@ -275,9 +291,11 @@ async def decide(
         what = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
             is_confirmed = confirm(f"{decision} {what}?")
+
         if not is_confirmed:
             say("left waiting", "yellow")
             return ExitCode.CANCELLED
+
     return await _decide(options, made, chosen)
 
 
@@ -312,10 +330,12 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
             chosen = everything
         else:
             chosen = [one for word in which for one in _matching(store, everything, word)]
+
     for one in chosen:
         several = by_run.setdefault(one.record.id, [])
         if one not in several:
             several.append(one)
+
     return by_run
 
 
@@ -329,6 +349,7 @@ def _matching(store: Store, everything: list[Pending], word: str) -> list[Pendin
         among = [one for one in everything if one.record.id == record.id]
     else:
         approval = word
+
     found = [one for one in among if one.approval == approval]
     found = found or [one for one in among if approval and one.approval.startswith(approval)]
     if len(found) > 1:
@@ -336,6 +357,7 @@ def _matching(store: Store, everything: list[Pending], word: str) -> list[Pendin
         raise UsageError(
             f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
         )
+
     if found:
         return found
     if colon:
@@ -343,12 +365,14 @@ def _matching(store: Store, everything: list[Pending], word: str) -> list[Pendin
         raise UsageError(
             f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}"
         )
+
     try:
         record = resolve_run(store, word)
     except UnknownRunError as error:
         raise UsageError(
             f"{word[:80]!r} is no approval that is pending, and no run: {error}"
         ) from None
+
     found = [one for one in everything if record.id in (one.record.id, one.record.parent)]
     if not found:
         raise UsageError(f"run {record.id} waits for no decision ({status_text(record)})")
@@ -363,6 +387,7 @@ async def _decide(
     if not chosen:
         say("nothing waits for a decision")
         return ExitCode.DONE
+
     codes: set[int] = set()
     answers: list[JSON] = []
     async with open_bridge(options) as bridge:
@@ -377,11 +402,14 @@ async def _decide(
                 answers.append({"run": run_id, "error": message})
                 codes.add(ExitCode.FAILED)
                 continue
+
             if refused:
                 codes.add(ExitCode.FAILED)
+
             if outcome.stopped and outcome.run.status == "needs_approval":
                 say("left waiting", "yellow")
                 return ExitCode.CANCELLED
+
             if options.json:
                 decided: list[JSON] = [
                     one.approval for one in several if one.approval not in refused
@@ -390,8 +418,10 @@ async def _decide(
                 codes.add(outcome.code())
             else:
                 codes.add(print_result(outcome, options))
+
     if options.json:
         print_json({"runs": answers})
+
     order = (ExitCode.CANCELLED, ExitCode.FAILED, ExitCode.WAITING)
     return next((code for code in order if code in codes), ExitCode.DONE)
 
@@ -421,6 +451,7 @@ async def _settle(
     if decision is None:
         say(f"run {record.id}: {record.title}", "bold")
         return await follow(run, leaves=True)
+
     for one in several:
         try:
             await run.patiently(partial(run.settle, one.approval, decision))
@@ -430,9 +461,11 @@ async def _settle(
                 raise
             report(_why_not(error, one))
             continue
+
         if not options.json:
             why = f": {decision.reason}" if decision.reason else ""
             say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")
+
     return await follow(run, quiet=options.json, asks=False)
 
 
@@ -444,8 +477,10 @@ def _why_not(error: Exception, one: Pending) -> str:
             f"run {one.record.id} is executed by another process; decide in the host that runs "
             "it, or here after its other calls have ended"
         )
+
     if one.deadline is not None and one.deadline <= time.time():
         return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"
+
     message = str(error)
     if one.record.id in message:
         return message

@@ -72,9 +72,11 @@ class Connecting:
             known.add(status.name)
             if status.name in self._left:
                 self._left.remove(status.name)
+
             self._hide()
             if told is not None:
                 told(status)
+
             if self._left:
                 self._show()
 
@@ -82,6 +84,7 @@ class Connecting:
         for status in modules.statuses():
             if status.name not in known:
                 settled(status)
+
         self._hide()
 
     async def follow(self, modules: Modules) -> None:
@@ -119,6 +122,7 @@ class Connecting:
                 )
                 self._live.start(refresh=True)
                 return True
+
         return False
 
     def _hide(self) -> None:

@@ -136,6 +136,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     filled = "".join(f"{one}{_FILLER}" if east_asian_width(one) in "WFA" else one for one in plain)
     if len(first) + len(filled) <= width:
         return [first + plain]
+
     # A line may end between the two columns of a character.
     room = width - (len(filled) > len(plain))
     lines = textwrap.wrap(
@@ -185,6 +186,7 @@ def print_value(value: JSON) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
         return
+
     is_terminal = sys.stdout.isatty()
     # Whole, the base64 of an image would fill the terminal; a pipe and a file get it.
     text = _json(without_payloads(value) if is_terminal else value, 2)
@@ -216,6 +218,7 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not sys.stdout.isatty() or needed <= out().width:
         print_table(titles, rows, cut=True)
         return
+
     heads = cells[0]
     widths = [max(map(_columns, heads))]
     for number, row in enumerate(cells[1:], 1):
@@ -223,6 +226,7 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for head, cell in zip(heads, row, strict=True):
             for line in row_lines([head, cell], widths, out().width, cut=False):
                 show(line)
+
     sys.stdout.flush()
 
 
@@ -266,11 +270,13 @@ def row_lines(
     )
     if width is None:
         return [f"{start}{last}".rstrip()]
+
     lines = wrapped(last, max(width - _columns(start), _LEAST)) or [""]
     if cut and len(lines) > 1:
         from rich.cells import set_cell_size
 
         lines = [set_cell_size(last, max(width - _columns(start), _LEAST) - 1).rstrip() + "…"]
+
     return [
         f"{start if not number else ' ' * _columns(start)}{line}".rstrip()
         for number, line in enumerate(lines)
@@ -348,6 +354,7 @@ async def read_line(prompt: str) -> str | None:
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         err().print(printable(prompt), end="")
+
     try:
         if sys.platform == "win32" or not is_terminal:
             text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
@@ -360,6 +367,7 @@ async def read_line(prompt: str) -> str | None:
             # Further output begins on a new line.
             err().print()
         raise
+
     return text or None
 
 
@@ -452,6 +460,7 @@ def working(what: str, *, quiet: bool = False) -> Generator[None]:
     if quiet or not console.is_terminal or console.is_dumb_terminal:
         yield
         return
+
     from rich.live import Live
     from rich.text import Text
 

@@ -29,10 +29,12 @@ async def doctor(options: Options) -> int:
         configuration = options.configuration(asking=False)
     except IdeabridgeError as error:
         fault = error
+
     if configuration is None:
         names = []
     else:
         names = [f"module {name}" for name in configuration.modules]
+
     longest = max(map(len, ["host claude-code", *names]))
     rows = None if options.json else Rows(("", "what", "found"), (1, longest))
 
@@ -48,17 +50,20 @@ async def doctor(options: Options) -> int:
     checks.check_program(found)
     if fault is not None:
         found.add("configuration", str(fault), wrong=True)
+
     if configuration is not None:
         checks.check_configuration(found, configuration)
         checks.check_store(found, configuration)
         checks.check_tool_files(found, configuration)
         await _modules(found, configuration)
         await checks.check_mind(found, configuration)
+
     checks.check_hosts(found, folder)
     if options.json:
         print_json({"findings": list[JSON](map(_json, found.found)), "wrong": found.wrong})
     elif found.wrong:
         report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
+
     return ExitCode.FAILED if found.wrong else ExitCode.DONE
 
 
@@ -77,6 +82,7 @@ async def _modules(found: Findings, configuration: Configuration) -> None:
     if not configuration.modules:
         found.add("modules", "none are configured")
         return
+
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.runs.offer import naming_notes

@@ -123,11 +123,14 @@ class Followed:
         }
         if progress.tool is not None and progress.tool.module is not None:
             row["module"] = progress.tool.module
+
         seconds = self.seconds(progress.call.index)
         if seconds is not None:
             row["seconds"] = round(seconds, 4)
+
         if progress.error is not None:
             row["error"] = progress.error.get("message")
+
         return row
 
     def code(self) -> ExitCode:
@@ -257,8 +260,10 @@ class LiveDisplay(PlainDisplay):
             lines += [
                 Text(line, style) for line in row_lines(cells, widths, console.width, cut=True)
             ]
+
         if len(calls) > most:
             lines.append(Text(f"and {len(calls) - most} more", "dim italic"))
+
         return Text("\n").join(lines)
 
     def _cells(self, progress: Progress) -> tuple[str, ...]:
@@ -302,8 +307,10 @@ class Turns:
         asking = next(self._run.open_requests(), None)
         if asking is None or asking.runner.request is None:
             return False
+
         if not self._quiet:
             self._show(asking.runner.request, asking.turn)
+
         try:
             text = await _read()
             if text is None:
@@ -313,16 +320,19 @@ class Turns:
                 say(f"note: {note}", "dim")
         except IdeabridgeError as error:
             report(str(error))
+
         return True
 
     def _show(self, request: Request, turn: int) -> None:
         # After a malformed Solution only its errors are shown.
         if request is self._shown:
             return
+
         self._shown = request
         say(f"turn {turn}", "bold")
         for message in request.texts:
             say(f"[{message.get('role')}] {message.get('content')}")
+
         if request.schema != self._schema:
             self._schema = request.schema
             if sys.stdin.isatty():
@@ -330,10 +340,12 @@ class Turns:
                     say(line, "dim")
             else:
                 say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
+
         if "program" in as_object(request.schema.get("properties")):
             program = ', or {"program": TEXT}'
         else:
             program = ""
+
         say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
 
 
@@ -349,11 +361,13 @@ def _offered(schema: JSON) -> Iterator[str]:
             description = str(one.get("description") or "").split("\n")[0]
             parameters = {key: value for key, value in members.items() if not key.startswith("_")}
             yield f"tool: {name}({signature({**one, 'properties': parameters})})  {description}".rstrip()
+
     output = as_object(schemas.get("output")).get("anyOf")
     if isinstance(output, list):
         wanted = [one for one in output if one != {"type": "null"}]
     else:
         wanted = [schemas.get("output")]
+
     yield f"output: {' or '.join(readable_json(one, compact=True) for one in wanted)}"
 
 
@@ -394,6 +408,7 @@ async def follow(
         if progress.status.value == "running":
             # The first calls have started before the watchers are added.
             followed.take(events.CallStarted(progress.call.index))
+
     run.runner.watchers.append(followed.take)
     run.runner.progress_watchers.append(
         lambda call, _done, _total, note: followed.notes.update({call: note or ""})
@@ -407,6 +422,7 @@ async def follow(
                 display = PlainDisplay(followed)
             run.runner.watchers.append(display.changed)
             display.changed()
+
         try:
             while (status := await run.wait()) in ("needs_approval", "needs_solution"):
                 aside = contextlib.nullcontext() if display is None else display.aside()
@@ -417,11 +433,13 @@ async def follow(
                         if not await turns.take():
                             break
                     continue
+
                 if not (asks and at_terminal()):
                     if await decline_all(run):
                         continue
                     followed.pending = True
                     break
+
                 with aside:
                     await ask_all(run)
         except anyio.get_cancelled_exc_class():
@@ -433,6 +451,7 @@ async def follow(
         finally:
             if display is not None:
                 display.close()
+
     return followed
 
 
@@ -462,6 +481,7 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
         # journal remains.
         yield
         return
+
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:
             group.start_soon(watch, signals, group.cancel_scope)
@@ -487,24 +507,31 @@ def print_result(
         answer = run.answer(whole=True)
         for line in str(answer.get("printed", "")).splitlines():
             say(line)
+
         if "output" in answer:
             print_value(answer["output"])
             if answer.get("state"):
                 say(f"state: {readable_json(run.answer().get('state'), compact=True)}", "dim")
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
+
         for line in doubt_lines(run.machine):
             say(line, "yellow")
+
         for error in run.errors():
             report(error_line(error))
+
         for skipped in run.skipped:
             say(f"skipped: {skipped_line(skipped)}", "dim")
+
         idea = f", idea {run.idea[:12]}" if run.idea else ""
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         if "\n" in reason:
             report(str(answer["reason"]))
             reason = ""
+
         say(f"{run.id}: {run.status}{errors_text(len(run.errors()))}{reason}{idea}", "dim")
+
     _advise(followed, options)
     return followed.code()
 
@@ -521,12 +548,14 @@ def _advise(followed: Followed, options: Options) -> None:
             "store can submit it, or you:"
         )
         report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and continues)")
+
     if followed.pending:
         choices: list[JSON] = []
         for entry in run.approvals():
             if isinstance(entry, dict):
                 report(f"approval needed ({entry.get('approval')}): {entry.get('why')}")
                 choices.append(entry.get("choices", ["approve", "deny"]))
+
         # The run needs the same configuration, so the commands repeat the options.
         report("it waits in the store. A host connected to this store can decide, or you:")
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")

@@ -74,6 +74,7 @@ async def import_history(
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
         raise UsageError("nobody can be asked whether the logs may be read: add --yes")
+
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
@@ -83,23 +84,28 @@ async def import_history(
                 "no modules are configured, so there is nothing to take "
                 "(`ideabridge modules import HOST`)"
             )
+
         if not found.logs.files:
             folders = ", ".join(map(str, found.folders))
             raise UsageError(f"{found.title} has no logs here: there are none in {folders}")
         if not yes and not _may_read(found):
             say("nothing was read")
             return 0
+
         with working("reading logs", quiet=options.json):
             taken = await found.survey()
+
         if not dry_run and any(not one.why for one in taken.runs):
             # The modules are started only if there is something to take.
             await stack.enter_async_context(connected(bridge))
             with working("saving runs", quiet=options.json):
                 taken = await found.take()
+
     if options.json:
         print_json({"dry_run": dry_run, **taken.to_json()})
     else:
         _print(found, taken, dry_run=dry_run)
+
     return 1 if taken.failed else 0
 
 
@@ -111,6 +117,7 @@ def _names(words: list[str]) -> dict[str, str]:
         if not equals or not name or not module:
             raise UsageError(f"--module: expected LOGNAME=MODULE, found {word[:100]!r}")
         names[name] = module
+
     return names
 
 
@@ -133,6 +140,7 @@ def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None
     if taken.runs:
         titles = ["conversation", "time (UTC)", "calls", "modules", "unread", "run"]
         print_table(titles, [_row(one, dry_run=dry_run) for one in taken.runs])
+
     for one in taken.runs:
         for why, count in one.left.items():
             say(f"  {_shown_id(one)}: {counted(count, 'call')} {why} left out", "yellow")
@@ -142,10 +150,13 @@ def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None
                 "not as the tool returned it",
                 "yellow",
             )
+
     for line in taken.failed:
         report(line)
+
     for line in _counts(found, taken):
         say(line, "dim")
+
     new = [one for one in taken.runs if not one.why]
     calls = counted(sum(one.calls for one in new), "call")
     if not new:
@@ -177,6 +188,7 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
     lines = [f"{counted(taken.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
     if taken.known:
         lines.append(f"{counted(taken.known, 'call')} imported before")
+
     if taken.others:
         most = ", ".join(
             f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS)
@@ -189,6 +201,7 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
             f"not taken: calls of {most}{more}, which are not modules here "
             "(--module LOGNAME=MODULE)"
         )
+
     for count, what in (
         (found.logs.links, "link not followed"),
         (found.logs.compressed, "compressed log not read"),
@@ -197,4 +210,5 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
         if count:
             noun, _, rest = what.partition(" not ")
             lines.append(f"{counted(count, noun)} not {rest}")
+
     return lines

@@ -122,6 +122,7 @@ def list_ideas(
     """List the saved ideas, newest first; with --published, the published tools by name."""
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
+
     items: list[JSON]
     lacks: dict[str, str | None] = {}
     with open_store(options) as store:
@@ -152,6 +153,7 @@ def list_ideas(
             page = store.ideas.page(limit, after, chosen=chosen)
             items = [_idea_json(one) for one in page.items]
             titles, rows = _IDEA_TITLES, [_idea_row(one) for one in page.items]
+
     if after is not None:
         empty = f"no {'tool' if published else 'idea'} comes after this cursor"
     elif not chosen.empty:
@@ -161,6 +163,7 @@ def list_ideas(
             empty = "nothing is published"
         else:
             empty = "no ideas are saved yet; every run saves one"
+
     options.print_rows(
         {"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next
     )
@@ -282,6 +285,7 @@ def show_idea(
         if request:
             _show_request(options, stored)
             return
+
         result = result_of(store, stored)
         publication = _published(store, ref)
         if publication is None:
@@ -290,6 +294,7 @@ def show_idea(
             records = store.publications.evidence(
                 publication.name, publication.version, caller=SEES_ALL
             )
+
     published: JSONObject | None = None
     if publication is not None:
         # A call runs the publication's plan, which may differ from the solution of the idea.
@@ -301,6 +306,7 @@ def show_idea(
             "evidence": list[JSON](records),
             "notes": list[JSON](publication_notes(publication)),
         }
+
     idea: JSONObject = {
         "id": stored.id,
         "request_id": stored.request_id,
@@ -336,8 +342,10 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
                 "red",
             )
         )
+
     for text in request.texts:
         lines += [("", None), (f"{text['role']}:", "bold"), (str(text["content"]), None)]
+
     lines += [("", None), ("schema:", "bold"), (readable_json(request.schema, 1), None)]
     options.print_lines(told, lines)
 
@@ -378,9 +386,11 @@ def suggest_ideas(
 
     with open_store(options) as store:
         found = suggest(store, LOCAL, least=least, limit=limit)
+
     if options.json:
         print_json({"suggestions": [one.to_json() for one in found]})
         return 0 if found else 1
+
     for one in found:
         show(fit(f"done {one.times} times: would be {one.signature}", 4), "bold")
         show(
@@ -391,8 +401,10 @@ def suggest_ideas(
         )
         # A command is not wrapped, so that it can be copied.
         show(f"  {one.command}")
+
     if not found:
         say("nothing was done repeatedly that is not a tool already")
+
     return 0 if found else 1
 
 
@@ -445,6 +457,7 @@ def prune_ideas(
     with open_store(options) as store:
         with working("looking for old runs", quiet=options.json):
             prunable = store.prunable(before=older_than)
+
         result: JSONObject = {
             "pruned": None,
             "runs": prunable.runs,
@@ -456,15 +469,19 @@ def prune_ideas(
         }
         if not options.json:
             _print_prunable(prunable)
+
         if dry_run or not prunable.families:
             if options.json:
                 print_json(result)
             return
+
         if not yes and not confirm("Delete them?"):
             say("nothing was deleted", "yellow")
             return
+
         with working("deleting old runs", quiet=options.json):
             pruned = store.prune(prunable)
+
     sizes = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
     text = f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {sizes}"
     options.print_or_say({**result, "pruned": cast("JSONObject", dataclasses.asdict(pruned))}, text)
@@ -507,6 +524,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     record = store.runs.get(stored.meta.run) if stored.meta.run else None
     if record is None or record.summary is None or record.summary.get("idea") != stored.id:
         return {}
+
     machine = Machine()
     result: JSONObject
     try:
@@ -516,6 +534,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
         result = {"output" if is_output else "state": given_by(machine), **doubts_of(machine, None)}
     except JournalError as error:
         result = {"error": str(error)}
+
     return {
         "run": record.id,
         "status": record.status,
@@ -543,6 +562,7 @@ def idea_lines(
     ):
         if text:
             lines.append((f"  {name + ':':<11}{text}", None))
+
     table: list[Line] = []
     if publication is not None:
         live = "" if publication.live else " (not the live version)"
@@ -563,10 +583,13 @@ def idea_lines(
         lines.append(("context of its run", "bold"))
     else:
         lines.append(("context", "bold"))
+
     for message in stored.idea.context:
         lines += _message(message)
+
     if publication is None:
         lines += _titled_plan(stored.idea.solution)
+
     if result:
         lines.append((f"result ({result['status']})", "bold"))
         if "error" in result:
@@ -574,6 +597,7 @@ def idea_lines(
         else:
             lines += _value(result.get("output", result.get("state")), 2)
             lines += _doubts(result)
+
     return [*table, *map(_hanging, lines)]
 
 
@@ -596,8 +620,10 @@ def _doubts(result: JSONObject) -> list[Line]:
     lines: list[Line] = []
     for line in assumption_lines(assumed if isinstance(assumed, list) else []):
         lines.append((f"assumed: {line}", "yellow"))
+
     for line in note_lines(noted if isinstance(noted, list) else []):
         lines.append((f"noted: {line}", "dim"))
+
     return lines
 
 
@@ -623,6 +649,7 @@ def _below_table(publication: Publication, records: list[JSONObject]) -> list[Li
     lines: list[Line] = []
     if any(not row.is_parameter for row in publication_rows(publication)):
         lines.append((evidence_line(records), "dim"))
+
     notes = fitting_lines([visible(note) for note in publication_notes(publication)])
     return [*lines, *((f"noted: {note}", "dim") for note in notes)]
 
@@ -648,6 +675,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
         recorded["output"] = written.recorded_output()
     elif written.answer == "solve":
         recorded["solve"] = written.guide(list[JSON](written.tools or ()))
+
     publication: JSONObject = {
         "name": written.name or "(no name, so no tool)",
         "answer": written.answer,
@@ -690,6 +718,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
             )
         ]
         return [*lines, *_value(recording.get("output"), 2, whole=True)]
+
     guide = as_object(recording.get("solve"))
     lines = [("a mind solves it again; its run begins with", "bold")]
     if answer != "solve" and isinstance(plan, dict):
@@ -702,9 +731,11 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
         lines.append(
             ("where the plan gives no output, a mind goes on; its run begins with", "bold")
         )
+
     context = guide.get("context")
     for message in context if isinstance(context, list) else []:
         lines += _message(message, whole=True)
+
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
     # All but what is shown elsewhere: the mind is told of the output schema, too.
     lines += _members(
@@ -730,11 +761,14 @@ def _plan(solution: JSON) -> list[Line]:
         lines += [(f"  {line}", None) for line in source.split("\n")]
         if source != program:
             lines.append(("  it holds characters that hide; they are written as escapes", "yellow"))
+
         body = {key: value for key, value in body.items() if key != "program"}
         if calls:
             lines.append(("  it may call", "cyan"))
+
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         lines += _call_lines(place, call)
+
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
             if isinstance(value, str):
@@ -742,12 +776,14 @@ def _plan(solution: JSON) -> list[Line]:
             else:
                 text = readable_json(value, 2)
             lines += [(f"  {_key(key)}", "cyan"), *_indented(text, 4)]
+
     return lines
 
 
 def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     if not isinstance(message, dict):
         return _value(message, 2, whole=whole)
+
     named = "type" if message.get("type") else "role"
     kind = str(message.get(named) or "message")
     instance = f" {message['_instance']}" if message.get("_instance") else ""
@@ -771,12 +807,14 @@ def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Li
             if len(text) > _LONGEST and not whole:
                 text = f"{text[:_LONGEST]}... ({len(text):,} characters)"
             lines.append((f"{' ' * indent}{_key(key)}: {text}", None))
+
     return lines
 
 
 def _call_lines(place: int, call: JSON) -> list[Line]:
     if not isinstance(call, dict):
         return _value(call, 2, whole=True)
+
     module = f"{call['_module']}/" if call.get("_module") else ""
     writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
     name = f" ({call['_id']})" if call.get("_id") else ""
@@ -786,6 +824,7 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
         if key in ("_tool", "_module", "_outputPath", "_id"):
             continue
         lines.append((f"       {_key(key)}: {_written(value)}", None))
+
     return lines
 
 

@@ -116,10 +116,12 @@ def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except OSError as error:
         raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
+
     if data is None or len(data) > MAX_FILE_BYTES:
         raise UsageError(
             f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read"
         )
+
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -131,6 +133,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
     """
     if words is None:
         return None
+
     result: JSONObject = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -148,6 +151,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
             raise UsageError(
                 f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}"
             )
+
     return result
 
 
@@ -207,6 +211,7 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
     for text in str(question.get("message")).split("\n"):
         say(_marked(visible(text), "  | "))
+
     say("  what you fill in goes to the module; do not write a password or a token into it")
     say(_marked(f"while it runs {readable_json(call)}", "  "))
     while True:
@@ -243,13 +248,16 @@ async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
                 return None
             if not text and not required:
                 break
+
             kind = member.get("type")
             value = text if kind == "string" else value_of(text)
             if text and _is(value, kind):
                 result[name] = value
                 break
+
             as_json = ", as JSON" if kind in _NESTED else ""
             say(f"  expected {member.get('type', 'a value')}{as_json}", "yellow")
+
     return result
 
 
@@ -296,6 +304,7 @@ async def _fields(schema: JSONObject) -> JSONObject | None:
             content[name] = _value(text, field)
         elif "default" in field:
             content[name] = field["default"]
+
     return content
 
 
@@ -303,6 +312,7 @@ def _described(name: str, field: JSONObject) -> str:
     parts = [str(field.get("title") or name)]
     if isinstance(field.get("description"), str):
         parts.append(f"- {field['description']}")
+
     items = field.get("items")
     choices = _choices(items if isinstance(items, dict) else field)
     if choices:
@@ -312,8 +322,10 @@ def _described(name: str, field: JSONObject) -> str:
         )
     elif field.get("type") not in (None, "string"):
         parts.append(f"({field['type']})")
+
     if "default" in field:
         parts.append(f"(default {readable_json(field['default'])})")
+
     # Line ends of the module are removed, so its text cannot pass for another line of ideabridge.
     return visible(" ".join(" ".join(parts).split()))
 
@@ -325,6 +337,7 @@ def _choices(field: JSONObject) -> list[str]:
         alternatives = field.get(key)
         for one in map(as_object, alternatives if isinstance(alternatives, list) else []):
             choices += [one["const"]] if "const" in one else []
+
     return [str(one) for one in choices]
 
 
@@ -336,6 +349,7 @@ def _value(text: str, field: JSONObject) -> JSON:
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(
             text.lower(), text
         )
+
     if kind in ("number", "integer"):
         return value_of(text)
     return text
@@ -366,6 +380,7 @@ async def decline_all(run: Run) -> bool:
         await run.patiently(
             partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason)
         )
+
     return bool(entries)
 
 
@@ -400,6 +415,7 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
         with run.watching(watch):
             return await _ask(entry)
+
     return None
 
 
@@ -408,11 +424,13 @@ async def _ask(entry: JSONObject) -> Decision:
 
     if isinstance(entry.get("question"), dict):
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
+
     width = err().width if sys.stderr.isatty() else None
     first, *others = str(entry.get("why")).split("\n")
     say(_marked(visible(first), "? "), "bold yellow")
     for reason in others:
         say(_marked(visible(reason), "  - "), "bold yellow")
+
     plan = entry.get("plan")
     if isinstance(plan, dict):
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
@@ -422,9 +440,11 @@ async def _ask(entry: JSONObject) -> Decision:
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(shown, "plan")
+
     sums = sums_of("call", as_object(entry.get("call")))
     if sums:
         say(f"  {sums}", "bold")
+
     say(whole(call_without_ids(as_object(entry.get("call"))), width))
     return await (
         _ask_outcome()
@@ -458,6 +478,7 @@ def whole(value: JSON, width: int | None) -> str:
             lines.append(text)
         else:
             lines += wrap_visible(inner, width, first=indent, further=f"{indent}  | ")
+
     return "\n".join(lines)
 
 
@@ -477,13 +498,16 @@ async def _ask_whether(
             ", a runs it, and further calls of its tool in this run without asking: at most N, "
             "and only those whose parameters match the JSON schema"
         )
+
     if others:
         say("what it assumes could also be:")
         for number, (at, candidate) in enumerate(others, 1):
             say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
+
         prompt = f"{prompt}, t(ake) NUMBER..."
         words = (*words, "take")
         hint += ", t and numbers runs it with these values instead"
+
     while True:
         match await _choose(prompt, words, hint):
             case "yes", _:
@@ -522,8 +546,10 @@ def _grant(text: str) -> JSONObject:
         grant["max"] = int(number[:12])
     else:
         rest = text
+
     if rest.strip():
         grant["parameters"] = decode(rest, what="the schema")
+
     return grant
 
 
@@ -545,6 +571,7 @@ def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | No
         if candidate is None or isinstance(candidate.value, Missing) or at in chosen:
             return None
         chosen[at] = candidate.value
+
     return chosen or None
 
 
@@ -594,6 +621,7 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
             if result.returncode:
                 report(f"the editor ended with {result.returncode}; nothing is changed")
                 return None
+
             changed = await path.read_text(encoding="utf-8")
         except OSError as error:
             report(f"the editor {editor!r} cannot be started: {error.strerror or error}")
@@ -605,6 +633,7 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
         if typed is None:
             return None
         changed = typed
+
     try:
         return require_object(decode(changed, what=f"the edited {what}"), f"the edited {what}")
     except IdeabridgeError as error:

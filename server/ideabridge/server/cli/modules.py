@@ -74,6 +74,7 @@ async def list_modules(options: Options) -> int:
         _say_notes(status)
         if users := signed_in_users(status.name):
             say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
+
         if not _is_well(status):
             report(status.error or f"module {status.name!r} has not answered yet")
 
@@ -87,6 +88,7 @@ async def list_modules(options: Options) -> int:
             await connecting.wait(modules, print_status)
             statuses = modules.statuses()
             notes = naming_notes(Toolbox(), modules.known_tools())
+
     if options.json:
         source = str(configuration.source) if configuration.source else None
         listed: list[JSON] = [
@@ -108,6 +110,7 @@ async def list_modules(options: Options) -> int:
             f"no modules are configured in {where}; `ideabridge modules import "
             "HOST` adds those of a host"
         )
+
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
@@ -162,12 +165,14 @@ async def check_module(
     words = [*(input or ()), *(arguments or ())]
     if tool is None and words:
         raise UsageError("--input goes with a TOOL")
+
     given = read_input(words or None) or {}
     configuration = options.configuration()
     alone = {key: entry for key, entry in configuration.modules.items() if key == name}
     if alone:
         # The other modules are not started.
         configuration = configuration.model_copy(update={"modules": alone})
+
     async with AsyncExitStack() as stack:
         connecting = stack.enter_context(Connecting(configuration)) if alone else None
         from ideabridge.bridge.modules.modules import Modules
@@ -175,6 +180,7 @@ async def check_module(
         modules = await stack.enter_async_context(Modules(configuration))
         if connecting is not None:
             await connecting.wait(modules)
+
         await modules[name].ready(SETTLE_SECONDS)
         status = modules[name].status()
         if tool is not None:
@@ -185,6 +191,7 @@ async def check_module(
                     if verdict.verdict == "deny":
                         raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
                     Validator(one.parameters, what=f"parameters of {tool}").check(given)
+
             try:
                 result = await modules[name].call(tool, given)
             except ModuleError as error:
@@ -192,6 +199,7 @@ async def check_module(
                 if error.sent is not None:
                     say(f"sent, and checked by nobody: {encode_text(error.sent)}")
                 raise
+
             # The call may have shown more of what is odd.
             status = modules[name].status()
             if options.json:
@@ -199,12 +207,15 @@ async def check_module(
             else:
                 print_value(result)
                 _say_notes(status)
+
             return ExitCode.DONE
+
         tools = modules.tools()
         if options.json:
             listed: list[JSON] = [one.to_json() for one in tools]
             print_json({"module": _status_json(status), "tools": listed})
             return ExitCode.DONE
+
         print_table(
             ("tool", "parameters"),
             [(shown_name(one.origin[1]), signature(one.parameters)) for one in tools],
@@ -260,6 +271,7 @@ async def log_in(
 
     if device and no_browser:
         raise UsageError("give --device or --no-browser: with --device, no address is pasted")
+
     configuration = options.configuration()
     entry = Modules(configuration)[name].configuration
     if entry.url is None:
@@ -268,12 +280,15 @@ async def log_in(
         raise UsageError(
             f"mcpServers.{name}.headers has the token for {name}: nobody signs in to it"
         )
+
     if entry.auth is not None and entry.auth.grant == "client_credentials":
         raise UsageError(
             f"{name} needs no person: mcpServers.{name}.auth has the credentials of a client"
         )
+
     if user is not None and not entry.has_sign_ins:
         raise UsageError(f'mcpServers.{name}.auth has "shared": all users act with one sign-in')
+
     whose = None if user is None else _module_user(options, user)
     waiting = entry.model_copy(
         update={"connect_timeout": SECONDS + _CONNECT_SECONDS, "disabled": False}
@@ -293,6 +308,7 @@ async def log_in(
                 kept = None if authorization is None else authorization.signed_in
                 if kept is not None:
                     break
+
     if options.json:
         print_json({"module": name, "user": user, "signed_in": kept is not None, "kept_in": kept})
     elif kept is not None:
@@ -300,6 +316,7 @@ async def log_in(
         say(f"{who}signed in to {name}; the tokens are in {kept}", "green")
     else:
         say(f"{name} asks for no sign-in")
+
     return ExitCode.FAILED if kept is None else ExitCode.DONE
 
 
@@ -328,6 +345,7 @@ async def _person(
             where = "in a browser"
         else:
             where = "in a browser on this machine, if none opens"
+
         say(f"open this address {where}:")
         # One line for copying, however wide the terminal is.
         sys.stderr.write(f"  {printable(url)}\n")
@@ -343,6 +361,7 @@ async def _person(
     if no_browser:
         yield PastingPerson(redirect_uri or unused_address(), show_address, lambda: read_line("> "))
         return
+
     async with browser_person(redirect_uri, show_address) as person:
         yield person
 
@@ -353,12 +372,14 @@ def _show_code(code: DeviceCode) -> None:
     if code.complete is not None:
         say("or open this address, which contains the code, and compare the code there:")
         sys.stderr.write(f"  {printable(code.complete)}\n")
+
     if code.stranger is not None:
         say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
         say(
             "sign in only if the page names the module or that host, and asks "
             "for rights that you expect"
         )
+
     say(
         f"waiting until somebody has signed in there; the code is valid for {code.seconds:.0f} s",
         "dim",
@@ -389,17 +410,21 @@ def log_out(
             }
         )
         return ExitCode.DONE if addresses else ExitCode.FAILED
+
     who = "" if user is None else f"{user} is "
     for address in addresses:
         say(f"{who}signed out of {name} at {address}", "green")
+
     if not addresses:
         say(
             f"nobody is signed in to {name}"
             if user is None
             else f"{user} is not signed in to {name}"
         )
+
     if others:
         say(f"still signed in to {name}, which --user signs out: {', '.join(others)}", "dim")
+
     return ExitCode.DONE if addresses else ExitCode.FAILED
 
 
@@ -436,6 +461,7 @@ async def accept_module(
 
     if own == (name is not None):
         raise UsageError("give a MODULE, or --own")
+
     module = name or ""
     asks = not yes and not options.json and at_terminal()
     async with connected(open_bridge(options)) as bridge:
@@ -449,14 +475,17 @@ async def accept_module(
                 )
                 for line in lines:
                     show(f"  {line}")
+
         if asks and changed:
             accepted = confirm("Let them call it as it is now?")
         elif changed and not yes and not options.json:
             raise UsageError("nothing was accepted: look at the differences, then add --yes")
+
         if accepted:
             bridge.accept(
                 changed, by=Decider("person", "terminal" if asks else "command", LOCAL_USER)
             )
+
     if options.json:
         differences: list[JSON] = [
             {"tool": label, "differences": list[JSON](lines), "ideas": list[JSON](ideas)}
@@ -467,6 +496,7 @@ async def accept_module(
         say("no tool that a published idea calls has changed", "green")
     else:
         say("accepted" if accepted else "nothing was accepted", "green" if accepted else "yellow")
+
     return ExitCode.DONE if accepted or not changed else ExitCode.FAILED
 
 
@@ -544,6 +574,7 @@ def import_modules(
             target.document.check_place(None if target.is_own else places.project)
         for document, _ in changes:
             document.check_place(places.project if document.path in of_project else None)
+
     if moving and not yes:
         if options.json or not at_terminal():
             raise UsageError(
@@ -553,6 +584,7 @@ def import_modules(
         if not _confirmed(moving, staying):
             say("nothing was changed", "yellow")
             return ExitCode.FAILED
+
     backups: dict[Path, Path | None] = {}
     if write or move:
         for target in receiving:
@@ -561,6 +593,7 @@ def import_modules(
             )
         for file in trusted:
             trust_file(file)
+
     removed = [
         (document.path, document.write(content, keep=True, shared=document.path in of_project))
         for document, content in changes
@@ -593,8 +626,10 @@ def import_modules(
                 {"file": str(path), "backup": str(copy)} for path, copy in removed
             ]
             result["stays"] = list[JSON](staying)
+
         print_json(result)
         return code
+
     if not files:
         candidates = ", ".join(dict.fromkeys(str(file.path) for file in chosen.files(places)))
         say(f"{chosen.title} has no configuration here; looked for {candidates}")
@@ -602,6 +637,7 @@ def import_modules(
         say(f"{chosen.title} has no servers in {', '.join(map(str, files))}")
     elif not moving or yes:
         _print_found(found, reasons=not move)
+
     counts = {
         target.file: sum(one.adopted and one.target is target for one in found)
         for target in receiving
@@ -610,6 +646,7 @@ def import_modules(
         copied = " and ".join(f"{count} to {file}" for file, count in counts.items())
         say(f"Nothing is changed yet. --write copies {copied};")
         say("--move also removes what it copies from the host's file.")
+
     for target in receiving if backups else ():
         count = counts[target.file]
         backup = backups[target.file]
@@ -624,15 +661,19 @@ def import_modules(
                 f"{trust_command(target.file)}",
                 "yellow",
             )
+
     if yes or not moving:
         for line in staying:
             say(line, "yellow")
+
     for path, copy in removed:
         gone_from = [one.shown_name for one in moving if one.file == path]
         say(f"{', '.join(gone_from)} removed from {path}", "green")
         say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
+
     if removed:
         say(f"`ideabridge install {chosen.name} --write` puts ideabridge in their place", "dim")
+
     return code
 
 
@@ -668,6 +709,7 @@ def _targets(options: Options) -> Destinations:
             file, is_own=is_user_file(file), is_shared=options.project_file() is not None
         )
         return Destinations(named, named)
+
     own = target(user_file(), is_own=True, is_shared=False)
     project = options.folder() / FILE_NAME
     if is_user_file(project):
@@ -721,8 +763,10 @@ def _print_found(found: list[Adoption], *, reasons: bool) -> None:
             to = _near(one.target.file)
         else:
             to = ""
+
         started = " ".join(str(word) for word in words)
         rows.append((one.shown_name, one.verdict, f"{_near(one.file)} ({one.scope})", to, started))
+
     print_table(("server", "verdict", "from", "to", "what it starts"), rows)
     for one in found:
         if one.why and reasons:
@@ -771,6 +815,7 @@ async def list_tools(
             errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
             print_json({"tools": listed, "errors": errors})
             return code
+
         if nothing:
             say(
                 f"no tool has {'the word' if len(words) == 1 else 'all the words'} "
@@ -792,6 +837,8 @@ async def list_tools(
                 for tool in found
             ]
             print_table(("tool", "module", "does", "description"), rows)
+
         for status in down:
             report(status.error or f"module {status.name!r} has not answered yet")
+
         return code

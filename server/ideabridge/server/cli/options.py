@@ -111,6 +111,7 @@ def _from_store(*queries: str) -> Callable[[typer.Context, str], Offers]:
                         found.setdefault(str(name), " ".join(str(what or "").split())[:60])
         except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
             return []
+
         return list(found.items())
 
     return complete
@@ -130,6 +131,7 @@ def _modules(ctx: typer.Context, incomplete: str) -> Offers:
             names |= cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
     except (OSError, ValueError, RecursionError, IdeabridgeError):
         return []
+
     return [(name, "") for name in names if name.startswith(incomplete)]
 
 
@@ -161,10 +163,12 @@ def _store(ctx: typer.Context) -> Path:
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
         return Path(chosen).expanduser().absolute()
+
     for folder, content in _configurations(ctx):
         configured = content.get("store")
         if isinstance(configured, str):
             return folder / Path(configured).expanduser()
+
     return Path(default_store())
 
 
@@ -187,6 +191,7 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
         files = [file]
     else:
         files = [file, own] if file.is_file() and is_trusted(file) else [own]
+
     for file in files:
         if file.is_file():
             content = json.loads(read_own(file).decode("utf-8-sig"))
@@ -341,6 +346,7 @@ class Options:
 
         if self.config is None:
             return self.folder() / FILE_NAME
+
         file = self.config.absolute()
         folders = [
             one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))
@@ -365,27 +371,33 @@ class Options:
         if asking and self._loaded:
             # A command may read it twice, but the person is asked once.
             return self._loaded[0]
+
         file = self.project_file()
         if file is None:
             loaded = load_configuration(self.config, project=self.folder())
         else:
             asks = ask if asking and at_terminal() else None
             loaded = load_workspace(file, project=self.folder(), ask=asks)
+
         if asking and loaded.untrusted is not None:
             report(loaded.untrusted.told(anywhere=not at_terminal()))
+
         if asking:
             for line in loaded.refused:
                 report(line)
+
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
                 raise UsageError(f"--tools: {file} is not a file")
+
         untrusted = loaded.untrusted
         if untrusted is not None and self.place is not None:
             # The store is chosen here, whatever the file would say.
             untrusted = replace(
                 untrusted, keys=tuple(key for key in untrusted.keys if key != "store")
             )
+
         complete = loaded.model_copy(
             update={
                 "untrusted": untrusted,
@@ -397,6 +409,7 @@ class Options:
         )
         if asking:
             self._loaded.append(complete)
+
         return complete
 
 
@@ -463,6 +476,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
         parameters = [context, *own, *added]
         for parameter in parameters:
             _complete(parameter.annotation)
+
         wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapper
@@ -587,8 +601,10 @@ def _typed(question: str) -> str:
     sys.stderr.flush()
     with interruptible():
         line = sys.stdin.readline()
+
     if not line:
         sys.stderr.write("\n")
+
     return line.strip().lower()
 
 
@@ -608,12 +624,14 @@ def show_standing(
     if as_json:
         print_json(standing_json(standing, parsed, user, confirmed))
         return
+
     _print(standing, parsed, user, confirmed, show, out().width if sys.stdout.isatty() else None)
     unconfirmed = [path for path in standing.found.data_files if path not in confirmed]
     if unconfirmed:
         words = [word for path in (*sorted(confirmed), *unconfirmed) for word in ("--data", path)]
         command = trust_command(standing.found.file, "--show", *words)
         show(f"          If each is only data of its server: {command}")
+
     show(f"hash      {standing.found.hash(confirmed)}")
 
 
@@ -638,11 +656,13 @@ def _print(
         head = f"{found.file} has changed since it was trusted. It would do this:"
     else:
         head = f"{found.file} is not trusted. It would do this:"
+
     files = list(found.covered(confirmed))
     if len(files) > _SHOWN_FILES:
         more = f" and {len(files) - _SHOWN_FILES} more"
     else:
         more = ""
+
     lines = [
         ("", head),
         *((what, path) for path, what in standing.changed),
@@ -682,6 +702,7 @@ def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple
             lines.append(
                 ("data?", f"{path}{absent}: {places} names it. Trust ends when it changes.")
             )
+
     return lines
 
 
@@ -698,6 +719,7 @@ def _effects(
         lines += _module_lines(name, module)
         if name in user.modules:
             lines.append(("replace", f"your own module {name}"))
+
     lines += [("load", f"{path} as Python, in the process of ideabridge") for path in parsed.tools]
     (layer,) = parsed.layers
     raw = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -707,6 +729,7 @@ def _effects(
             lines.append(
                 ("set", f"{key}: {value if isinstance(value, str) else readable_json(value)}")
             )
+
     if parsed.store is not None and Path(parsed.store).exists():
         lines.append(
             (
@@ -714,6 +737,7 @@ def _effects(
                 f"{parsed.store} exists already: its runs and published ideas are used as they are",
             )
         )
+
     for name, places in variables_named(parsed).items():
         command = trust_command(standing.found.file, "--env", name)
         if name in standing.variables:
@@ -721,10 +745,12 @@ def _effects(
         else:
             how = f"not allowed; to allow it: {command}"
         lines.append(("variable", f"{name} (in {', '.join(places)}): {how}"))
+
     try:
         top = lay_over(user, parsed, standing).layers[-1]
     except ConfigurationError as error:
         return [*lines, ("refused", str(error))]
+
     return [
         *lines,
         *(("narrowed", line) for line in top.narrowed),
@@ -749,6 +775,7 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
         ]
     else:
         lines = [("call", f"{name}{state}: {entry['url']}")]
+
     lines += [
         ("", f"with the variable {key}={value}") for key, value in entry.get("env", {}).items()
     ]
@@ -760,6 +787,7 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
         lines.append(
             ("", "with its views: hosts run the scripts of its pages, which may call its tools")
         )
+
     return lines
 
 
@@ -776,13 +804,16 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
         if entry.auth is not None:
             keys = ("issuer", "client_id", "client_secret", "private_key")
             texts |= {f"auth.{key}": getattr(entry.auth, key) for key in keys}
+
         for place, text in texts.items():
             for match in _NAMED.finditer(text or ""):
                 if not match.group().startswith("$$") and match.group(1) not in HARMLESS:
                     found.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
+
     model = parsed.model
     if model is not None and not isinstance(model, str) and model.key_env is not None:
         found.setdefault(model.key_env, []).append("model.key_env")
+
     return found
 
 
@@ -798,6 +829,7 @@ def standing_json(
         state = "trusted"
     elif standing.changed:
         state = "changed"
+
     effects: list[JSON] = [
         {"what": what, "text": text} for what, text in _effects(standing, parsed, user)
     ]

@@ -177,19 +177,24 @@ def _read_program(
         if inputs is not None:
             raise UsageError("--inputs: it goes with --program FILE")
         return None
+
     if no_program:
         raise UsageError("--no-program: it does not go with --program")
+
     listed = decode(inputs, what="--inputs") if inputs is not None else None
     if listed is not None and (not isinstance(listed, list) or program in (_ASK, _SHOW)):
         raise UsageError(
             "--inputs: expected an array with an object for each run, with --program FILE"
         )
+
     if program in (_ASK, _SHOW):
         return _ProgramChoice(program, False, None)
+
     try:
         text = Path(program).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--program: {program[:200]!r} cannot be read: {error}") from None
+
     return _ProgramChoice(text, True, listed)
 
 
@@ -221,10 +226,13 @@ def read_choices(options: Options, take: list[str] | None, runs: list[str] | Non
             taken[path] = decode(value, what="--take")
         else:
             taken[path] = value
+
     if taken:
         choices["take"] = taken
+
     if runs:
         choices["runs"] = [lookup_called(options, run) for run in runs]
+
     return choices
 
 
@@ -246,16 +254,22 @@ def read_parameters(
         at = found.setdefault(name, {}).setdefault("at", [])
         if isinstance(at, list):
             at.append(path)
+
     for name, new in _pairs("--rename", "NAME=NEW", rename):
         found.setdefault(name, {})["rename"] = new
+
     for name, other in _pairs("--merge", "NAME=OTHER", merge):
         found.setdefault(name, {})["merge"] = other
+
     for name, text in _pairs("--describe", "NAME=TEXT", describe):
         found.setdefault(name, {})["description"] = text
+
     for name in fix or []:
         found.setdefault(name, {})["fix"] = True
+
     for name in require or []:
         found.setdefault(name, {})["required"] = True
+
     return dict[str, JSON](found)
 
 
@@ -337,12 +351,14 @@ async def lift_run(
                 result = f"not run: {why}"
             else:
                 result = different or "run again, it gives the same"
+
             lines.append(
                 (
                     f"live: {result}",
                     "yellow" if why is not None or different is not None else "green",
                 )
             )
+
     options.print_lines(report, ((fit(text, 4), style) for text, style in lines))
     drifted = as_object(report.get("live")).get("difference") is not None
     return 1 if drifted or not report["consistent"] else 0
@@ -372,6 +388,7 @@ async def verify_ideas(
     async with open_bridge(options) as bridge:
         with working("checking published ideas", quiet=options.json):
             verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
+
     if options.json:
         print_json({"ideas": [{**asdict(one), "holds": not one.faults} for one in verdicts]})
     elif not verdicts:
@@ -383,6 +400,7 @@ async def verify_ideas(
             show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
             for fault in verdict.faults:
                 show(f"  {fault}")
+
     return 1 if any(verdict.faults for verdict in verdicts) else 0
 
 
@@ -427,6 +445,7 @@ async def publish(
         _say_report(published)
         if program is not False and bridge.configuration.programs:
             _say_open(published, ref)
+
     return published
 
 
@@ -496,6 +515,7 @@ async def publish_idea(
             )
             options.print_or_say(request.to_json(), request.text)
             return 0
+
         # The modules are connected because the tools' definitions say what is read-only and
         # what is required.
         if chosen is not None:
@@ -517,8 +537,10 @@ async def publish_idea(
                 to=to,
                 program=False if no_program else None,
             )
+
         change = bridge.store.change_of(publication)
         shares = bridge.store.publications.shares(name)
+
     if options.json:
         print_json({**publication_json(publication), "breaking": list[JSON](change.breaking)})
     else:
@@ -529,13 +551,16 @@ async def publish_idea(
         say(publication.description, "dim")
         if to is not None:
             say(_audience_text(name, shares))
+
         for line in change.breaking:
             say(f"breaking, against the version before: {line}", "yellow")
+
         if not publication.live:
             say(
                 f"{name} is pinned to another version and still means that one (`ideas unpin`)",
                 "yellow",
             )
+
     return 0
 
 
@@ -571,6 +596,7 @@ async def _publish_program(
             inputs=choice.inputs,
             to=to,
         )
+
     if not options.json:
         _say_report(publication)
     return publication
@@ -584,6 +610,7 @@ def _say_report(publication: Publication) -> None:
     if isinstance(program, str):
         for line in source_text(program).splitlines():
             say(f"  {line}")
+
     if publication.report is not None:
         for text, style in report_lines(publication.report, terminal_width(of_errors=True)):
             say(text, style)
@@ -599,8 +626,10 @@ def _say_open(publication: Publication, ref: str) -> None:
     say("this works, but it is not settled what it does for other input:", "yellow")
     for point in points[:_OPEN]:
         say(f"  {point.line}", "yellow")
+
     if len(points) > _OPEN:
         say(f"  and {counted(len(points) - _OPEN, 'more point')}", "yellow")
+
     say(
         "a program settles it, and is checked against the recorded run. Let the "
         "configured model write it:"
@@ -645,6 +674,7 @@ def share_idea(
     with open_store(options) as store:
         store.publications.share(name, read_audience(store, to))
         shares = store.publications.shares(name)
+
     people: list[JSON] = [person_of(caller) or "all" for caller in shares]
     options.print_or_say({"name": name, "to": people}, _audience_text(name, shares))
 
@@ -683,29 +713,36 @@ async def call_idea(
     arguments = read_input(input) or {}
     with open_store(options) as store:
         publication = store.publications.named(name, caller=SEES_ALL)
+
     if at_terminal() and any(key not in arguments for key in _required(publication)):
         say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
         complete = await ask_input(publication.input_schema or {}, arguments)
         if complete is None:
             say("nothing was called", "yellow")
             return ExitCode.FAILED
+
         arguments = complete
+
     try:
         check_arguments(publication, arguments)
     except ValueMismatchError as error:
         raise ValueMismatchError(
             "\n".join([str(error), *_input_lines(name, publication)])
         ) from None
+
     async with open_bridge(options) as bridge:
         async with show_connecting(bridge, quiet=options.json):
             replay = await bridge.start_idea(name, arguments)
+
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
             return print_result(outcome, options, extra={"answer": replay.run.way})
+
         if options.json:
             print_json({"status": "done", "answer": replay.answer, "output": replay.output})
         else:
             print_value(replay.output)
+
         return 0
 
 
@@ -725,17 +762,21 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
             kinds = " or ".join(map(str, kind))
         else:
             kinds = str(kind)
+
         if member.get("description"):
             description = f": {first_line(str(member['description']))}"
         else:
             description = ""
+
         default = f": {shortened(member['default'])}" if "default" in member else ""
         optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
+
     if isinstance(publication.recorded, dict):
         recorded = publication.recorded.get("input")
     else:
         recorded = None
+
     if isinstance(recorded, dict) and recorded:
         words = [_word(key, value) for key, value in list(recorded.items())[:5]]
         yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
@@ -766,6 +807,7 @@ def show_history(options: Options, name: NameArgument) -> int:
                 change = store.change(
                     f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL
                 )
+
             breaking = [] if change is None else change.breaking
             version: JSONObject = {
                 "version": one.version,
@@ -790,6 +832,7 @@ def show_history(options: Options, name: NameArgument) -> int:
                 (f"{name}@{one.version}  {when}  {one.answer}  {made}{live}{pinned}", "bold")
             )
             lines += [(f"  breaking: {text}", "red") for text in breaking]
+
     options.print_lines({"name": name, "versions": listed}, lines)
     return 0
 
@@ -806,6 +849,7 @@ def diff_ideas(
     """
     with open_store(options) as store:
         change = store.change(resolve_idea(store, old), resolve_idea(store, new), caller=SEES_ALL)
+
     styles = {"+": "green", "-": "red", "~": "yellow"}
     lines: list[Line] = [(line, styles.get(line[0])) for line in change.lines]
     lines += [(f"breaking: {line}", "bold red") for line in change.breaking]
@@ -814,6 +858,7 @@ def diff_ideas(
     )
     if not (change.lines or options.json):
         say("they are equal")
+
     return 1 if change.lines else 0
 
 

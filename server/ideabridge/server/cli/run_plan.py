@@ -85,10 +85,12 @@ async def run(
     arguments = read_input(input)
     if arguments is not None:
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
+
     if save_as is not None:
         # Checked before anything runs: afterwards the calls would have had their effects,
         # without a tool.
         check_name(save_as)
+
     async with Bridge(options.configuration()) as bridge:
         if dry_run or draw is not None:
             async with show_connecting(bridge, quiet=options.json):
@@ -97,14 +99,18 @@ async def run(
                     drawing = None
                 else:
                     drawing = await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
+
             if save_as is not None:
                 rehearsal["published"] = await _publish_unrun(
                     bridge, parsed, save_as, rehearsal, options
                 )
+
             _print_rehearsal(rehearsal, drawing, options)
             return ExitCode.DONE
+
         async with show_connecting(bridge, quiet=options.json):
             run = await bridge.run_plan(parsed, planning="lazy" if lazy else "eager")
+
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
         problem: str | None = None
@@ -117,9 +123,11 @@ async def run(
             # The questions of publishing are about the result, so it is printed before them.
             code = print_result(outcome, options)
             problem = await _publish(bridge, run.id, save_as, options, extra)
+
         if problem is not None:
             report(problem)
             return ExitCode.FAILED
+
         if "published" in extra:
             say(
                 f"published as {save_as}; every assistant connected to this "
@@ -133,6 +141,7 @@ async def run(
             )
         elif save_as is not None:
             report(f"not published as {save_as!r}: the run did not end without errors")
+
         return code
 
 
@@ -150,6 +159,7 @@ async def _publish(
     except IdeabridgeError as error:
         extra["publish_error"] = str(error)
         return f"not published as {name!r}: {error}"
+
     extra["published"] = {"name": publication.name, "version": publication.version}
     return None
 
@@ -171,12 +181,14 @@ async def _publish_unrun(
     publication = saved.publication
     if publication is None or saved.is_unchanged:
         return None
+
     if not options.json:
         say(
             f"nothing ran; published as {name}, version {publication.version}, with "
             "its literals as constants",
             "green",
         )
+
     return {"name": publication.name, "version": publication.version}
 
 
@@ -206,6 +218,7 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
     rehearsal = await bridge.dry_run(plan)
     if plan.program is not None:
         return rehearsal
+
     catalogue = bridge.offer.of_plan(plan, LOCAL)
     policy = policy_named(bridge.settings().approval)
     for entry in _objects(rehearsal.get("calls")):
@@ -216,8 +229,10 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
             verdict = None
         else:
             verdict = policy(tool, {})
+
         if verdict is not None and verdict.verdict != "allow":
             entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+
     return rehearsal
 
 
@@ -225,6 +240,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
     if rehearsal.get("program"):
         yield from _program_lines(rehearsal, options)
         return
+
     calls = {_named(entry): entry for entry in _objects(rehearsal.get("calls"))}
     layers = [[str(name) for name in _list(layer)] for layer in _list(rehearsal.get("layers"))]
     yield (
@@ -246,10 +262,13 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
             for label, listed in _needs(entry):
                 if listed:
                     yield f"{indent}{label} {', '.join(dict.fromkeys(map(str, listed)))}", "dim"
+
             if "asks" in entry:
                 yield f"{indent}asks for approval: {entry['asks']}", "yellow"
+
             if "denied" in entry:
                 yield f"{indent}would be denied: {entry['denied']}", "red"
+
     missing = [str(one) for one in _list(rehearsal.get("missing_inputs"))]
     if missing:
         keys = dict.fromkeys(one.removeprefix("†input.").split(".")[0] for one in missing)
@@ -260,6 +279,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
             ),
             "red",
         )
+
     asking = [f"{name} ({entry.get('tool')})" for name, entry in calls.items() if "asks" in entry]
     if asking:
         yield (
@@ -271,6 +291,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         )
     elif not options.allow_all:
         yield "nothing needs approval", "green"
+
     for note in _list(rehearsal.get("notes")):
         yield f"note: {note}", "dim"
 
@@ -286,8 +307,10 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         ):
             if key in entry:
                 yield f"      {label}: {entry[key]}", style
+
     for pair in _list(rehearsal.get("renamed")):
         yield f"note: {' is called '.join(map(str, _list(pair)))}", "dim"
+
     if not options.allow_all and not any("asks" in entry for entry in tools):
         yield "nothing needs approval", "green"
 
@@ -437,6 +460,7 @@ async def solve(
         raise UsageError("--replay excludes --mind and --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
         raise UsageError(f"--record: {record.parent} is not a folder")
+
     arguments = read_input(input)
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
@@ -448,6 +472,7 @@ async def solve(
             recorded = None
         else:
             recorded = stack.enter_context(recording(replay.expanduser()))
+
         configuration = options.configuration().model_copy(update=changes)
         bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
         async with show_connecting(bridge, quiet=options.json):
@@ -462,8 +487,10 @@ async def solve(
                 thought_process=thought_process,
                 shown=limits_shown,
             )
+
         if not options.json:
             say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
+
         outcome = await follow(run, quiet=options.json, by_turns=True)
         extra: JSONObject = {}
         problem: str | None = None
@@ -477,10 +504,13 @@ async def solve(
             except IdeabridgeError as error:
                 # The result was paid for, so it is printed all the same.
                 extra["recorded"], problem = None, str(error)
+
         code = print_result(outcome, options, extra=extra)
         if problem is not None:
             report(f"--record: {problem}")
             return code or ExitCode.FAILED
+
         if record is not None and not options.json:
             say(f"recorded in {record}: ideabridge solve ... --replay {record}", "green")
+
         return code

@@ -73,10 +73,12 @@ def list_runs(
     with open_store(options) as store:
         listed = _listed(store, status, None if after is None else resolve_run(store, after).id)
         records = list(itertools.islice(listed, limit))
+
     if after is not None:
         empty = f"no run{f' that is {status}' if status else ''} comes after {after}"
     else:
         empty = "no runs yet" if status is None else f"no run is {status}"
+
     following = records[-1].id if len(records) == limit else None
     with_caller = len({record.caller for record in records}) > 1
     options.print_rows(
@@ -253,16 +255,21 @@ async def cancel(
             except IdeabridgeError as error:
                 errors.append(error)
                 continue
+
             cancelled.append({"run": run.id, "status": run.status})
             if not options.json:
                 say(f"{run.id}: {run.status}", "green")
+
     if len(records) == 1 and errors:
         raise errors[0]
+
     if options.json:
         texts: list[JSON] = [str(error) for error in errors]
         print_json(cancelled[0] if len(records) == 1 else {"runs": cancelled, "errors": texts})
+
     for error in errors:
         report(str(error))
+
     return 1 if errors else 0
 
 
@@ -288,8 +295,10 @@ def show_run(
         journal = list(store.runs.events(record.id))
         if at is not None and not 1 <= at <= len(journal):
             raise UsageError(f"--at: expected 1 to {len(journal)}, an event of the run, found {at}")
+
         history = read_history(journal[:at], store.runs.event_times(record.id))
         lineage = lineage_of(store, record)
+
     if at is not None:
         return _show_at(options, record, history)
     if options.json:
@@ -297,6 +306,7 @@ def show_run(
             {**_history_json(record, history), **lineage, "events": _events(journal, history)}
         )
         return 0
+
     _print_history(record, history, lineage)
     return 0
 
@@ -315,13 +325,17 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
     skipped = skipped_calls(machine)
     if skipped:
         run["skipped"] = list[JSON](skipped)
+
     if machine.reason:
         run["reason"] = machine.reason
+
     run.update(machine.doubts.to_json() or {})
     if machine.has_output:
         run["output"] = machine.output
+
     if not machine.has_output or (machine.mode == "solve" and machine.has_state):
         run["state"] = machine.state
+
     return {**run, "broken": history.broken} if history.broken else run
 
 
@@ -333,6 +347,7 @@ def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[
         else:
             when = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
         events.append({"number": number, "time": when, "text": entry.text, "event": raw})
+
     return events
 
 
@@ -341,11 +356,13 @@ def _origin_lines(record: RunRecord) -> list[str]:
     origin = (record.summary or {}).get("origin")
     if not isinstance(origin, dict):
         return []
+
     incomplete = origin.get("incomplete")
     if isinstance(incomplete, list):
         marked = [one for one in incomplete if isinstance(one, dict)]
     else:
         marked = []
+
     lines = [
         (
             f"imported from {origin.get('host')}, conversation "
@@ -381,23 +398,29 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     )
     for line in [*_lineage_lines(lineage), *_origin_lines(record)]:
         show(fit(f"  {line}", 4))
+
     show("events (number, seconds, what)", "bold")
     begun = next((one.at for one in history.entries if one.at is not None), 0.0)
     width = len(str(len(history.entries)))
     for entry in history.entries:
         seconds = "" if entry.at is None else f"{entry.at - begun:8.3f}"
         show(fit(f"  {entry.number:>{width}} {seconds:>8}  {entry.text}", width + 13), entry.style)
+
     if history.broken:
         show(f"  {history.broken}", "red")
+
     counted = Counter(one.status.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for line in doubt_lines(machine):
         show(fit(f"  {line}", 4), "yellow")
+
     for error in machine.errors:
         show(fit(f"  error: {error_line(error)}", 4), "red")
+
     for skipped in skipped_calls(machine):
         show(fit(f"  skipped: {skipped_line(skipped)}", 4), "dim")
+
     advice = next_step(record.id, status)
     if advice is not None:
         say(advice, "dim")
@@ -437,6 +460,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     # of the Request.
     for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
         machine.receive(entry.event)
+
     made = history.entries[requests[-1]].event if requests else None
     composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
     request = composer.compose(machine, made if isinstance(made, RequestMade) else None)
@@ -463,21 +487,25 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
             }
         )
         return 0
+
     show(f"run {record.id} after event {last.number}: {last.text}", "bold")
     if requests:
         title = f"request {machine.step}, as the mind saw it"
     else:
         title = "context (no mind was asked)"
+
     show(title if same else f"{title}, except for changes by the program's own handlers", "bold")
     for message in request.texts:
         show(f"  [{message.get('role')}]", "cyan")
         for line in str(message.get("content")).split("\n"):
             show(f"    {line}")
+
     show("state", "bold")
     print_value(now.state)
     show("calls", "bold")
     for number, one in enumerate(now.history):
         show(f"  {number} {one.call.name}: {one.status.value}")
+
     return 0
 
 
@@ -518,6 +546,7 @@ async def fork_run(
             complete = None
         else:
             complete = {**input_of(bridge.store, record.id), **changes}
+
         fork = await bridge.fork(
             record.id, at, solution=other, input=complete, caller=record.caller
         )

@@ -103,12 +103,15 @@ async def serve(
         given = {"--ui": ui, "--metrics": metrics, "--workers": workers, "--allow-host": allow_host}
         what = next((name for name, value in given.items() if value), f"an address ({address})")
         raise UsageError(f"{what} goes with --http")
+
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
+
     if at_terminal():
         _introduce(configuration, stdio=place is None)
+
     told = _print_status if at_terminal() else _print_unusable
     from ideabridge.server.serve import serve_http, serve_stdio
 
@@ -175,10 +178,12 @@ async def work(
     configuration = options.configuration()
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
+
     if configuration.store == ":memory:":
         raise UsageError(
             "a worker needs the store of the servers; this configuration keeps it in memory"
         )
+
     from ideabridge.server.serve import work
 
     told = _print_status if at_terminal() else _print_unusable
@@ -214,6 +219,7 @@ async def show_ui(
     if link:
         _print_link(options, *read_address(address or DEFAULT_ADDRESS))
         return
+
     place = read_address(address or UI_ADDRESS)
     configuration = options.configuration()
     from ideabridge.server.serve import serve_http
@@ -254,6 +260,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     address = ready.page
     if opens or sys.stdout.isatty():
         address = ready.owner_link.make()
+
     if sys.stdout.isatty():
         say(f"{_OWNER_LINK}:")
         shown = address
@@ -264,6 +271,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
         )
         sys.stderr.write(f"  {ready.owner_link.command}\n")
         shown = ready.page
+
     # One line for copying, however wide the terminal is.
     sys.stdout.write(f"  {shown}\n")
     sys.stdout.flush()
@@ -308,6 +316,7 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
         say("To let a host start it: `ideabridge install claude-code --write`.")
     else:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
+
     files = " over ".join(str(layer.file) for layer in reversed(configuration.layers))
     say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
@@ -340,10 +349,12 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         )
         for number, kind in enumerate(kinds):
             say(f"{'or' if number else 'where TOKEN is'} {kind}")
+
         words += ["--header", "Authorization: Bearer TOKEN"]
     else:
         say(f"Clients connect to {url}, without a token.")
         say("Once there is a user (`ideabridge users add NAME`), clients need a token.")
+
     say("For example:")
     # One line for copying, however wide the terminal is.
     sys.stderr.write(f"  {shlex.join(words)}\n")
@@ -354,7 +365,9 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
             say("People sign in there with their token.")
         else:
             say("Everybody who reaches it reads it there. Whoever decides must sign in.")
+
         _tell_owner(ready.owner_link, kept=configuration.store != ":memory:")
+
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 
@@ -407,14 +420,17 @@ def read_address(text: str) -> tuple[str, int]:
     if not colon and not text.isdigit():
         host = text
         port = DEFAULT_ADDRESS.rpartition(":")[2]
+
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise UsageError(f"--http: an IPv6 address goes into brackets: [{host}]:{port}")
+
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise UsageError(
             f"--http: expected HOST:PORT with a port from 0 to 65535, found {text[:80]!r}"
         )
+
     return host or "127.0.0.1", int(port)
 
 
@@ -476,6 +492,7 @@ def install(
         except CommentedHostFileError as error:
             refused = str(error)
             result["error"] = refused
+
     if options.json:
         print_json(result)
     elif before == entry:
@@ -484,6 +501,7 @@ def install(
         say(f"{chosen.title}: written to {file.path}", "green")
         if isinstance(before, dict):
             say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
+
         move = f"`ideabridge modules import {chosen.name} --move`"
         say(
             f"Restart {chosen.title} or reload its MCP servers. {move} moves its other "
@@ -494,13 +512,16 @@ def install(
             say(f"ideabridge: {refused}; add this by hand:", "yellow")
         else:
             say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
+
         part: JSONObject = {SERVER_NAME: entry}
         for key in reversed(file.keys):
             part = {key: part}
+
         show(readable_json(part, 2))
         if chosen.command is not None and not refused:
             say("or run:")
             show(shlex.join(chosen.command(scope, entry)))
+
     return ExitCode.FAILED if refused else ExitCode.DONE
 
 
@@ -509,10 +530,13 @@ def _arguments(options: Options, scope: str) -> list[str]:
     words: list[str] = []
     if options.config is not None:
         words += ["--config", str(options.config.expanduser().absolute())]
+
     if scope == "project" or options.project is not None:
         words += ["--project", str(options.folder())]
+
     if options.store is not None:
         words += ["--store", str(options.place)]
+
     return words
 
 
@@ -525,14 +549,17 @@ def executable() -> list[str]:
         names = ["ideabridge.exe", "ideabridge"]
     else:
         names = ["ideabridge"]
+
     started = Path(sys.argv[0])
     if started.name in names or started.stem == "ideabridge":
         found = shutil.which(str(started))
         if found:
             return [str(Path(found).absolute())]
+
     for name in names:
         beside = Path(sys.executable).parent / name
         if beside.is_file():
             return [str(beside.absolute())]
+
     # -P: a host starts this in a project's folder, whose files must not replace Python modules.
     return [sys.executable, "-P", "-m", "ideabridge.server"]

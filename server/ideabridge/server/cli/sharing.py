@@ -83,22 +83,26 @@ def export_ideas(
         raise UsageError("--output, --folder: give one of them")
     if folder is None and (published or len(wanted) != 1):
         raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
+
     with open_store(options) as store:
         # The bridge is not entered, so no module is started.
         bridge = Bridge(options.configuration(), store=store)
         if published:
             wanted += [name for name in _published(store) if name not in wanted]
+
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser(), results=results)
         document = bridge.export_idea(
             resolve_idea(store, wanted[0]), caller=SEES_ALL, results=results
         )
+
     _say_what_is_left_out(wanted[0], document)
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
         return 0
+
     write_file(output.expanduser(), text, "--output")
     say(f"written to {output}", "green")
     return 0
@@ -142,10 +146,12 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
             f"--folder: {folder} is not written to, because the link {link} "
             "leads out of this folder"
         )
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--folder: {folder} cannot be made: {error.strerror or error}") from None
+
     refused = 0
     for ref in refs:
         try:
@@ -158,9 +164,11 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
             refused += 1
             report(f"{ref}: {error}")
             continue
+
         _say_what_is_left_out(ref, document)
         name = _file_name(document, ref)
         write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
+
     say(
         f"{len(refs) - refused} ideas written to "
         f"{folder}{f', {refused} refused' if refused else ''}",
@@ -208,10 +216,12 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
             raise UsageError(
                 f"{where} is not written, because the link {link} leads out of this folder"
             )
+
         if kind == "device" and named:
             # /dev/stdout, or a pipe with a reader.
             path.write_text(text, encoding="utf-8")
             return
+
         if kind == "folder":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if kind not in ("absent", "file"):
@@ -231,6 +241,7 @@ def _kind(path: Path) -> str:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "link" if path.is_symlink() else "absent"
+
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -288,8 +299,10 @@ async def import_ideas(
         raise UsageError(
             "--edited: a person looks at the documents, which takes a terminal, and not --json"
         )
+
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
+
     files = list_files(paths)
     names = tuple(replace or ())
     saved: list[tuple[str, SavedIdea]] = []
@@ -301,6 +314,7 @@ async def import_ideas(
         if publish:
             # The definitions of the tools say what a plan may do, so the modules are started.
             await stack.enter_async_context(connected(bridge))
+
         for file, named in files:
             try:
                 document = read_json(file, "FILE", follow=named)
@@ -314,6 +328,7 @@ async def import_ideas(
                     raise
                 refused.append({"file": file, "error": str(error)})
                 report(f"{visible(file)}: {error}")
+
         lacking: list[str] = []
         if needed:
             # The modules that the ideas name are asked for their tools, so they are started.
@@ -322,6 +337,7 @@ async def import_ideas(
                     connected(Bridge(options.configuration(), store=store))
                 )
             lacking = missing(needed, store, bridge.modules, bridge.tools())
+
     if options.json:
         ideas: list[JSON] = [{"file": file, **saved_json(one)} for file, one in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
@@ -339,6 +355,7 @@ async def import_ideas(
             say_saved(f"{visible(file)}: " if len(files) > 1 else "", imported)
         for line in lacking:
             say(f"missing: {line}", "yellow")
+
     return 1 if refused else 0
 
 
@@ -353,10 +370,12 @@ def say_saved(where: str, saved: SavedIdea) -> None:
             "dim",
         )
         return
+
     if new is not None:
         published = f" and published as {new.name}, version {new.version}"
     else:
         published = ""
+
     say(f"{idea} is saved{published}", "green")
     if saved.left_out:
         say(
@@ -364,11 +383,13 @@ def say_saved(where: str, saved: SavedIdea) -> None:
             "run are not in the document",
             "yellow",
         )
+
     if new is not None and before is not None:
         if not new.live:
             stays = "which the name is pinned to"
         else:
             stays = f"idea {before.idea_id[:12]}"
+
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
         text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
         say(where + text, "yellow")
@@ -387,6 +408,7 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
             for file in inside:
                 if file.is_symlink():
                     say(f"{visible(str(file))} is a link, and is not followed", "yellow")
+
             plain = [
                 (str(file), False) for file in inside if file.is_file() and not file.is_symlink()
             ]
@@ -395,6 +417,7 @@ def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list
             files += plain
         else:
             files.append((word, True))
+
     return files
 
 
@@ -422,9 +445,11 @@ async def _import_document(
             # line of its own.
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
+
         say(f"{error}", "yellow")
         if not confirm("Take it as it is shown?"):
             raise
+
     try:
         imported = await bridge.import_idea(
             document, publish=publish, edited=changed, replace=replace
@@ -435,11 +460,13 @@ async def _import_document(
         say(f"{error.ref} is published here. With this document in its place:", "bold")
         for line in error.lines:
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
+
         if not confirm(f"Replace {error.ref}?"):
             raise
         imported = await bridge.import_idea(
             document, publish=publish, edited=changed, replace=(*replace, error.ref)
         )
+
     return imported, read.needs
 
 
@@ -448,8 +475,10 @@ def saved_json(one: SavedIdea) -> JSONObject:
     told: JSONObject = {"idea": one.idea_id}
     if one.left_out:
         told["left_out"] = list[JSON](one.left_out)
+
     if one.publication is None:
         return told
+
     before = None if one.before is None else one.before.version
     return {
         **told,

@@ -102,6 +102,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
     part = _PART.fullmatch(text)
     if part is not None:
         text = _cut(store, *part.groups())
+
     record = store.runs.get(text)
     if record is None and text == "last":
         record = next(
@@ -109,8 +110,10 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         )
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
+
     if record is not None:
         return record
+
     # The id of a room begins with the id of its run.
     found = [
         one
@@ -125,6 +128,7 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         raise UsageError(
             f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}"
         )
+
     record = store.runs.get(found[0])
     assert record is not None
     return record
@@ -159,6 +163,7 @@ def resolve_idea(store: Store, ref: str) -> str:
             return resolve_run(store, ref).id
         except UnknownRunError:
             raise error from None
+
     return ref
 
 
@@ -226,12 +231,14 @@ def copy_store(
     places = [place_of(place, Path.cwd()) for place in (source, target)]
     if not is_address(places[0]) and not Path(places[0]).is_file():
         raise UsageError(f"FROM: there is no store {places[0]}")
+
     with (
         Store.open(places[0]) as old,
         Store.open(places[1], is_unfinished=True) as new,
         working("copying", quiet=options.json),
     ):
         copied = old.copy_to(new)
+
     options.print_or_say(
         {
             "runs": copied.runs,
@@ -284,11 +291,13 @@ def query_store(
 
     if csv + table + options.json > 1:
         raise UsageError("--csv, --json and --table: expected one of them")
+
     place = str(with_existing_store(options).store)
     if is_address(place):
         raise UsageError(
             "`store query` reads stores that are SQLite files; read one in PostgreSQL with psql"
         )
+
     result = query(Path(place), sql, _read_parameters(parameters or []))
     rows = [[_readable(value) for value in row] for row in result.rows]
     if options.json:
@@ -298,6 +307,7 @@ def query_store(
         _print_csv(result.columns, rows)
     else:
         _print_cut(result.columns, rows)
+
     if result.bound:
         say(f"only the first {result.bound} were read: LIMIT and OFFSET read the others", "yellow")
 
@@ -312,6 +322,7 @@ def _read_parameters(words: list[str]) -> dict[str, str]:
         if name in parameters:
             raise UsageError(f"--param {name[:80]!r} is given twice")
         parameters[name] = value
+
     return parameters
 
 
@@ -347,6 +358,7 @@ def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
         lines.append(
             [cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in cells]
         )
+
     print_rows(columns, lines)
     if count:
         say(f"{counted(count, 'value')} shortened: --csv and --json print them whole", "dim")

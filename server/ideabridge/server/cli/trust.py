@@ -88,30 +88,36 @@ def trust(
         raise UsageError(
             "--remove withdraws everything; --data goes with --show, --hash or a terminal"
         )
+
     place = folder.expanduser().absolute() if folder is not None else options.folder()
     if options.config is not None:
         file = options.config.absolute()
     else:
         file = place / FILE_NAME
+
     if remove:
         was = forget(file)
         say(f"{file} is not trusted{' any more' if was else ''}", "green" if was else None)
         return ExitCode.DONE if was else ExitCode.FAILED
+
     if not file.is_file():
         raise UsageError(f"{file} does not exist")
     if is_user_file(file):
         say(f"{file} is your own configuration; it needs no trust")
         return ExitCode.DONE
+
     found, parsed = read_project_file(file, file.parent)
     standing = project_trust(found)
     if standing.problem is not None:
         report(standing.problem)
+
     user = user_configuration(place)
     confirmed = _confirmed(standing, data)
     is_trusted = standing.is_trusted and confirmed == standing.data
     if shows:
         show_standing(standing, parsed, user, confirmed, as_json=options.json)
         return ExitCode.DONE if is_trusted else ExitCode.FAILED
+
     if not is_trusted:
         if given is None and not at_terminal():
             # A script that trusts the present content would also trust the next change, which
@@ -120,19 +126,23 @@ def trust(
                 "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
                 "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
             )
+
         if given is not None:
             if given.strip().lower() != found.hash(confirmed):
                 raise UsageError(
                     f"--hash: {file} is not what was shown; look at it again with "
                     "--show, and the same --data"
                 )
+
             keep_trusted(found, confirmed)
         elif not ask(standing, parsed, user, confirmed):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
+
     names = frozenset(env or ())
     if names:
         allow_variables(file, names)
+
     if options.json:
         now = project_trust(found)
         print_json(standing_json(now, parsed, user, now.data))
@@ -140,10 +150,12 @@ def trust(
         say(f"{file} is trusted as it is now", "green")
         if names:
             say(f"it may name {', '.join(sorted(names))}", "green")
+
         allowed = project_trust(found).variables
         for name in variables_named(parsed):
             if name not in allowed:
                 say(allowed.refusal(name), "yellow")
+
     return ExitCode.DONE
 
 
@@ -156,6 +168,7 @@ def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str
     """
     if not named:
         return standing.data if standing.is_trusted else frozenset()
+
     possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
     confirmed: set[str] = set()
     for text in named:
@@ -170,5 +183,7 @@ def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str
                 "a place for data, or it may be code or a configuration. Files that "
                 f"can be data here: {names}"
             )
+
         confirmed.add(path)
+
     return frozenset(confirmed)

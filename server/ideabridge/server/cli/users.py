@@ -65,6 +65,7 @@ def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
     if options.json:
         print_json({**_user(user), "token": {**_token(kept), "text": text}})
         return
+
     ends = "" if kept.expires is None else f", until {_time(kept.expires)} UTC"
     say(f"{user.name}, {user.role}. Token {kept.id}{ends}; it is shown only once:", "green")
     # An unbroken line on standard output, for copying and for scripts.
@@ -78,6 +79,7 @@ def list_users(options: Options) -> None:
     """List the users: role, state, valid tokens, and last use."""
     with open_store(options) as store:
         users, tokens = store.users.all(), store.users.tokens()
+
     rows: list[tuple[str, ...]] = []
     for one in users:
         own = [kept for kept in tokens if kept.user == one.name]
@@ -85,8 +87,10 @@ def list_users(options: Options) -> None:
             valid = str(sum(kept.state == "valid" for kept in own))
         else:
             valid = f"of {one.issuer}"
+
         last = max((kept.used for kept in own if kept.used is not None), default="")
         rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
+
     options.print_rows(
         {"users": [_user(one) for one in users]},
         ("user", "role", "state", "tokens", "last seen (UTC)", "added (UTC)"),

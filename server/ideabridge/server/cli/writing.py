@@ -108,11 +108,13 @@ async def add_ideas(
 
     if not yes and (options.json or not at_terminal()):
         raise UsageError("there is nobody to ask: look at the files, and add --yes")
+
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:
         raise UsageError(f"FILE: {len(files):,} files; at most {_MAX_FILES:,} are taken at once")
     if name is not None and len(files) != 1:
         raise UsageError("--name goes with one file")
+
     refused: list[JSON] = []
 
     def refuse(file: str, error: IdeabridgeError) -> None:
@@ -131,9 +133,11 @@ async def add_ideas(
             refuse(file, error)
         else:
             read.append(one)
+
     if not options.json:
         for one in read:
             _show(one, alone=len(files) == 1)
+
     if (
         not yes
         and read
@@ -141,6 +145,7 @@ async def add_ideas(
     ):
         say("nothing was saved", "yellow")
         return 1
+
     saved: list[tuple[str, SavedIdea]] = []
     with open_store(options, create=True) as store:
         # The definitions of the tools say what a plan may do, so the modules are started.
@@ -152,6 +157,7 @@ async def add_ideas(
                     )
                 except IdeabridgeError as error:
                     refuse(one.file, error)
+
     missing = list(dict.fromkeys(line for _, one in saved for line in one.missing))
     if options.json:
         ideas: list[JSON] = [
@@ -163,6 +169,7 @@ async def add_ideas(
             say_saved(f"{visible(file)}: " if len(files) > 1 else "", one)
         for line in missing:
             say(f"missing: {line}", "yellow")
+
     return 1 if refused else 0
 
 
@@ -191,6 +198,7 @@ def _in_order(read: list[_Read]) -> list[_Read]:
             else:
                 begun.add(further.file)
                 path.append((further, called_by(further)))
+
     return ordered
 
 
@@ -206,14 +214,18 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
         told = exported.publication or {}
         if name is not None and name != told.get("name"):
             raise UsageError("--name: an exported idea keeps its name")
+
         called = frozenset(need.module.removeprefix(IDEA) for need in exported.needs)
         return _Read(
             file, document, str(told.get("name", "")), True, document_lines(exported), called
         )
+
     if not isinstance(document, dict):
         raise UsageError(f'{visible(file)}: expected an object, {{"context": [...], ...}}')
+
     if name is not None:
         document = {**document, "name": name}
+
     stem = safe_name(Path(file).stem) if file != "-" else None
     written = read_idea(document, name=stem)
     return _Read(
@@ -276,6 +288,7 @@ async def _save(
         say(f"{error.ref} is published here. With {visible(one.file)} in its place:", "bold")
         for line in error.lines:
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
+
         if not confirm(f"Replace {error.ref}?"):
             raise
         return await save((*replace, error.ref))

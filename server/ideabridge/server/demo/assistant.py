@@ -70,6 +70,7 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
         raise CheckFailedError(
             f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}"
         )
+
     return ToolReply(wire["structuredContent"], len(encode(wire)), seconds, list(bars.values()))
 
 
@@ -96,6 +97,7 @@ def draw(bars: list[Bar], width: int = 40) -> list[str]:
             f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} "
             f"ms{' (failed, caught)' if bar.failed else ''}"
         )
+
     return lines
 
 

@@ -54,7 +54,9 @@ def demo(
                 "ok": not checks.wrong,
             }
         )
+
     demo.end(seconds)
     for line in checks.wrong:
         report(line)
+
     return ExitCode.FAILED if checks.wrong else ExitCode.DONE

@@ -114,6 +114,7 @@ class Repository:
             numbers, _, patch = _git(self.root, *words, "--numstat", "--patch").partition("\n\n")
         except DemoSetupError:
             return None
+
         counted = [
             line.split("\t")[:2]
             for line in numbers.split("\n")
@@ -136,16 +137,19 @@ def find_repository(given: Path | None) -> Repository:
             given = own
         else:
             given = Path.cwd()
+
     folder = given.expanduser().absolute()
     named = f"{folder} (choose a repository with --repo)"
     if not folder.is_dir():
         raise DemoSetupError(f"{named}: is not a folder")
+
     try:
         root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     except DemoSetupError as error:
         raise DemoSetupError(
             f"{named}: is not a git repository with a working tree: {error}"
         ) from None
+
     try:
         return Repository(
             root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--"))
@@ -174,9 +178,11 @@ def _git(folder: Path, *words: str) -> str:
         raise DemoSetupError("git is not installed; the demo reads a git repository") from None
     except subprocess.TimeoutExpired:
         raise DemoSetupError(f"git {words[0]} took longer than {_GIT_SECONDS} s") from None
+
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
         raise DemoSetupError(said or f"git {words[0]} failed")
+
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -293,6 +299,7 @@ class Demo:
             raise DemoSetupError(
                 f"{names} are missing; install them with: pip install 'ideabridge[demo]'"
             )
+
         git = ["-m", "mcp_server_git", "--repository", str(self.repository.root)]
         clock = ["-m", "mcp_server_time", "--local-timezone", "UTC"]
         servers = {
@@ -335,6 +342,7 @@ class Demo:
                 "assistant B: other input, other answer", differs, "the answer is the same"
             )
             recorded = await self._recorded(client, first, for_a, for_b)
+
         return {
             "repository": root,
             "a": first,
@@ -357,6 +365,7 @@ class Demo:
                 f"{key}={value}" for key, value in one.items() if not key.startswith("_")
             )
             self.say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
+
         reply = await call(client, "run_plan", plan)
         content = reply.content
         output = reply.content.get("output")
@@ -382,6 +391,7 @@ class Demo:
             spared = "; the rest never had to pass through a model"
         else:
             spared = ""
+
         self.say(f"{came}{spared}. One round trip instead of one for each call.", None)
         self.say(f"Tokens used by ideabridge: {tokens}", "bold")
         sent = {
@@ -428,10 +438,12 @@ class Demo:
             finally:
                 if server.returncode is None:
                     server.terminate()
+
         if done.returncode:
             raise CheckFailedError(
                 f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}"
             )
+
         found = cast("Members", json.loads(done.stdout))
         about = (
             f"It speaks MCP {found['protocol']}, finds the tool among "
@@ -464,6 +476,7 @@ class Demo:
         except CheckFailedError as error:
             refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
             self.say(f"Other input is refused: {refused}", "dim")
+
         self.checks.holds("recorded: other input is refused", bool(refused), "it was answered")
         return {"seconds": reply.seconds, "refused": refused}
 
@@ -477,6 +490,7 @@ class Demo:
         self.say("What ran when:", None)
         for line in assistant.draw(reply.bars):
             self.say(f"   {line}", "green")
+
         groups = [group for group in assistant.at_once(reply.bars) if len(group) > 1]
         if groups:
             one, other = groups[0][:2]
@@ -484,6 +498,7 @@ class Demo:
                 f"   up to {max(map(len, groups))} calls at once, for example {one} beside {other}",
                 None,
             )
+
         self.say(f"The answer, after {reply.seconds:.2f} s:", None)
         for line in output["report"].split("\n"):
             self.say(f"   {line}", "yellow")
@@ -495,6 +510,7 @@ class Demo:
             mark, style = ("✓", "green") if one["holds"] else ("✗", "bold red")
             why = f": {one['why']}" if "why" in one else ""
             self.say(f"   {mark} {one['check']}{why}", style)
+
         self.say("", None)
         if self.checks.wrong:
             self.say(
@@ -514,6 +530,7 @@ async def _address_of(server: Process) -> str:
         said += text
         if found := _ADDRESS.search(said):
             return found.group(1)
+
     raise CheckFailedError(f"serve --http did not start: {said.strip()[-500:]}")
 
 

@@ -63,6 +63,7 @@ def wants_views(request: ToolRequest) -> bool:
         types = declared.get("mimeTypes")
     else:
         types = None
+
     return isinstance(types, list) and MIME in types
 
 
@@ -105,6 +106,7 @@ class RunViews:
         run_id = arguments.get("run")
         if not isinstance(run_id, str) or len(arguments) != 1:
             raise ArgumentError('view_run: expected {"run": ID}')
+
         store = self._bridge.store
         record = store.runs.find(run_id, caller=caller)
         status, reason = run_status(record)
@@ -118,13 +120,16 @@ class RunViews:
             open_ = list[Pending]()
             if history is not None and status not in _ENDED:
                 open_ += await self._histories.pending(record, history)
+
         if not is_here:
             made = await read_beside(
                 view, store, record.id, last, is_small=False, what=f"reading run {record.id}"
             )
             shown = cast("JSONObject", made)
+
         if history is None and waits:
             open_ += await self._histories.pending(record)
+
         # A thread, because a call may be long.
         approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
         answered: JSONObject = {

@@ -64,12 +64,15 @@ class ModuleViews:
         meta = part.get("_meta")
         if not isinstance(meta, dict):
             return part
+
         changed = self.meta(module, meta)
         if changed == meta:
             return part
+
         kept = {key: value for key, value in part.items() if key != "_meta"}
         if changed:
             kept["_meta"] = changed
+
         return kept
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
@@ -88,9 +91,11 @@ class ModuleViews:
         content = result.get("content")
         if isinstance(content, list):
             changed["content"] = [self._block(module, block) for block in content]
+
         messages = result.get("messages")
         if isinstance(messages, list):
             changed["messages"] = [self._message(module, message) for message in messages]
+
         return changed
 
     def read(self, module: str, result: JSONObject) -> JSONObject:
@@ -105,6 +110,7 @@ class ModuleViews:
             if isinstance(part, dict) and self._withholds(module, part):
                 raise MCPError(types.INVALID_PARAMS, self.why(module, part))
             parts.append(self.part(module, part) if isinstance(part, dict) else part)
+
         return {**self.part(module, result), "contents": parts}
 
     def why(self, module: str, part: JSONObject) -> str:
@@ -132,6 +138,7 @@ class ModuleViews:
     def _block(self, module: str, block: JSON) -> JSON:
         if not isinstance(block, dict):
             return block
+
         block = self.part(module, block)
         kind = block.get("type")
         resource = block.get("resource") if kind == "resource" else block
@@ -139,7 +146,9 @@ class ModuleViews:
             return block
         if self._withholds(module, resource):
             return {"type": "text", "text": f"({self.why(module, resource)})"}
+
         resource = self.part(module, resource)
         if module != self.module and is_html(resource.get("mimeType")):
             resource = {**resource, "mimeType": "text/plain"}
+
         return {**block, "resource": resource} if kind == "resource" else resource

@@ -100,6 +100,7 @@ class IdeaSkills:
             )
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+
         # A skill tells to call its tool.
         callable_here = [
             one for one in page.items if why_not_here(store, one, caller, lacking) is None
@@ -134,6 +135,7 @@ class IdeaSkills:
             raise MCPError(
                 types.INVALID_PARAMS, f"the skill has no file {file[:120]!r}", {"uri": uri}
             )
+
         kinds = {".md": "text/markdown", ".json": "application/json", ".py": "text/x-python"}
         kind = kinds[file[file.rindex(".") :]]
         return {
@@ -152,6 +154,7 @@ class IdeaSkills:
         except UnknownPublicationError:
             # The same answer as for a name that nobody ever had.
             match = None
+
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, one: Publication) -> JSONObject:
@@ -163,11 +166,13 @@ class IdeaSkills:
         known = self._entries.get(one.name)
         if known is not None and known[0] == stamp:
             return known[1]
+
         entry = self._new_entry(one)
         # Several threads are here at once, so each step on the entries is one that
         # none can interrupt.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
+
         self._entries[one.name] = (stamp, entry)
         return entry
 
@@ -178,6 +183,7 @@ class IdeaSkills:
             data = text.encode()
             digest = f"sha256:{sha256(data).hexdigest()}"
             resources.append({"uri": root + path, "digest": digest, "size": len(data)})
+
         return {"uri": root + _MAIN, "frontmatter": self._frontmatter(one), "resources": resources}
 
     def _frontmatter(self, one: Publication) -> JSONObject:
@@ -196,6 +202,7 @@ class IdeaSkills:
         if is_long:
             files[_MAIN] = mask(self._text(one, _TOO_LONG.format(name=one.name)))
             return files
+
         runs = ""
         if isinstance(program, str):
             files["references/program.py"] = mask(program.rstrip("\n") + "\n")
@@ -204,6 +211,7 @@ class IdeaSkills:
             shown = as_it_runs(read)
             files["references/plan.json"] = mask(readable_json(shown, compact=True) + "\n")
             runs = _RUNS.format(path="references/plan.json")
+
         files[_MAIN] = mask(self._text(one, runs))
         return files
 
@@ -221,12 +229,15 @@ class IdeaSkills:
         )
         if may_assume(one):
             lines.append(_ASSUMES)
+
         lines += ["", "## Input", ""]
         if one.is_by_assistant:
             lines += [_WORDS, ""]
+
         lines += _input(one.input_schema or {})
         if runs:
             lines += ["", "## What it does", "", runs]
+
         return "\n".join(lines) + "\n"
 
 
@@ -266,6 +277,7 @@ def _input(schema: JSONObject, indent: str = "") -> list[str]:
     required = schema.get("required")
     if not isinstance(properties, dict) or not properties:
         return [f"{indent}It takes no input."]
+
     needed = required if isinstance(required, list) else []
     lines: list[str] = []
     for name, declared in properties.items():
@@ -273,17 +285,21 @@ def _input(schema: JSONObject, indent: str = "") -> list[str]:
         words = [_kind_of(member), "required" if name in needed else "may be left out"]
         if "default" in member:
             words.append(f"default {_shortened(member['default'])}")
+
         examples = member.get("examples")
         if isinstance(examples, list) and examples:
             words.append(f"such as {_shortened(examples[0])}")
+
         described = member.get("description")
         if isinstance(described, str):
             note = f": {' '.join(described.split())}"
         else:
             note = ""
+
         lines.append(f"{indent}- `{visible(name)}` ({', '.join(words)}){note}")
         if isinstance(member.get("properties"), dict) and not indent:
             lines += _input(member, "  ")
+
     return lines
 
 
@@ -292,11 +308,13 @@ def _kind_of(schema: JSONObject) -> str:
     values = schema.get("enum")
     if isinstance(values, list) and values:
         return f"one of {_shortened(values)}"
+
     kind = schema.get("type")
     if isinstance(kind, list):
         return " or ".join(str(one) for one in kind)
     if not isinstance(kind, str):
         return "any"
+
     items = schema.get("items")
     if kind == "array" and isinstance(items, dict) and isinstance(items.get("type"), str):
         return f"array of {items['type']}"

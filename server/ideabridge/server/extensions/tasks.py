@@ -110,8 +110,10 @@ class RunTasks:
                 "statusMessage": message,
                 "resultType": "complete",
             }
+
         if run.status == "cancelled":
             return {**self._task(run.id, "cancelled"), "resultType": "complete"}
+
         result = self._running.answer_of(run, request)
         return {**self._task(run.id, "completed"), "result": result, "resultType": "complete"}
 

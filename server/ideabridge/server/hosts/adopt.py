@@ -155,6 +155,7 @@ def find_servers(
     for file in host.files(environment):
         if file.path not in read:
             read[file.path] = read_document(file.path)
+
         content = read[file.path].content
         inputs = _inputs(content)
         taken = {one.name for one in found}
@@ -173,6 +174,7 @@ def find_servers(
                         f"{elsewhere}. Write absolute paths or a 'cwd' "
                         "there, or name it to import it"
                     )
+
             adoption = Adoption(
                 name,
                 translation.entry,
@@ -184,12 +186,15 @@ def find_servers(
                 tuple(_line(note, _MOST_REASON) for note in translation.notes),
             )
             found.append(_judged(adoption, problem, is_taken=name in taken, replaces=replaces))
+
     missing = [name for name in wanted if name not in {one.name for one in found}]
     if missing:
         names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in found))
         raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {names or 'none'}")
+
     if wanted:
         found = [one for one in found if one.name in wanted]
+
     return found, [path for path, document in read.items() if document.text is not None]
 
 
@@ -208,6 +213,7 @@ def _translated(
 ) -> Translation:
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
+
     translation = translate(raw, environment, inputs)
     if file.scope == "local":
         # The host starts it in this project only, and its words may name files there.
@@ -221,6 +227,7 @@ def _translated(
             f"it is fixed to this project, {environment.project}; the host "
             "uses that of each session"
         )
+
     return translation
 
 
@@ -230,9 +237,11 @@ def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
     """
     if entry.get("cwd") is not None or folder == project:
         return ""
+
     places = relative_places(entry, project)
     if not places:
         return ""
+
     has = "has a relative path" if len(places) == 1 else "have relative paths"
     return (
         f"{', '.join(places)} {has}: the host starts it in each project's "
@@ -250,8 +259,10 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
         return replace(
             adoption, verdict="shadowed", why="an earlier file of the host has this name"
         )
+
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
+
     there = target.servers.get(adoption.name)
     if isinstance(there, dict) and adapt(there) == adapt(entry):
         return replace(adoption, verdict="same")
@@ -259,6 +270,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
         places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
     ):
         return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
+
     if there is None:
         return adoption
     if replaces:
@@ -326,6 +338,7 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
             )
         else:
             moving.append(adoption)
+
     names = {adoption.name for adoption in moving}
     staying += [
         (
@@ -355,15 +368,19 @@ def removals(
         ]
         if not names:
             continue
+
         if file.path in found:
             document, content = found[file.path]
         else:
             document = read_document(file.path)
             document.check_strict()
             content = document.content
+
         for name in names:
             content = file.without_server(content, name)
+
         found[file.path] = document, content
+
     return list(found.values())
 
 

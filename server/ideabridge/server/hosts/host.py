@@ -268,6 +268,7 @@ class HostDocument:
                 mode = 0o600
             else:
                 mode = stat.S_IMODE(target.stat().st_mode)
+
             if self.text is not None:
                 if shared:
                     backup = _free(_backups() / target.name)
@@ -275,16 +276,19 @@ class HostDocument:
                     backup = _backup_beside(target, keep=keep)
                 backup.parent.mkdir(parents=True, exist_ok=True)
                 write_own(backup, self.text, 0o600 if shared else mode)
+
             now = _read_text(target) if target.exists() else None
             if now != self.text:
                 raise HostFileError(
                     f"{self.path}: was changed by another program just now; run the command again"
                 )
+
             write_own(target, _render(content, self.text), mode)
         except OSError as error:
             raise HostFileError(
                 f"{self.path}: cannot be written: {error.strerror or error}"
             ) from None
+
         return backup
 
 
@@ -316,8 +320,10 @@ def read_document(path: Path) -> HostDocument:
         raise HostFileError(f"{path}: is not UTF-8") from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+
     if not text.strip():
         return HostDocument(path, text, {})
+
     strict = True
     try:
         content = _parse(text)
@@ -329,6 +335,7 @@ def read_document(path: Path) -> HostDocument:
             raise HostFileError(f"{path}: is not JSON: {_where(error)}") from None
     except RecursionError:
         raise HostFileError(f"{path}: nests too deeply") from None
+
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
     return HostDocument(path, text, content, strict)
@@ -372,6 +379,7 @@ def _render(content: JSONObject, before: str | None) -> str:
     except UnicodeEncodeError:
         # UTF-8 cannot represent half of a surrogate pair; its escape is ASCII.
         text = json.dumps(content, indent=indent)
+
     if before is not None and before and not before.endswith("\n"):
         return text
     return text + "\n"

@@ -37,15 +37,18 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
     command = entry.get("command")
     if not isinstance(command, str):
         return []
+
     if re.search(r"[/\\]", command) and not _is_absolute(command):
         places = ["command"]
     else:
         places = []
+
     listed = entry.get("args")
     if isinstance(listed, list):
         words = [word if isinstance(word, str) else "" for word in listed]
     else:
         words = []
+
     for number, argument in enumerate(read_arguments(command, words)):
         # The word of a package or a subcommand is often that of a folder, too.
         may_be_folder = not argument.is_code
@@ -54,12 +57,14 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
             for part in _parts(argument.text)
         ):
             places.append(f"args.{number}")
+
     configured = entry.get("env")
     for name, text in configured.items() if isinstance(configured, dict) else ():
         may_be_folder = _FOLDER_VARIABLE.search(name) is not None
         parts = text.split(os.pathsep) if isinstance(text, str) else []
         if any(_is_relative(part, project, may_be_folder=may_be_folder) for part in parts):
             places.append(f"env.{name}")
+
     return places
 
 

@@ -57,10 +57,12 @@ def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, s
             result.entry[key] = _translated(kept, environment, inputs, result.notes)
         else:
             result.entry[key] = _translated(value, environment, inputs, result.notes)
+
     folder = result.entry.get("cwd")
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
         # The host resolves it against the project, ideabridge against the configuration file.
         result.entry["cwd"] = str(environment.project / folder)
+
     return result
 
 
@@ -93,11 +95,14 @@ def _variable(
         variable = _NOT_NAME.sub("_", name).strip("_").upper() or "INPUT"
         if variable[0].isdigit():
             variable = f"INPUT_{variable}"
+
         asked = f" ({inputs[name]})" if inputs.get(name) else ""
         note = f"the host asks for {name!r}{asked}: set the variable {variable} instead"
         if note not in notes:
             notes.append(note)
+
         return f"${{{variable}}}"
+
     known = {
         "workspaceFolder": str(environment.project),
         "workspaceRoot": str(environment.project),

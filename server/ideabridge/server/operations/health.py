@@ -47,16 +47,20 @@ class Health:
         reasons: list[str] = []
         if self._running.closing:
             reasons.append("the server is ending")
+
         try:
             bridge.store.data_version()
         except StoreError:
             reasons.append("the store cannot be read")
+
         if bridge.obstacle is not None:
             reasons.append("the store cannot be written")
+
         # A module that has failed is tried again later, and the server serves without it.
         self._connected = self._connected or all(
             one.state != "connecting" for one in bridge.modules.statuses()
         )
         if not self._connected:
             reasons.append("modules are connecting for the first time")
+
         return reasons

@@ -110,6 +110,7 @@ class Metrics:
         for status in bridge.modules.statuses():
             if status.state != "disabled":
                 up.add_metric([status.name], status.state == "up")
+
         yield up
         at_work = bridge.runs_at_work(SEES_ALL)
         yield GaugeMetricFamily(
@@ -121,6 +122,7 @@ class Metrics:
             yield GaugeMetricFamily(
                 "ideabridge_runs_queued", "Runs on the store that wait for a worker.", queued
             )
+
         writable = bridge.obstacle is None
         yield GaugeMetricFamily(
             "ideabridge_store_writable", "0 while writes wait because of an error.", writable
@@ -240,12 +242,14 @@ def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
         if scope["type"] != "http" or scope["path"] != PATH:
             await app(scope, receive, send)
             return
+
         if scope["method"] in ("GET", "HEAD"):
             answer = Response(
                 metrics.text(), headers={"content-type": _CONTENT_TYPE, "cache-control": "no-store"}
             )
         else:
             answer = PlainTextResponse("expected GET\n", 405, {"Allow": "GET, HEAD"})
+
         await answer(scope, receive, send)
 
     return served

@@ -144,6 +144,7 @@ class RequestWatch:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
+
             method = scope["method"]
             path = f"/{scope['path'].strip('/').partition('/')[0]}"
             method = method if method in _HTTP_METHODS else "unknown"
@@ -177,6 +178,7 @@ class RequestWatch:
             http: ServedRequest | None = request.scope.get(_KEY)
         else:
             http = None
+
         served = http or ServedRequest("", person_of(caller_of(ctx)))
         served.method, served.is_call = self._known(ctx.method), ctx.request_id is not None
         token = _now.set(served)
@@ -230,8 +232,10 @@ def log_request(served: ServedRequest) -> None:
         level = logging.DEBUG
     else:
         level = logging.INFO
+
     if not requests_logger.isEnabledFor(level):
         return
+
     pairs = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "level": logging.getLevelName(level).lower(),
@@ -269,6 +273,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     if level not in ("info", "debug"):
         yield []
         return
+
     before = (requests_logger.level, requests_logger.propagate)
     handler = _Lines()
     ours = not logging.getLogger().handlers
@@ -277,6 +282,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
         # Not through the log of errors, which leaves out what is alike.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False
+
     try:
         yield [log_request]
     finally:

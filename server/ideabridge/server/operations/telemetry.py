@@ -185,6 +185,7 @@ class Telemetry:
             sampled = self._provider.sampler.should_sample(
                 Context(), trace_id, ""
             ).decision.is_sampled()
+
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
         own = SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags)
         return trace.set_span_in_context(NonRecordingSpan(own), Context())
@@ -218,14 +219,17 @@ def _ids_of(run: ObservedRun) -> tuple[int, int]:
     root = run
     while root.parent is not None:
         root = root.parent
+
     if root.machine.traceparent is None:
         caller = None
     else:
         caller = _parsed(root.machine.traceparent)
+
     if caller is not None:
         trace_id = caller.trace_id
     else:
         trace_id = int.from_bytes(_hash(root.id)[:16])
+
     return trace_id, int.from_bytes(_hash(run.id)[16:24])
 
 
@@ -294,9 +298,11 @@ class _RunSpans:
                         answered = None, None, event.status
                 case _:
                     pass
+
         if answered is not None and self._asked is not None:
             self._chat(self._asked, *answered)
             self._asked = None
+
         ended = next((event for event in events if isinstance(event, RunEnded)), None)
         if ended is not None:
             self._end(ended.status)
@@ -311,15 +317,18 @@ class _RunSpans:
         }
         if model is not None:
             attributes["gen_ai.response.model"] = model
+
         for direction in ("input", "output"):
             number = self._usage.get(f"{direction}_tokens")
             if isinstance(number, int):
                 attributes[f"gen_ai.usage.{direction}_tokens"] = number
+
         name = "chat" if model is None else f"chat {model}"
         within = self._telemetry.within(self._run)
         span = self._telemetry.span(name, SpanKind.CLIENT, attributes, within, asked)
         if error is not None:
             _fail(span, error)
+
         span.end()
 
     def _provider(self) -> str:
@@ -346,9 +355,11 @@ class _RunSpans:
                 "gen_ai.operation.name": "invoke_workflow",
                 "gen_ai.workflow.name": "plan",
             }
+
         span = self._telemetry.span_of_run(name, attributes, run, self._began or self._created())
         if status != "done":
             _fail(span, status)
+
         span.end()
 
     def _created(self) -> int:
@@ -371,6 +382,7 @@ class _RunSpans:
         else:
             called = (tool.remote_name if tool.module else effect.activity) or tool.name
             module, name = known_name(self._telemetry.bridge, tool.module, called)
+
         attributes = {**_of_tool(module, name), "ideabridge.run.id": self._run.id}
         within = self._telemetry.within(self._run)
         with self._telemetry.call_span(f"execute_tool {name}", attributes, within) as span:

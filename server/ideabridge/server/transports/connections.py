@@ -121,7 +121,9 @@ class Connections:
                     f"you have {held:,} connections with a request in progress; one "
                     f"caller may have {share:,} now"
                 )
+
             oldest.drop()
+
         connection.caller = caller
         self.move(connection, Rank.SENDING)
 
@@ -133,15 +135,18 @@ class Connections:
         self._enter(connection)
         if len(self) <= self._most + self._unread:
             return
+
         ranks = [Rank.STRANGER, Rank.IDLE, Rank.SENDING]
         if len(self._ranks[Rank.STRANGER]) <= self._unread:
             # Most of these are not read yet. They would close each other.
             ranks = [Rank.IDLE, Rank.SENDING, Rank.STRANGER]
+
         for rank in ranks:
             oldest = next(iter(self._ranks[rank]), connection)
             if oldest is not connection:
                 oldest.drop()
                 return
+
         connection.drop()
 
     def move(self, connection: GuardedProtocol, rank: Rank) -> None:
@@ -160,6 +165,7 @@ class Connections:
             self._held[connection.caller] -= 1
             if not self._held[connection.caller]:
                 del self._held[connection.caller]
+
         return True
 
     def receive(self, size: int) -> None:
@@ -177,10 +183,12 @@ class Connections:
         self._unsent.pop(connection, None)
         if size:
             self._unsent[connection] = size
+
         if sum(self._unsent.values()) > MOST_UNSENT:
             by_caller: Counter[str] = Counter()
             for holding, unsent in self._unsent.items():
                 by_caller[holding.caller] += unsent
+
             [(caller, _)] = by_caller.most_common(1)
             held = {
                 holding: unsent
@@ -226,6 +234,7 @@ class _Parser(h11.Connection):
         """The next event of the request."""
         if self.choked:
             return h11.NEED_DATA
+
         event = super().next_event()
         if isinstance(event, h11.Data) and self._chunked:
             self._pieces += 1
@@ -234,6 +243,7 @@ class _Parser(h11.Connection):
         elif isinstance(event, h11.Request):
             self._chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
             self._pieces = self._bytes = 0
+
         return event
 
 
@@ -323,6 +333,7 @@ class GuardedProtocol(H11Protocol):
         self._stop()
         if self._unread is not None:
             self._unread.cancel()
+
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -332,6 +343,7 @@ class GuardedProtocol(H11Protocol):
         if self.conn.choked:
             self.drop()
             return
+
         after = self.conn.their_state
         if after is h11.IDLE or after is h11.SEND_BODY:
             # A header or a body has begun or continues.
@@ -349,9 +361,11 @@ class GuardedProtocol(H11Protocol):
         stranger = self.rank is Rank.STRANGER
         if not stranger:
             self._all.move(self, Rank.IDLE)
+
         self.timeout_keep_alive = HEADER_SECONDS if stranger else IDLE_SECONDS
         if self.conn.their_state is h11.SEND_BODY:
             self._start()
+
         super().on_response_complete()
         # Bytes that arrived meanwhile may be the beginning of the next request.
         if (
@@ -418,10 +432,12 @@ class GuardedProtocol(H11Protocol):
         if late > _LATE:
             # The server was busy and did not read; this time does not count against the client.
             self._since += late
+
         due = self._due()
         if due > self.loop.time():
             self._timer = self.loop.call_at(due, self._look)
             return
+
         body = self.conn.their_state is h11.SEND_BODY
         # Without a request, or after the beginning of an answer, the connection is closed
         # without a message.
@@ -431,6 +447,7 @@ class GuardedProtocol(H11Protocol):
                 b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n"
                 b"content-length: %d\r\n\r\n%b" % (len(text), text)
             )
+
         self.drop()
 
 

@@ -82,6 +82,7 @@ class HostNames:
         host = header(scope, b"host")
         if not self._include(host):
             return 421, _not_a_name("Host", host, host)
+
         origin = header(scope, b"origin")
         scheme, _, place = origin.partition("://")
         if origin and not (scheme in ("http", "https") and self._include(place)):
@@ -106,6 +107,7 @@ def _not_a_name(what: str, text: str, place: str) -> str:
         plain = host.removeprefix("[").removesuffix("]")
     else:
         plain = host
+
     is_usable = 0 < len(plain) < 254 and all(
         one.isascii() and (one.isalnum() or one in "._-:") for one in plain
     )
@@ -191,6 +193,7 @@ class TokenDoor:
         """See `Door`."""
         if self._metadata is not None and scope["path"] == self._metadata[0].path:
             return self._metadata[0].handle
+
         token = _bearer(scope)
         try:
             access = None if token is None else await self._credentials.verify(token)
@@ -199,12 +202,15 @@ class TokenDoor:
             return _refusal(
                 403, "insufficient_scope", str(error), self._challenge("insufficient_scope", scopes)
             )
+
         if access is not None:
             # The SDK binds a session to the user that opened it.
             scope["user"] = AuthenticatedUser(access)
             return Admission(access.client_id, token)
+
         if not self._credentials.are_required:
             return ANYBODY
+
         why = (
             "expected the header Authorization: Bearer TOKEN with a valid token; "
             "`ideabridge users add` makes one"
@@ -298,10 +304,12 @@ class Gate:
         if scope["type"] != "http":
             await self._calls(scope, receive, send)
             return
+
         path: str = scope["path"]
         if path in (ALIVE, READY):
             await self._health(scope, receive, send)
             return
+
         is_page = self._page is not None and (path == PAGE or path.startswith(f"{PAGE}/"))
         door = self._page if self._page is not None and is_page else self._calls
 
@@ -322,6 +330,7 @@ class Gate:
                 later = {"Retry-After": str(math.ceil(error.retry_after))}
                 await door.refusal(429, str(error), later)(scope, receive, send)
                 return
+
             await self._serve(door, admission, scope, receive, send)
 
     async def _identified(self, door: Door, scope: Scope) -> Admission | ASGIApp:
@@ -351,10 +360,12 @@ class Gate:
         asked_by.set(caller)
         if admission.is_named:
             quotas.spend(caller, "requests", self._per_minute, 60)
+
         if path == LIVE or (path == CALLS and scope["method"] == "GET"):
             shares.enter_context(quotas.holding(caller, "streams", _MOST_STREAMS))
         elif is_page:
             shares.enter_context(quotas.holding(caller, "pages in progress", _MOST_PAGES))
+
         connection = connection_of(scope)
         connection.admitted(caller)
         if scope["method"] != "POST":
@@ -383,6 +394,7 @@ class Gate:
                     await door(scope, receive, watched_send)
             finally:
                 del self._served[limit]
+
         if limit.cancelled_caught and not begun:
             # The token or the session became invalid meanwhile, so this is a refusal.
             answer = await self._identified(door, scope)
@@ -418,9 +430,11 @@ class Gate:
             return False
         if admission.token is None or admission.caller is None:
             return True
+
         key = admission.token, admission.caller
         if key not in valid:
             valid[key] = await self._credentials.still_name(*key)
+
         return valid[key]
 
 

@@ -99,10 +99,12 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
             f"{host} can be reached from other machines: make a token with `ideabridge users add "
             f"NAME`, or set {TOKEN_VARIABLE} to one that clients must send, or bind to 127.0.0.1"
         )
+
     if token is not None and not 16 <= len(token) <= 4096:
         raise ServeError(f"{TOKEN_VARIABLE}: expected 16 to 4096 characters; found {len(token)}")
     if not 0 <= port <= 65535:
         raise ServeError(f"port {port}: expected 0 to 65535")
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio disables Nagle's algorithm (a delay of 40 ms per answer) only for sockets with
     # the protocol TCP.
@@ -117,6 +119,7 @@ def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> s
         raise ServeError(
             f"cannot listen on {host} port {port}: {error.strerror or error}"
         ) from None
+
     return listening
 
 
@@ -184,6 +187,7 @@ class _LargeAnswers:
         if scope.get("method") != "POST":
             await self._app(scope, receive, send)
             return
+
         # The start of a stream is held until its first event.
         start: Message | None = None
         is_stream = is_answered = False
@@ -192,6 +196,7 @@ class _LargeAnswers:
             nonlocal start, is_stream, is_answered
             if is_answered:
                 return
+
             if message["type"] == "http.response.start":
                 is_stream = header(message, b"content-type").startswith("text/event-stream")
                 if is_stream:
@@ -211,10 +216,13 @@ class _LargeAnswers:
                     )
                     await send({"type": "http.response.body", "body": data})
                     return
+
                 if held is not None:
                     await send(held)
+
                 if data is not None:
                     message = {**message, "body": _too_late(data)}
+
             await send(message)
 
         await self._app(scope, receive, pass_on)
@@ -292,12 +300,14 @@ class _Messages:
             if size <= MAX_MESSAGE:
                 body += piece
                 connection.hold(len(piece))
+
             if size > _MOST_DRAINED or not last.get("more_body", False):
                 break
             last = await receive()
         else:
             # The client disconnected before its request was complete.
             return
+
         connection.whole()
         whole = bytes(body)
         body.clear()
@@ -305,14 +315,17 @@ class _Messages:
             # Only now, because a client that is still sending would not see the answer.
             await _refuse(send, _TOO_LARGE, size_problem(size), whole)
             return
+
         why = await compute_beside(whole, problem, whole)
         if why is not None:
             await _refuse(send, 400, why, whole, whole)
             return
+
         message = await compute_beside(whole, read_body, whole)
         if isinstance(message, RefusedMessage):
             await _answer(send, _REFUSED, message.answer)
             return
+
         replayed = False
 
         async def replay() -> Message:
@@ -346,16 +359,19 @@ class _Messages:
             )
             await _refuse(send, _GONE, f"{why}; begin a new one")
             return
+
         if (
             scope["method"] == "POST"
             and not session
             and header(scope, b"mcp-protocol-version") in _OPENING
         ):
             self._expect_room(caller)
+
         known = self._sessions.get(session)
         if known is not None and known.caller != caller:
             # The SDK answers that there is no such session.
             known = None
+
         statuses: list[int] = []
 
         async def watched_send(message: Message) -> None:
@@ -368,10 +384,12 @@ class _Messages:
                     if session:
                         known = self._sessions[session] = _Session(caller, 1)
                         await self._end_excess(scope, caller)
+
             await send(message)
 
         if known is not None:
             known.busy += 1
+
         try:
             await self._app(scope, receive, watched_send)
         finally:
@@ -410,6 +428,7 @@ class _Messages:
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
                 self._crowded_out.popitem(last=False)
+
         for session in oldest:
             await self._end(scope, session)
 
@@ -510,4 +529,5 @@ def _descriptors() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
+
     return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft

@@ -98,10 +98,12 @@ class IdentityProvider:
         """
         if len(token) > MAX_TOKEN or token.count(".") != 2:
             return None
+
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
             return None
+
         algorithm = header.get("alg")
         kid = header.get("kid")
         # `crit` names extensions that a recipient must know; none is known here.
@@ -111,9 +113,11 @@ class IdentityProvider:
             or not isinstance(kid, str | None)
         ):
             return None
+
         key = await self._key(kid, algorithm)
         if key is None:
             return None
+
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -129,12 +133,14 @@ class IdentityProvider:
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
             return None
+
         return self._identity(claims)
 
     def _identity(self, claims: dict[str, Any]) -> Identity | None:
         subject = claims["sub"]
         if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_TEXT:
             return None
+
         shown = claims.get(self.settings.name_claim)
         # `scope` is the claim of RFC 9068; Microsoft and Okta use `scp`.
         scopes: object = claims.get("scope", claims.get("scp", ""))
@@ -142,6 +148,7 @@ class IdentityProvider:
             listed = cast("list[object]", scopes)
         else:
             listed = []
+
         words = scopes.split() if isinstance(scopes, str) else listed
         return Identity(
             self.settings.issuer,
@@ -159,6 +166,7 @@ class IdentityProvider:
         if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
             keys = self._suitable(kid, algorithm)
+
         if self._clock() - self._fetched > STALE_SECONDS:
             raise ProviderError(f"the keys of the identity provider cannot be had: {self._failure}")
         return keys[0] if len(keys) == 1 else None
@@ -218,10 +226,12 @@ class IdentityProvider:
             except ProviderError as error:
                 failure = failure or str(error)
                 continue
+
             if metadata.get("issuer") != self.settings.issuer:
                 raise ProviderError(
                     f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}"
                 )
+
             keys = metadata.get("jwks_uri")
             try:
                 # The same rules as for an address in the configuration.
@@ -235,6 +245,7 @@ class IdentityProvider:
                 raise ProviderError(
                     f"{url}: jwks_uri: expected an https address, found {str(keys)[:200]!r}"
                 ) from None
+
         raise ProviderError(failure)
 
 
@@ -252,6 +263,7 @@ async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
             body += piece
             if len(body) > _MOST_BYTES:
                 raise ProviderError(f"{url}: its answer has more than {_MOST_BYTES:,} bytes")
+
     value = decode(bytes(body), what=url)
     if not isinstance(value, dict):
         raise ProviderError(f"{url}: expected a JSON object")

@@ -66,6 +66,7 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
     plain = _read_plain(data)
     if plain is not None:
         return [plain]
+
     data = data.strip(_NOISE).removeprefix(_BYTE_ORDER_MARK).strip(_NOISE)
     # Bytes that are not UTF-8 are replaced, because they may occur anywhere in a text.
     text = data.decode("utf-8", "replace")
@@ -82,9 +83,11 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
                 )
             )
             break
+
         messages += _read_members(value)
         spaces = _SPACES.match(text, position)
         position = position if spaces is None else spaces.end()
+
     return messages
 
 
@@ -95,12 +98,14 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
     """
     if _is_plain(body) or _read_plain(body) is not None:
         return body
+
     messages = read_messages(body)
     if len(messages) != 1:
         code = types.INVALID_REQUEST if body.strip(_NOISE) else types.PARSE_ERROR
         return RefusedMessage(
             None, code, f"expected one JSON-RPC message in the body; found {len(messages):,}"
         )
+
     message = messages[0]
     if isinstance(message, RefusedMessage):
         return message
@@ -115,8 +120,10 @@ def _is_plain(body: bytes) -> bool:
         message: object = orjson.loads(body)
     except orjson.JSONDecodeError:
         return False
+
     if not isinstance(message, dict):
         return False
+
     members = cast("dict[str, object]", message)
     has_id = "id" not in members or _usable_id(members["id"]) is not None
     is_named = members.get("jsonrpc") == "2.0" and isinstance(members.get("method"), str)
@@ -136,6 +143,7 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
         message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
         return None
+
     if isinstance(message, JSONRPCNotification):
         return None if b'"id"' in data else message
     if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -150,6 +158,7 @@ def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     """
     if not isinstance(value, list):
         return _read(value)
+
     members = cast("list[object]", value)
     if not members:
         return [
@@ -157,9 +166,11 @@ def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
                 None, types.INVALID_REQUEST, "the batch is empty: expected JSON-RPC messages"
             )
         ]
+
     messages: list[JSONRPCMessage | RefusedMessage] = []
     for member in members:
         messages += _read(member)
+
     return messages
 
 
@@ -167,6 +178,7 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     if not isinstance(value, dict):
         why = f"expected a JSON-RPC message, which is an object; found {kind_of(value)}"
         return [RefusedMessage(None, types.INVALID_REQUEST, why)]
+
     message = cast("dict[str, Any]", _without_surrogates(cast("object", value)))
     has_answer = message.get("result") is not None or message.get("error") is not None
     if message.get("method") is None and has_answer:
@@ -180,6 +192,7 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         else:
             members = None
         return [JSONRPCNotification(jsonrpc="2.0", method=message["method"], params=members)]
+
     return [_read_request(message)]
 
 
@@ -189,6 +202,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         answered_id = message["id"]
     else:
         answered_id = request
+
     method: object = message.get("method")
     params: object = message.get("params")
     if message.get("jsonrpc") != "2.0":
@@ -197,6 +211,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         return RefusedMessage(
             answered_id, types.INVALID_REQUEST, f"method: expected a text, found {kind_of(method)}"
         )
+
     if request is None:
         if _is_fraction(message.get("id")):
             found = "a number with a fraction"
@@ -205,17 +220,21 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         return RefusedMessage(
             answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}"
         )
+
     if params == []:
         # Some languages have one empty value for lists and objects.
         params = {}
+
     if isinstance(params, list):
         return RefusedMessage(
             request, types.INVALID_PARAMS, "params: expected an object, found a list"
         )
+
     if params is not None and not isinstance(params, dict):
         return RefusedMessage(
             request, types.INVALID_REQUEST, f"params: expected an object, found {kind_of(params)}"
         )
+
     members = cast("dict[str, Any] | None", params)
     return JSONRPCRequest(jsonrpc="2.0", id=request, method=method, params=members)
 
@@ -227,12 +246,15 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
     request = _usable_id(message.get("id"))
     if request is None:
         return []
+
     error = message.get("error")
     result = message.get("result")
     if error is not None:
         return [JSONRPCError(jsonrpc="2.0", id=request, error=_read_error(error))]
+
     if result == []:
         result = {}
+
     if not isinstance(result, dict):
         why = f"the client answered with {kind_of(result)} in place of an object"
         return [
@@ -242,6 +264,7 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
                 error=types.ErrorData(code=types.INTERNAL_ERROR, message=why),
             )
         ]
+
     return [JSONRPCResponse(jsonrpc="2.0", id=request, result=cast("dict[str, Any]", result))]
 
 
@@ -294,4 +317,5 @@ def _without_surrogates(value: object) -> object:
             _SURROGATE.sub("\ufffd", key): _without_surrogates(member)
             for key, member in members.items()
         }
+
     return value

@@ -64,6 +64,7 @@ class Quotas:
             raise QuotaError(
                 f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time"
             )
+
         self._held[key] = count + amount
         try:
             yield
@@ -91,6 +92,7 @@ class Quotas:
                 f"try again in {wait:.1f} s",
                 retry_after=wait,
             )
+
         self._left[key] = left - 1, now
         if len(self._left) > _MOST_RATES:
             self._left.popitem(last=False)
@@ -151,6 +153,7 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
     if request_id is None:
         found = _TAIL.search(tail[-ENDS:])
         request_id = None if found is None else _read_id(found[1])
+
     if request_id is None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
@@ -161,6 +164,7 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
             "resultType": "complete",
         }
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
     return {
         "jsonrpc": "2.0",
         "id": request_id,

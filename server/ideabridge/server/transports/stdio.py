@@ -95,13 +95,16 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         except PermissionError:
             # A regular file is always ready, and cannot be waited for.
             await anyio.lowlevel.checkpoint()
+
         try:
             chunk = os.read(self._descriptor, _CHUNK)
         except OSError:
             chunk = b""
+
         if chunk:
             self._waiting.extend(self._lines.feed(chunk))
             return
+
         self._closed = True
         rest = self._lines.rest()
         if rest is not None:
@@ -112,10 +115,12 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         if isinstance(line, LongLine):
             await self._refuse(line.head, line.tail, size_problem(line.size))
             return
+
         why = problem(line)
         if why is not None:
             await self._refuse(line, line, why)
             return
+
         for message in read_messages(line):
             if isinstance(message, RefusedMessage):
                 await self._writer.write(orjson.dumps(message.answer) + b"\n")

@@ -200,6 +200,7 @@ class Access:
             return self.refusal(403, "this form was sent from another site", {})
         if _is_part_of_another_site(Headers(scope=scope)):
             return self.refusal(403, "this page is no part of another site", {})
+
         scope[VISITOR] = None
         if path.startswith(STATIC) or path == SIGN_IN:
             return STRANGER
@@ -213,6 +214,7 @@ class Access:
             return self.refusal(303, "sign in first", {"Location": SIGN_IN})
         if method == "POST":
             return self.refusal(403, _READS_ONLY, {})
+
         scope[VISITOR] = Visitor(LOCAL, manages=True)
         return ANYBODY
 
@@ -255,11 +257,13 @@ class Access:
             body = await _body(receive, connection.hold, most)
             if visitor is not None:
                 connection.whole()
+
             if body is None:
                 await self.refusal(413, f"this form has at most {most:,} bytes", {})(
                     scope, receive, send
                 )
                 return
+
             try:
                 fields = parse_qsl(
                     body.decode(),
@@ -270,6 +274,7 @@ class Access:
             except ValueError:
                 await self.refusal(400, "the form cannot be read", {})(scope, receive, send)
                 return
+
             form = FormFields(fields)
             if visitor is not None and not hmac.compare_digest(
                 form.get("secret").encode(), visitor.secret.encode()
@@ -277,6 +282,7 @@ class Access:
                 why = "the page is out of date: go back, load it again, and repeat what you did"
                 await self.refusal(403, why, {})(scope, receive, send)
                 return
+
         scope[FORM], scope[REVISION] = form, "{}.{}".format(*self._store.revision())
         await self._app(scope, receive, guarded)
 
@@ -295,9 +301,11 @@ class Access:
         ):
             self._sessions.pop(key, None)
             return None
+
         if key not in self._sessions:
             # It was ended while its token was checked.
             return None
+
         visitor.used = time.monotonic()
         visitor.manages = self._store.users.manages(visitor.caller)
         self._sessions.move_to_end(key)
@@ -336,6 +344,7 @@ class Access:
         if access is None:
             self._count_failure(scope)
             return None
+
         self._quotas.spend(access.client_id, "sign-ins", _MOST_SIGN_INS, 60)
         return self._begin(access.client_id, given)
 
@@ -424,4 +433,5 @@ async def _body(receive: Receive, hold: Callable[[int], None], most: int) -> byt
         if not last.get("more_body", False):
             return bytes(body)
         last = await receive()
+
     return None

@@ -122,9 +122,11 @@ class AdminPages:
         found.add("tools", ", ".join(own) or "none of its own")
         for status in bridge.modules.statuses():
             checks.describe_module(found, status)
+
         await checks.check_mind(found, bridge.configuration)
         if visitor_of(request).caller == LOCAL:
             checks.check_hosts(found, bridge.configuration.project)
+
         return self._site.page(request, "doctor.html", found=found)
 
     async def change_user(self, request: Request) -> Response:
@@ -138,6 +140,7 @@ class AdminPages:
                 user = users.add(name, "admin" if form.get("role") == "admin" else "member")
                 _, text = users.add_token(name, "first", _expiry(form.get("expires")))
             return self._told(request, f"{user.name} is a {user.role}", text)
+
         if action in ("disable", "enable"):
             users.change(name, state="disabled" if action == "disable" else "active")
         elif action in ("member", "admin"):
@@ -146,6 +149,7 @@ class AdminPages:
             raise ArgumentError(
                 f"action: expected add, disable, enable, member or admin, found {action[:40]!r}"
             )
+
         return self._site.back(request, f"{PREFIX}/admin", f"{name}: {action}.")
 
     async def change_token(self, request: Request) -> Response:
@@ -157,6 +161,7 @@ class AdminPages:
             return self._site.back(
                 request, f"{PREFIX}/admin", f"Token {token.id} of {token.user} is revoked."
             )
+
         _, text = users.add_token(
             form.get("name"), form.get("label").strip(), _expiry(form.get("expires"))
         )
@@ -175,6 +180,7 @@ class AdminPages:
                 "only a store in a file is copied here; for PostgreSQL use "
                 "`ideabridge store backup`"
             )
+
         path = Path(store.path)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}-{stamp}{path.suffix}")

@@ -220,6 +220,7 @@ class ApprovalPages:
         if one is not None:
             found = one
             card = await compute_in_thread(lambda: Card.of(found, visitor, WHOLE_PAGE))
+
         return await self._site.page_beside(
             request, "whole.html", card=card, run=key.partition(":")[0]
         )
@@ -238,15 +239,18 @@ class ApprovalPages:
         """The calls of its run that ended after a question was asked."""
         if one.asked is None:
             return ""
+
         async with self._site.histories.reading(one.record.id) as read:
             bars = [
                 bar
                 for bar in read.trace.bars
                 if bar.finished is not None and bar.finished > one.asked
             ]
+
         failed = sum(bar.status == "failed" for bar in bars)
         if not bars:
             return ""
+
         names = ", ".join(dict.fromkeys(bar.name for bar in bars[:5]))
         ended = "1 call ended" if len(bars) == 1 else f"{len(bars)} calls ended"
         more = ", ..." if len(bars) > 5 else ""
@@ -261,10 +265,12 @@ class ApprovalPages:
             raise DecisionError(
                 f"decision: expected {', '.join(_NAMES)}, found {form.get('decision')[:40]!r}"
             )
+
         key = form.get("which")
         asked = await self._pending(request, key)
         if asked is None:
             raise DecisionError(_waits_no_longer(key))
+
         decision = _by(_decision(form, name, plan=asked.question.kind == "plan"), request)
         await compute_in_thread(
             _expect_seen, asked, decision, form.get("seal"), visitor_of(request)
@@ -288,6 +294,7 @@ class ApprovalPages:
         verdict = form.get("decision")
         if verdict not in ("approve", "deny"):
             raise DecisionError(f"decision: expected approve or deny, found {verdict[:40]!r}")
+
         reason = form.get("reason").strip() or None
         rows = await self._written(request)
         ready: list[tuple[Pending, Decision]] = []
@@ -299,6 +306,7 @@ class ApprovalPages:
                     asked = row.pending
                     if asked is None:
                         raise DecisionError(_waits_no_longer(row.key))
+
                     decision = _by(_of_several(row, verdict, reason), request)
                     run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
                     run.check(asked.approval, decision)
@@ -308,7 +316,9 @@ class ApprovalPages:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
             except IdeabridgeError as error:
                 fault = self._bridge.secrets.mask(str(error))
+
             checked.append(replace(row, fault=fault))
+
         if any(row.fault for row in checked) or not ready:
             if ready or any(row.fault for row in checked):
                 why = ""
@@ -316,6 +326,7 @@ class ApprovalPages:
                 why = ": choose at least one call first"
             visitor.notes.append(("bad", f"Nothing was decided{why}."))
             return await self._list(request, checked)
+
         made, faults = Counter[str](), list[str]()
         for asked, decision in ready:
             try:
@@ -325,10 +336,12 @@ class ApprovalPages:
                 # It was decided elsewhere, or its run ended, after the check.
                 run_id = asked.record.id
                 faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
+
         if made:
             visitor.notes.append(
                 ("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + ".")
             )
+
         if faults:
             raise DecisionError("\n".join(faults))
         return self._site.back(request, f"{PREFIX}/approvals")
@@ -353,6 +366,7 @@ class ApprovalPages:
             # A run that was deleted meanwhile is the fault of its row.
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
+
         visitor = visitor_of(request)
         asked = [one for record in records for one in await self._site.histories.pending(record)]
         open_ = await compute_in_thread(lambda: {one.key: Card.of(one, visitor) for one in asked})
@@ -363,6 +377,7 @@ class ApprovalPages:
             text = texts.get(key, blank.text)
             seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
+
         # Who has not chosen it does not miss it when it is decided elsewhere.
         return [row for row in rows if row.pending is not None or row.chosen]
 
@@ -428,6 +443,7 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
                 "write what runs instead, as JSON" if name == "edit" else "write the value, as JSON"
             )
         value = decode(text, what="the value")
+
     grant: JSONObject | None = None
     if form.get("decision") == "grant":
         grant = {"for": "run"}
@@ -437,6 +453,7 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
             if number is None:
                 raise ArgumentError(f"at most: expected a number of calls, found {most[:20]!r}")
             grant["max"] = number
+
     return Decision(
         name,
         call=value if name == "edit" and not plan else None,

@@ -96,6 +96,7 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
     for edge in arrows:
         before[edge.target].append(edge.source)
         after[edge.source].append(edge.target)
+
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         order = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
@@ -105,6 +106,7 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
                 layers[number - 1 if down else number + 1],
                 before if down else after,
             )
+
     tallest = max((len(layer) for layer in layers), default=0)
     by_key = {node.key: node for node in nodes}
     places: dict[str, tuple[int, int]] = {}
@@ -112,6 +114,7 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
         top = (tallest - len(layer)) * (_HEIGHT + _GAP_Y) // 2
         for row, key in enumerate(layer):
             places[key] = 8 + number * (_WIDTH + _GAP_X), 8 + top + row * (_HEIGHT + _GAP_Y)
+
     return Drawing(
         [Placed(by_key[key], *place) for key, place in places.items()],
         [(edge, _curve(places[edge.source], places[edge.target])) for edge in arrows],
@@ -125,20 +128,25 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     before: dict[int, set[int]] = {place: set() for place in number.values()}
     for edge in edges:
         before[number[edge.target]].add(number[edge.source])
+
     depth: dict[int, int] = {}
     for part in components(before):
         others = {other for one in part for other in before[one]}.difference(part)
         depth.update(dict.fromkeys(part, 1 + max((depth[other] for other in others), default=-1)))
+
     readers = defaultdict[int, list[int]](list)
     for edge in edges:
         readers[number[edge.source]].append(number[edge.target])
+
     # A box without a supplier stands beside its first reader, not at the far left.
     for source, targets in readers.items():
         if not before[source]:
             depth[source] = min(depth[target] for target in targets) - 1
+
     found: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:
         found[depth[number[node.key]]].append(node.key)
+
     return [layer for layer in found if layer]
 
 
@@ -208,6 +216,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
     """
     if not 0 < len(machine.history) <= MOST:
         return None
+
     parts = _Parts()
     for progress, bar in zip(machine.history, trace.bars, strict=False):
         call = progress.call
@@ -229,12 +238,15 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
                         parts.add_arrow(Arrow(f"c{writer}", key, "data", operand.text))
                     if not writers and operand.kind != "item":
                         parts.add_given(operand.text, key)
+
         data = suppliers(progress)
         for other, why in awaited(progress).items():
             if other not in data:
                 parts.add_arrow(Arrow(f"c{other}", key, "order", why))
+
         if parts.are_too_many:
             return None
+
     return parts.draw()
 
 
@@ -255,6 +267,7 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
             if one not in seen:
                 seen.add(one)
                 waiting += before.get(one, ())
+
         return False
 
     return [edge for edge in edges if edge.kind != "order" or not reaches(edge.target, edge.source)]
@@ -267,6 +280,7 @@ def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
     calls: list[dict[str, Any]] = found.get("calls", [])
     if not 0 < len(calls) <= MOST:
         return None
+
     parts = _Parts()
     keys = {
         (call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)
@@ -282,9 +296,12 @@ def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
             source = keys.get((place, call.get("instance"))) or keys.get((place, None))
             if source is not None:
                 parts.add_arrow(Arrow(source, key, "order" if place in ordered else "data"))
+
         for text in call["reads"]:
             if text.startswith("†input"):
                 parts.add_given(text, key, "missing" if text in missing else "")
+
         if parts.are_too_many:
             return None
+
     return parts.draw()

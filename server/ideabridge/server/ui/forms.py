@@ -86,10 +86,12 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
             as_json(default) if given else "",
             hint,
         )
+
     if kind == "boolean":
         return Field(
             name, "choice", "", required, description, [("yes", "true"), ("no", "false")], "", hint
         )
+
     if isinstance(kind, str) and kind in _INPUTS:
         long = kind == "string" and (
             isinstance(default, str) and ("\n" in default or len(default) > _LONG)
@@ -99,6 +101,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
             html = _DATES.get(form, _INPUTS[kind])
         else:
             html = _INPUTS[kind]
+
         return Field(
             name,
             "long" if long else "number" if html == "number" else "text",
@@ -109,6 +112,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
             "",
             hint,
         )
+
     return Field(name, "json", "", required, description, [], "", hint or "JSON")
 
 

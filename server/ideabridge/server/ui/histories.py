@@ -132,6 +132,7 @@ class Histories:
             if total > MOST_BYTES and kept.history is not None:
                 kept.history = None
                 total -= kept.size
+
         for run_id, kept in unused:
             if small > MOST_BYTES:
                 del self._kept[run_id]
@@ -144,12 +145,14 @@ class Histories:
         # One by one: the results of a journal may be large, and the trace keeps none of them.
         for number, event in runs.events(run_id, trace.last):
             kept.add_trace(number, event, times)
+
         if self.has_workers:
             if trace.last > HERE or kept.size > HERE_BYTES:
                 kept.history = None
                 return
         elif not fold and kept.history is None and not kept.is_small:
             return
+
         history = kept.history = kept.history or RunHistory()
         last = history.entries[-1].number if history.entries else 0
         times = runs.event_times(run_id, last)
@@ -190,10 +193,13 @@ class Histories:
                     logger.warning(
                         "the list of decisions is without those of run %s: %s", root.id, error
                     )
+
                 if len(own) >= most:
                     break
+
             decisions += own[:share]
             left_over += own[share:]
+
         return [*decisions, *left_over][:most]
 
     async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
@@ -216,6 +222,7 @@ class Histories:
             left = await self._questions(record)
         else:
             left = await compute_in_thread(OpenQuestions.of, history)
+
         found = list(left.pending(root, prefix))
         for room, beginning in left.open_rooms(self._store, record, prefix):
             found += await self._of_run(room, root, beginning)
@@ -229,6 +236,7 @@ class Histories:
         if kept is not None and kept.questions is not None and kept.trace.last >= record.last_event:
             self._kept.move_to_end(record.id)
             return kept.questions
+
         async with self.reading(record.id, fold=True) as read:
             if read.questions is None:
                 read.questions, read.questions_size = await self._open_questions(record, read)
@@ -272,6 +280,7 @@ def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> 
             read.history = None
         if read.history is not None and read.history.broken is None:
             read.history.add([(number, event)], times)
+
     return read
 
 

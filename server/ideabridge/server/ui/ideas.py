@@ -138,6 +138,7 @@ class IdeaPages:
         view = asked.get("show", "published")
         if view not in _VIEWS:
             view = "published"
+
         values: dict[str, Any] = {
             "hits": [],
             "tools": [],
@@ -163,8 +164,10 @@ class IdeaPages:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
             values["tools"] = [self._listed(publication, visitor) for publication in tools.items]
             following = tools.next
+
         if following:
             values["older"] = f"?{urlencode({'show': view, 'after': following})}"
+
         return self._site.page(request, "ideas.html", view=view, words=words, **values)
 
     def _listed(self, publication: Publication, visitor: Visitor) -> ListedTool:
@@ -234,6 +237,7 @@ class IdeaPages:
             else:
                 chosen = {}
             older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
+
         changes = await compute_in_thread(self._changes, versions, scope)
         # A thread, because what was recorded may be megabytes of JSON.
         recorded = await compute_in_thread(_recorded, publication, visitor)
@@ -271,6 +275,7 @@ class IdeaPages:
             new = f"{version.name}@{version.version}"
             change = self._bridge.store.change(old, new, caller=scope)
             changes[version.version] = ChangeSince(before.version, change)
+
         return changes
 
     async def diff(self, request: Request) -> Response:
@@ -282,6 +287,7 @@ class IdeaPages:
         new = number_of(asked.get("new", str(publication.version)))
         if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
+
         compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
         change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
         return await self._site.page_beside(
@@ -300,6 +306,7 @@ class IdeaPages:
         if replay.run is not None:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
+
         visitor.notes.append(("good", f"The recorded answer: {short(replay.output, 2000)}"))
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
 
@@ -314,6 +321,7 @@ class IdeaPages:
                 f"{verdict.name}, version {verdict.version} does not hold{notes}:\n"
                 + "\n".join(verdict.faults)
             )
+
         where = f"{PREFIX}/ideas/{publication.name}"
         return self._site.back(
             request, where, f"{verdict.name}, version {verdict.version} holds{notes}."
@@ -330,12 +338,14 @@ class IdeaPages:
             raise ArgumentError(
                 f"version: expected the number of a version, found {form.get('version')[:20]!r}"
             )
+
         if action == "unpin":
             chosen = publications.stand_for(publication.name)
         elif action in ("pin", "rollback"):
             chosen = publications.stand_for(publication.name, version, pinned=action == "pin")
         else:
             raise ArgumentError(f"action: expected pin, unpin or rollback, found {action[:40]!r}")
+
         self._site.front.announcements.poke()
         said = f"{chosen.name} means version {chosen.version}{', pinned' if chosen.pinned else ''}."
         return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", said)
@@ -374,11 +384,13 @@ class IdeaPages:
             except IdeabridgeError:
                 # The name is free.
                 before = None
+
         decided = self._decided(before, ref, visitor)
         choices = decided.choices
         if runs:
             with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
             choices = with_runs
+
         why = ""
         report: JSONObject | None = None
         draft: Drafted | None = None
@@ -394,6 +406,7 @@ class IdeaPages:
             as_it_is = True
         except PublicationError as error:
             why = str(error)
+
         # Reading the literals of many calls takes long.
         copied = [] if draft is None else await compute_in_thread(_choices_in, draft)
         return self._site.page(
@@ -429,11 +442,13 @@ class IdeaPages:
             lifting = None
         else:
             lifting = before.plan.get("lifting")
+
         if before is None or not isinstance(lifting, dict):
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
             # Another run has other parameters.
             return EarlierDecisions()
+
         parameters = lifting.get("parameters")
         choices = lifting.get("choices")
         return EarlierDecisions(
@@ -471,6 +486,7 @@ class IdeaPages:
                 pass
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
+
         # What was decided before stays, unless its box is no longer ticked; the select of a value
         # may replace it.
         shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
@@ -480,6 +496,7 @@ class IdeaPages:
             earlier = {path: value for path, value in taken.items() if path in ticked}
         else:
             earlier = {}
+
         take: JSONObject = {
             **earlier,
             **{key: _taken(value) for key, value in shown.items() if value},
@@ -489,12 +506,15 @@ class IdeaPages:
             listed = [run for run in before if isinstance(run, str)]
         else:
             listed = []
+
         runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
         choices = dict[str, JSON]()
         if take:
             choices["take"] = take
+
         if runs:
             choices["runs"] = list[JSON](runs)
+
         answer: Any = form.get("answer", "auto")
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         publish = partial(
@@ -525,6 +545,7 @@ class IdeaPages:
                 strict=form.get("strict") == "on",
                 program=False,
             )
+
         self._site.front.announcements.poke()
         said = (
             f"{publication.name}, version {publication.version}, is a tool now, answered by "
@@ -592,6 +613,7 @@ def _fields(
     listed = None if report is None else report.get("parameters")
     if draft is None or not isinstance(listed, list):
         return []
+
     merged = {
         name
         for name, decision in decided.items()
@@ -608,6 +630,7 @@ def _fields(
             may_require = is_required or not about.get("required")
             description = str(decision.get("description") or "")
             fields.append(ParameterField(key, about, description, may_require, is_required))
+
     return fields
 
 
@@ -625,15 +648,18 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
             decision: JSONObject = dict(earlier)
         else:
             decision = {}
+
         # A box that is no longer ticked is not in the form.
         decision.pop("fix", None)
         decision.pop("required", None)
         decisions[name] = decision
+
     for entry, value in form.fields:
         head, _, rest = entry.partition(".")
         name, _, what = rest.rpartition(".")
         if head != "a" or not name or not value.strip():
             continue
+
         decision = decisions.setdefault(name, {})
         match what:
             case "fix" | "required":
@@ -644,10 +670,12 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
                 decision[what] = value.strip()
             case _:
                 pass
+
     for decision in decisions.values():
         if decision.get("fix") is True:
             for key in ("rename", "merge", "required"):
                 decision.pop(key, None)
+
     return dict[str, JSON]({name: decision for name, decision in decisions.items() if decision})
 
 

@@ -77,6 +77,7 @@ class ModulePages:
             rows.append(
                 ToolRow(tool, fields_of(tool.parameters), verdict.verdict, verdict.why, hints)
             )
+
         return self._site.page(
             request,
             "module.html",
@@ -97,9 +98,11 @@ class ModulePages:
         if tool is None:
             why = self._bridge.offer.why_refused(form.get("tool"), name)
             raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")
+
         call = {**read_fields(tool.parameters, form), "_tool": tool.name}
         if tool.module is not None:
             call["_module"] = tool.module
+
         run = await self._bridge.run_plan(
             calls=[call],
             output="†results.0",

@@ -98,6 +98,7 @@ class Playground:
                     found = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
                     graph = await compute_in_thread(drawing.of_dry_run, found)
                     values.update(checked=True, found=found, graph=graph)
+
                 if run is not None:
                     return self._site.back(request, f"{PREFIX}/runs/{run.id}")
             except PlanError as error:
@@ -105,6 +106,7 @@ class Playground:
                 values["why"] = self._bridge.secrets.mask(str(error))
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
+
         fields = {name: form.get(name) for name in ("input", "title", "thought_process")}
         return await self._site.page_beside(
             request,
@@ -143,6 +145,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
         kind = schema.get("type") if isinstance(schema, dict) else None
         note = f"{kind if isinstance(kind, str) else 'any'}{', required' if name in needed else ''}"
         parameters.append({"name": name, "note": note})
+
     return {
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
@@ -160,6 +163,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
         if not isinstance(read, dict):
             raise ArgumentError('the plan: expected an object, {"calls": [...], "output": ...}')
         plan = read
+
     given = _input(form)
     if given is not None:
         before = plan.get("input")
@@ -172,6 +176,7 @@ def _input(form: FormFields) -> JSONObject | None:
     written = form.get("input").strip()
     if not written:
         return None
+
     value = decode(written, what="the input")
     if not isinstance(value, dict):
         raise ArgumentError("the input: expected an object")
@@ -200,5 +205,7 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
             name = str(call.get("_tool"))
         else:
             name = as_json(call)
+
         found.append((name if place is None else f"{place} {name}", message_of(fault)))
+
     return found

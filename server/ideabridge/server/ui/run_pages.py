@@ -94,6 +94,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         now = store.runs.event_times(record.id).get(about.at)
     else:
         now = None
+
     rows = timeline(
         trace,
         machine,
@@ -229,6 +230,7 @@ def _call_in(
     trace = read.trace
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to show its calls")
+
     listed = history.machine.history
     if number >= min(len(listed), len(trace.bars)):
         raise UnknownRunError(f"run {record.id} has no call {number}")
@@ -300,15 +302,19 @@ def _images(value: JSON) -> list[Image]:
         part = waiting.pop()
         if isinstance(part, list):
             waiting += reversed(part)
+
         if not isinstance(part, dict):
             continue
+
         kind = part.get("mimeType")
         data = part.get("data")
         if part.get("type") != "image" or kind not in _IMAGES or not isinstance(data, str):
             waiting += reversed(part.values())
             continue
+
         with contextlib.suppress(ValueError):
             found.append(Image(str(kind), base64.b64decode(data, validate=True)))
+
     return found
 
 
@@ -333,6 +339,7 @@ def _marked(trace: Trace) -> list[SourceLine]:
         tree = ast.parse(trace.program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.Module([], [])
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
@@ -340,9 +347,11 @@ def _marked(trace: Trace) -> list[SourceLine]:
             else:
                 name = getattr(node.func, "id", "")
             places.setdefault(node.lineno, set()).add(str(name))
+
     made: dict[str, list[int]] = {}
     for bar in trace.bars:
         made.setdefault(bar.name, []).append(bar.number)
+
     return [
         SourceLine(
             number,

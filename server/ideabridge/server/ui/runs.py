@@ -136,6 +136,7 @@ class RunPages:
                     run_pages.run_values, self._bridge.store, record, read, about
                 )
                 return self._site.page(request, "run.html", cards=cards, **values)
+
         cards = await self._cards(request, record, None) if about.at == last else ""
         return await self._made(request, run_pages.run_page, record, about.to_json(), cards=cards)
 
@@ -179,6 +180,7 @@ class RunPages:
             return ""
         if history is None and record.status not in ("needs_approval", "needs_solution"):
             return ""
+
         asked = await self._site.histories.pending(record, history)
         visitor = visitor_of(request)
         # A thread, because a call may be long.
@@ -209,6 +211,7 @@ class RunPages:
         reason = "cancelled on the page"
         if record.caller != visitor.caller:
             reason = f"{reason} by {visitor.name}"
+
         run = await self._bridge.cancel(record.id.partition(".")[0], reason, caller=record.caller)
         return self._site.back(request, f"{PREFIX}/runs/{record.id}", f"The run is {run.status}.")
 
@@ -225,6 +228,7 @@ class RunPages:
                 person_of(record.caller),
                 visitor.name,
             )
+
         self._site.front.running.publish_when_done(run)
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
@@ -240,6 +244,7 @@ class RunPages:
             raise ForkError(
                 f"run {record.id} belongs to {person_of(record.caller)}, who alone forks it"
             )
+
         form = form_of(request)
         at = number_of(form.get("at"))
         given = form.get("input").strip()
@@ -248,13 +253,16 @@ class RunPages:
             raise ArgumentError(
                 f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
             )
+
         changes = decode(given, what="the input") if given else None
         if changes is not None and not isinstance(changes, dict):
             raise ArgumentError("the input: expected an object")
+
         if changes is None:
             complete = None
         else:
             complete = {**input_of(self._bridge.store, record.id), **changes}
+
         other = decode(solution, what="the solution") if solution else None
         run = await self._bridge.fork(
             record.id, at, solution=other, input=complete, caller=visitor.caller
@@ -277,6 +285,7 @@ class RunPages:
                     run_pages.call_values, self._bridge.store, record, read, number
                 )
                 return self._site.page(request, "call.html", **values)
+
         return await self._made(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
@@ -287,6 +296,7 @@ class RunPages:
             here = None
             if read.history is not None:
                 here = await compute_in_thread(run_pages.result_of, record, read, number)
+
         kind, text = cast("list[str]", here or await self._read(run_pages.result, record, number))
         name = f"{record.id}-{number}.{kind}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -301,6 +311,7 @@ class RunPages:
             here = None
             if read.history is not None:
                 here = await compute_in_thread(run_pages.image_of, record, read, number, place)
+
         kind, data = cast(
             "list[str]", here or await self._read(run_pages.image, record, number, place)
         )
@@ -318,6 +329,7 @@ def _rows(
         stored = ["running", "interrupted"]
     else:
         stored = [status]
+
     found: list[RunRow] = []
     while True:
         limit = PAGE + 1 if not status else _SCANNED

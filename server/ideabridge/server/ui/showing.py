@@ -38,14 +38,17 @@ def ago(at: float | str | None, now: float) -> str:
     """
     if not at:
         return ""
+
     if isinstance(at, str):
         then = datetime.fromisoformat(at).timestamp()
     else:
         then = at
+
     seconds = max(0.0, now - then)
     for unit, name in _UNITS:
         if seconds >= unit:
             return f"{int(seconds // unit)} {name} ago"
+
     return f"{int(seconds)} s ago"
 
 

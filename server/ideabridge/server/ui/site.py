@@ -209,9 +209,11 @@ class Site:
             return access.refusal(
                 429, str(error), {"Retry-After": str(math.ceil(error.retry_after))}
             )
+
         if key is None:
             text = render("sign_in.html", ui=PREFIX, wrong=wrong)
             return HTMLResponse(text, 403 if wrong else 200)
+
         return RedirectResponse(f"{PREFIX}/runs", 303, {"Set-Cookie": cookie(request.scope, key)})
 
     async def _sign_out(self, request: Request) -> Response:

@@ -136,6 +136,7 @@ def timeline(
             progress = machine.history[bar.number]
         else:
             progress = None
+
         instance = bar.call.get("_instance")
         return Row(
             bar.number,
@@ -159,6 +160,7 @@ def timeline(
         every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event)
     else:
         every = trace.bars
+
     chosen = [
         bar
         for bar in every
@@ -225,8 +227,10 @@ class _Axis:
             if start > reached:
                 gaps.append((reached, start))
             reached = max(reached, finish)
+
         if end > reached:
             gaps.append((reached, end))
+
         idle_seconds = sum(finish - start for start, finish in gaps)
         work = end - begun - idle_seconds
         shown = max(_IDLE * work, _LEAST_IDLE)
@@ -234,6 +238,7 @@ class _Axis:
         if work > 0:
             long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * shown]
             idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
+
         points = [(begun, 0.0)]
         place = 0.0
         before = begun
@@ -243,6 +248,7 @@ class _Axis:
             place += shown
             points.append((finish, place))
             before = finish
+
         place += end - before
         points.append((max(end, before + 1e-6), max(place, 1e-6)))
         whole = points[-1][1]
@@ -293,11 +299,14 @@ def _density(
         while ended < len(ends) and ends[ended] <= start:
             # An end before a beginning at the same time: these two calls did not run at once.
             ended += 1
+
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:
             bucket += 1
+
         running = number + 1 - ended
         if running > highest[bucket]:
             highest[bucket] = running
+
     most = max(highest, default=0)
     tallest = max(1, most)
     return most, [
@@ -329,9 +338,11 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     """Why a call did not start when it was listed; empty if it did."""
     if bar.listed is None:
         return ""
+
     start = bar.started if bar.started is not None else bar.finished
     if start is not None and start - bar.listed < _NOTICED:
         return ""
+
     before = awaited(progress)
     parts = list[str]()
     last = _last(trace, set(before), start)
@@ -341,16 +352,20 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
             time_ = f" {duration(finish - bar.listed)}"
         else:
             time_ = ""
+
         name = machine.history[last].call.label
         parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
+
     if bar.started is not None:
         for who, seconds in bar.approvals:
             decided = f"{who} decided" if who else "it was decided"
             parts.append(f"{decided} after {duration(seconds)}")
     elif bar.asked is not None and bar.decided is None and bar.finished is None:
         parts.append("waits for a decision")
+
     if not parts and start is not None:
         parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
+
     return "; ".join(parts)
 
 

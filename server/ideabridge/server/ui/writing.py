@@ -69,10 +69,12 @@ class WritingPage:
                         said = f"{name} is a tool now."
                     else:
                         said = f"{name} is exactly this already."
+
                     said = " ".join([said, *(f"Missing here: {line}." for line in saved.missing)])
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
+
         return await self._site.page_beside(
             request, "write.html", text=text, to=form.get("to"), **values
         )

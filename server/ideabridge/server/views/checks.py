@@ -112,14 +112,17 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
             f"none; looked for {configuration.project / 'ideabridge.json'}",
             hint=hint,
         )
+
     for layer in configuration.layers:
         whose = "the project's, trusted" if layer.is_project else "yours"
         found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
         for line in (*layer.narrowed, *layer.refused):
             found.add("configuration", line, wrong=line in layer.refused)
+
     untrusted = configuration.untrusted
     if untrusted is not None:
         found.add("configuration", untrusted.told(), wrong=True)
+
     parts = approval_parts(configuration.approval_setting)
     approval = " and ".join(
         dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts)
@@ -147,6 +150,7 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
             settings.append(f"modules {', '.join(own) or 'none'}")
         elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
             settings.append(key)
+
     return f"from it: {'; '.join(settings)}" if settings else None
 
 
@@ -163,9 +167,11 @@ def check_store(found: Findings, configuration: Configuration) -> None:
         names = ", ".join(one.name for one in rescued)
         hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
         found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
+
     if not is_server and not Path(path).exists():
         found.add("store", f"{path}: does not exist yet; the first run creates it")
         return
+
     try:
         with Store.open(path) as store:
             describe_store(found, store, configuration)
@@ -208,6 +214,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
     settings = configuration.retention
     if settings is False or (settings.days is None and settings.runs is None):
         return "off: no run is deleted automatically"
+
     age = [] if settings.days is None else [f"older than {settings.days:g} days"]
     number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
     now = time.time()
@@ -215,6 +222,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
     what = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
     if not due.runs:
         return f"{what}; none is due"
+
     first = due.at or now
     when = (
         datetime.fromtimestamp(first if due.deletes else first + EVERY)
@@ -271,6 +279,7 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
     except IdeabridgeError as error:
         found.add("mind", str(error), wrong=True)
         return
+
     asked = choose(AUTO, mind, samples=True)
     alone = choose(AUTO, mind)
     if asked != alone:
@@ -280,12 +289,14 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
             "model is configured here",
         )
         return
+
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
         hint = (
             "limits.cost bounds nothing unless the address is that of a "
             "provider whose prices are known"
         )
+
     text = alone.why if model is None else f"{model} is configured here"
     if isinstance(mind, ModelMind) and is_elsewhere:
         try:
@@ -294,9 +305,11 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
             hint = hint or "start the server, or correct `model` in the configuration"
             found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
             return
+
         text += _listed(mind.configuration.name.partition(":")[2], names)
     elif model is not None:
         text += " (it was not asked now)"
+
     found.add("mind", f"{alone.name}: {text}", hint=hint)
 
 
@@ -327,9 +340,11 @@ def check_hosts(found: Findings, project: Path) -> None:
             except IdeabridgeError as error:
                 found.add(f"host {host.name}", str(error), wrong=True)
                 continue
+
             others += sum(1 for name in servers if name != SERVER_NAME)
             if SERVER_NAME in servers:
                 having.append(f"{file.path} ({file.scope})")
+
         if having:
             found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
         elif others:

@@ -30,8 +30,10 @@ def doubt_lines(machine: Machine) -> Iterator[str]:
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
+
     for line in assumption_lines(doubts.approved):
         yield f"approved: {line}"
+
     for line in note_lines(doubts.notes):
         yield f"noted: {line}"
 
@@ -231,13 +233,17 @@ def call_json(number: int, progress: Progress) -> JSONObject:
     entry: JSONObject = {"call": number, "tool": call.name, "status": progress.status.value}
     if call.tool is not None and call.tool.module is not None:
         entry["module"] = call.tool.module
+
     if call.instance:
         entry["instance"] = call.instance
+
     parameters: list[JSON] = [dict(item.parameters) for item in progress.items]
     if parameters:
         entry["parameters"] = parameters if call.has_each else parameters[0]
+
     if progress.error is not None:
         entry["error"] = progress.error
     elif progress.settled:
         entry["value"] = progress.value
+
     return entry

@@ -46,8 +46,10 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
+
     if record.forked_from is not None:
         lineage["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
+
     lineage["forks"] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
     lineage["rooms"] = [
         {"run": one.id, "status": one.status, "title": one.title}
@@ -68,4 +70,5 @@ def input_of(store: Store, run_id: str) -> JSONObject:
         for message in read_context(started.context):
             if message.type == "input" and not message.instance and isinstance(message.value, dict):
                 return message.value
+
     return {}

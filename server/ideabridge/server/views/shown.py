@@ -109,6 +109,7 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
     if line is not None and reasons is not None:
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
+
     # A call may have megabytes, of which JSON for people takes a second for each.
     part = Beginning(content, room.characters)
     shown = _beginning(readable_json(part.value, 2), room)
@@ -164,8 +165,10 @@ def content_of(question: Question) -> JSONObject:
         shown = plan_without_ids(question.shown)
     else:
         shown = call_without_ids(question.shown)
+
     if question.asked is None:
         return shown
+
     asked = question.asked
     return {"message": asked.message, "schema": asked.schema, "call": shown}
 
@@ -184,22 +187,27 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
     calls = plan.get("calls")
     if not isinstance(calls, list):
         return plan
+
     places: dict[str, str] = {}
     for number, call in enumerate(calls):
         if isinstance(call, dict) and isinstance(call.get("_id"), str):
             places[str(call["_id"])] = f"calls.{number}"
+
     shown: list[JSON] = []
     for call in calls:
         if not isinstance(call, dict):
             shown.append(call)
             continue
+
         members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
         after = members.get("_after")
         if isinstance(after, list):
             members["_after"] = [
                 places.get(name, name) if isinstance(name, str) else name for name in after
             ]
+
         shown.append(members)
+
     return {**plan, "calls": shown}
 
 

@@ -61,7 +61,9 @@ class Beginning:
                     break
                 name = self._of_text(key)
                 members[name] = self._of(member)
+
             return members
+
         if isinstance(value, list):
             items: list[JSON] = []
             for item in value:
@@ -69,6 +71,7 @@ class Beginning:
                     break
                 items.append(self._of(item))
             return items
+
         return value
 
     def _of_text(self, text: str) -> str:
@@ -113,12 +116,14 @@ def error_line(entry: JSONObject) -> str:
         name = f"{call.get('_id') or call.get('_tool')}: "
     else:
         name = ""
+
     error = entry.get("error")
     sent = error.get("sent") if isinstance(error, dict) else None
     if sent is None:
         more = ""
     else:
         more = f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
+
     return f"{name}{message_of(error)}{more}"
 
 

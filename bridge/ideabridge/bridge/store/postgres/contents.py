@@ -46,6 +46,7 @@ class PostgresContents(Contents):
                     "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (there,)
                 )
                 known.update(found.fetchall())
+
         return [known[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:

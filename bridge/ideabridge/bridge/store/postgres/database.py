@@ -120,12 +120,14 @@ def read_address(text: str) -> tuple[str, str]:
             "configuration; put it into the environment (PGPASSWORD), a password file "
             "(~/.pgpass) or a service file (postgresql:///?service=NAME)"
         )
+
     name = dict(options).get("schema", "ideabridge")
     if _SCHEMA.fullmatch(name) is None or name.startswith("pg_"):
         raise StoreAccessError(
             f"store: schema {name[:70]!r}: expected a to z or _, then up to 62 of a to z, "
             "0 to 9 and _, without pg_"
         )
+
     kept = urlencode([(key, value) for key, value in options if key != "schema"])
     return urlunsplit(("postgresql", parts.netloc, parts.path, kept, "")), name
 
@@ -200,6 +202,7 @@ class PostgresDatabase(Database):
             raise StoreClosedError(f"{self.path}: the store is closed")
         if time.monotonic() < self._down_until:
             raise StoreAccessError(self._down)
+
         try:
             connection = psycopg.connect(
                 self._conninfo,
@@ -213,6 +216,7 @@ class PostgresDatabase(Database):
             self._down_until = time.monotonic() + _DOWN_S
             self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
             raise StoreAccessError(self._down) from error
+
         # Texts and numbers with one type each: PostgreSQL finds the function or operator by it.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
@@ -222,18 +226,22 @@ class PostgresDatabase(Database):
             version = connection.info.server_version // 10_000
             connection.close()
             raise StoreVersionError(f"{self.path}: PostgreSQL {version}: expected 14 or later")
+
         settings = (
             f"SET search_path TO {self._schema}; SET idle_in_transaction_session_timeout = '60s'"
         )
         if self.durability == "full":
             settings += "; SET synchronous_commit = on"
+
         if self._only_reads:
             settings += "; SET default_transaction_read_only = on"
+
         try:
             connection.execute(settings.encode())
         except psycopg.Error:
             connection.close()
             raise
+
         return connection
 
     def _prepare(self) -> None:
@@ -283,8 +291,10 @@ class PostgresDatabase(Database):
         statement, bound = bind(sql, parameters)
         if self._writer == get_ident():
             return self._write.execute(statement.encode(), bound)
+
         if self._is_lost(self._read):
             self._read = self._connect()
+
         try:
             return self._read.execute(statement.encode(), bound)
         except psycopg.OperationalError:
@@ -356,12 +366,14 @@ class PostgresDatabase(Database):
                 self._lock_changes()
             if not self._flat:
                 self._write.execute(f"SAVEPOINT level{level}".encode())
+
         self._kinds.append(kind)
         self.depth = level + 1
 
     def _begin(self, kind: Kind) -> None:
         if self._is_lost(self._write):
             self._write = self._connect()
+
         shared = "" if kind == "exclusive" else "_shared"
         wait = max(
             1,
@@ -391,12 +403,14 @@ class PostgresDatabase(Database):
                 # It was lost since the last transaction, and nothing of this one has been done.
                 self._write = self._connect()
                 cursor = self._write.execute(statement.encode())
+
             while cursor.nextset():
                 pass
             self._transaction_number, swept = cursor.fetchone() or ("", 0)
         except BaseException:
             self._roll_back()
             raise
+
         self.swept = int(swept or 0)
         self._changes_locked = kind != "concurrent"
         self._notices.clear()
@@ -414,6 +428,7 @@ class PostgresDatabase(Database):
         level = self.depth = len(self._kinds)
         if not keep:
             self.voids += 1
+
         if level > 0:
             if self._flat:
                 self._doomed = self._doomed or not keep
@@ -421,15 +436,19 @@ class PostgresDatabase(Database):
                 self._write.execute(f"RELEASE level{level}".encode())
             elif not self._is_lost(self._write):
                 self._write.execute(f"ROLLBACK TO level{level}; RELEASE level{level}".encode())
+
             return
+
         self._writer = 0
         if keep and self._doomed:
             self._roll_back()
             self.voids += 1
             raise _DoomedError
+
         if not keep:
             self._roll_back()
             return
+
         try:
             self._write.execute(f"{self._notifying()}COMMIT".encode())
         except psycopg.OperationalError:
@@ -440,6 +459,7 @@ class PostgresDatabase(Database):
             self.voids += 1
             self._roll_back()
             raise
+
         self._commits += 1
 
     @property
@@ -647,13 +667,16 @@ class PostgresDatabase(Database):
         """The store's error for an error of PostgreSQL."""
         if self._closed:
             return StoreClosedError(f"{self.path}: the store is closed")
+
         for cause, kind, why in _CAUSES:
             if isinstance(error, cause):
                 return kind(f"{self.path}: {why}")
+
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreAccessError(
                 f"{self.path}: the connection to the server is lost: {_first_line(error)}"
             )
+
         return StoreError(f"{self.path}: {_first_line(error)}")
 
 
@@ -772,5 +795,6 @@ class _Transaction:
             raise database.translate(failure) from failure
         finally:
             database.lock.release()
+
         if error is not None:
             database.raise_translated(error)

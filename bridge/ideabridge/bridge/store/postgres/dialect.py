@@ -44,6 +44,7 @@ def _parsed(sql: str) -> _Parsed:
             texts.append("")
         else:
             texts[-1] += match[0].replace("%", "%%")
+
     texts[-1] += sql[last:]
     return _Parsed(tuple(texts), tuple(places), is_named)
 
@@ -58,6 +59,7 @@ def _written(sql: str, nulls: frozenset[int]) -> str:
         else:
             written += f"%(p{place + 1})s" if parsed.is_named else "%s"
         written += text
+
     return written
 
 

@@ -89,6 +89,7 @@ class SqliteDatabase(Database):
         self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
         if self.files is not None:
             self.files.prepare()
+
         self._address = self.path if self.files is None else self.files.address
         self._rescued = ""
         """A message about the rescue of the contents, while the files are gone."""
@@ -104,14 +105,17 @@ class SqliteDatabase(Database):
                 self._migrate()
                 if self.files is not None:
                     self._open_reader()
+
                 if only_reads:
                     self._write("PRAGMA query_only=ON")
             except BaseException:
                 self._reader.close()
                 self.connection.close()
                 raise
+
         if self.files is not None:
             self.files.opened()
+
         self.guard = _Guard(self)
 
     def reader(self) -> JSONObject | None:
@@ -145,6 +149,7 @@ class SqliteDatabase(Database):
                 f"{self.path}: its file system does not support write-ahead logging "
                 f"(journal mode is {mode})"
             )
+
         run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
@@ -201,6 +206,7 @@ class SqliteDatabase(Database):
                 f"{self.path}: written by a newer ideabridge (store version {found}; this one "
                 f"reads {wanted}): upgrade ideabridge, or name another store"
             )
+
         if found > 0 and not schema.can_migrate(found):
             raise StoreVersionError(
                 f"{self.path}: written by an earlier ideabridge (store version {found}; this "
@@ -208,6 +214,7 @@ class SqliteDatabase(Database):
                 "the ideabridge that wrote it (`ideas export`) and import them into a new "
                 "store, or name another store"
             )
+
         return found
 
     def execute(
@@ -245,6 +252,7 @@ class SqliteDatabase(Database):
             raise
         finally:
             self.lock.release()
+
         return cursor
 
     def take_lock(self) -> None:
@@ -292,6 +300,7 @@ class SqliteDatabase(Database):
     def data_version(self) -> int:
         if not self.lock.acquire(blocking=False):
             return self._data_version
+
         try:
             self.look(self.connection)
             self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
@@ -299,6 +308,7 @@ class SqliteDatabase(Database):
             raise self.translate(error) from error
         finally:
             self.lock.release()
+
         return self._data_version
 
     def revision(self) -> tuple[int, int]:
@@ -335,6 +345,7 @@ class SqliteDatabase(Database):
     def at_once(self, job: Callable[[], T]) -> T:
         if not self.lock.acquire(blocking=False):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")
+
         before = self.patience if self.impatient else None
         self.patience = 0.0
         try:
@@ -464,9 +475,11 @@ class SqliteDatabase(Database):
         """
         if self.files is None:
             return
+
         fault = self.files.fault()
         if fault is not None:
             raise self._gone(fault, self.connection)
+
         self._rescued = ""
         self._commits += 1
         if not IS_FIXED and self._commits % COMMITS == 0:
@@ -547,14 +560,17 @@ class SqliteDatabase(Database):
         """The store's error for an SQLite error."""
         if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
             return StoreClosedError(f"{self.path}: the store is closed")
+
         cause = _CAUSES.get(_code(error))
         if cause is None:
             return StoreError(f"{self.path}: {error}")
+
         kind, why = cause
         if kind is StoreBusyError and self.patience > 0:
             waited = f" (waited {self.patience:g} s)"
         else:
             waited = ""
+
         return kind(f"{self.path}: {why}{waited}")
 
 
@@ -615,6 +631,7 @@ class _Transaction:
                 raise database.translate(failure) from error
             finally:
                 database.lock.release()
+
             database.raise_translated(error)
             raise
 
@@ -637,6 +654,7 @@ class _Transaction:
         finally:
             database.leave(level)
             database.lock.release()
+
         if error is not None:
             database.raise_translated(error)
 

@@ -129,6 +129,7 @@ class StoreFiles:
         except OSError:
             # This says nothing about the files.
             return None
+
         self._seen = (folder.st_dev, folder.st_ino, folder.st_mtime_ns)
         self.next_look = time.monotonic() + LOOK_S
         return None

@@ -121,6 +121,7 @@ class _Authorizer:
                 else f"PRAGMA {name} with a value is refused"
             )
             return sqlite3.SQLITE_DENY
+
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
             self._refuse(f"{second}() is refused")
             return sqlite3.SQLITE_DENY
@@ -153,12 +154,14 @@ def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
     for name in parameters:
         if re.search(rf"[:@$]{re.escape(name)}\b", sql) is None:
             raise QueryError(f"there is no :{name[:80]} in the SQL")
+
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
     except sqlite3.Error as error:
         raise StoreAccessError(f"{path}: it cannot be opened: {error}") from None
+
     with closing(connection):
         _prepare(connection, path)
         return _read(connection, sql, dict(parameters))
@@ -171,6 +174,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA hard_heap_limit={_MOST_MEMORY}")
     except sqlite3.DatabaseError as error:
         raise StoreFormatError(f"{path}: it cannot be read: {error}") from None
+
     if application != APPLICATION_ID:
         raise StoreFormatError(f"{path}: it is not a store of ideas")
     # A text of another program may be no UTF-8.
@@ -197,6 +201,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
                 "the SQL returns no rows; `store query` takes one statement that reads, "
                 "such as SELECT"
             )
+
         columns = list(dedupe_keys(column[0] for column in cursor.description))
         return _collect(columns, cursor)
     except MemoryError:
@@ -211,6 +216,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
         if time.monotonic() <= deadline:
             # The signal of Ctrl-C came while SQLite called the progress handler.
             raise KeyboardInterrupt from None
+
         raise QueryError(f"the query takes longer than {MOST_SECONDS:g} s") from None
 
 
@@ -224,6 +230,7 @@ def _collect(columns: list[str], cursor: sqlite3.Cursor) -> QueryResult:
         if size > MOST_BYTES:
             return QueryResult(columns, rows, f"{MOST_BYTES // 1024**2} MiB")
         rows.append(row)
+
     return QueryResult(columns, rows, "")
 
 

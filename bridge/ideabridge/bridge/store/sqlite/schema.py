@@ -69,8 +69,10 @@ def update(connection: sqlite3.Connection, version: int) -> None:
     if version == 0:
         _create_first(database)
         version = FIRST
+
     for migrate in MIGRATIONS[version - FIRST :]:
         migrate(database)
+
     for name, sql in _VIEWS.items():
         database.create_view(name, sql, replace=True)
 
@@ -311,6 +313,7 @@ def _create_first(database: Database) -> None:
     """
     for statement in _SPECIAL_TABLES:
         database.conn.execute(statement)
+
     ideas = database.table("ideas")
     ideas.create_index(["id"], "ideas_by_id", unique=True)
     ideas.create_index(["request"], "ideas_by_request")
