@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Final, cast
 
 import anyio
@@ -158,6 +159,16 @@ COMPUTE: Final = Tool(
 def builtin_toolbox() -> Toolbox:
     """Return a new Toolbox of the built-in tools: pick, filter, join, count, template,
     compute, sleep.
+    """
+    toolbox = Toolbox()
+    toolbox.update(_built_in())
+    return toolbox
+
+
+@cache
+def _built_in() -> Toolbox:
+    """Define the built-in tools, once in a process: each new Bridge would check their
+    definitions again.
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
