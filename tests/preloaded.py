@@ -298,8 +298,20 @@ def load_modules() -> None:
     gc.disable()
     for name in MODULES:
         importlib.import_module(name)
+    make_first()
     gc.freeze()
     gc.enable()
+
+
+def make_first() -> None:
+    """Make what the first use in a process takes longer for than each other one."""
+    from ideabridge.bridge.store.store import Store
+    from ideabridge.tools.builtins import builtin_toolbox
+
+    builtin_toolbox()
+    Store.open(":memory:").close()
+    # A process with several threads cannot be forked safely.
+    assert threading.active_count() == 1
 
 
 def leave(code: int) -> NoReturn:
