@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
@@ -96,14 +97,18 @@ def loud(member: str) -> list[Turn]:
     ]
 
 
+def best_title(hits: JSON) -> str:
+    """Return the title of the hit with the highest score."""
+    best = max(cast("list[dict[str, Any]]", hits), key=lambda hit: hit["score"])
+    return best["title"]
+
+
 async def test_an_equal_input_beside_an_item_of_a_list_is_said_however_many_runs_agree(
     bridge: Bridge,
 ) -> None:
     turns: list[Turn] = [
         lambda _: turn({"_tool": "both", "pair": "†input.hits"}),
-        lambda s: turn(
-            {"_tool": "shout", "text": max(s.result(0), key=lambda one: one["score"])["title"]}
-        ),  # type: ignore[arg-type, call-overload, index, return-value]
+        lambda s: turn({"_tool": "shout", "text": best_title(s.result(0))}),
         lambda _: turn(output="†results.1"),
     ]
 

@@ -95,8 +95,11 @@ def prepare(folder: Path, **top: Any) -> tuple[Path, dict[str, Any]]:
 
 
 Answer: TypeAlias = (
-    "Solution | str | types.ErrorData | types.CreateMessageResult | "
-    "types.CreateMessageResultWithTools"
+    Solution
+    | str
+    | types.ErrorData
+    | types.CreateMessageResult
+    | types.CreateMessageResultWithTools
 )
 
 
