@@ -111,7 +111,8 @@ def _helps(command: Any, parent: Any, name: str) -> Iterator[tuple[str, str]]:
     with command.context_class(command, info_name=name, parent=parent) as context:
         yield context.command_path, command.get_help(context)
         for below, one in getattr(command, "commands", {}).items():
-            yield from _helps(one, context, below)
+            if not one.hidden:
+                yield from _helps(one, context, below)
 
 
 def settings() -> str:

@@ -34,7 +34,7 @@ def mute(project: Path) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
-@pytest.mark.parametrize("words", [["modules", "list"], ["doctor"]])
+@pytest.mark.parametrize("words", [["servers", "list"], ["doctor"]])
 def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]) -> None:
     process = subprocess.Popen(
         [str(EXECUTABLE), *words],
@@ -76,13 +76,13 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
 def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None:
-    terminal = Terminal(mute, ["modules", "list"], {"NO_COLOR": "1"})
+    terminal = Terminal(mute, ["servers", "list"], {"NO_COLOR": "1"})
     terminal.read_until("connecting to 2 modules: mute, quick (0 s)")
     terminal.read_until("connecting to 1 module: mute (")
     terminal.interrupt()
     code, out = terminal.end()
     assert code == 130
-    assert [line.split()[:2] for line in out.splitlines()] == [["module", "state"], ["quick", "up"]]
+    assert [line.split()[:2] for line in out.splitlines()] == [["server", "state"], ["quick", "up"]]
     # The line is gone at the end.
     assert not any("connecting" in line for line in terminal.screen())
 

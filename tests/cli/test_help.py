@@ -25,7 +25,8 @@ GROUP: Any = typer.main.get_command(app)
 def commands(command: Any = GROUP, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
     for name, below in getattr(command, "commands", {}).items():
-        yield from commands(below, (*path, name))
+        if not below.hidden:
+            yield from commands(below, (*path, name))
 
 
 # -- help ------------------------------------------------------------------------------------------
@@ -79,6 +80,23 @@ def test_without_a_command_first_all_are_built(line: str) -> None:
     assert called(app, line.split()) is app
 
 
+def test_the_earlier_name_of_servers_answers_and_is_not_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["modules", "list", "--help"]) == 0
+    earlier = capsys.readouterr().out
+    assert main(["servers", "list", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert set(earlier.replace("modules list", "servers list").splitlines()) <= set(lines)
+    assert "Connect to every configured server" in earlier
+    assert main(["--help"]) == 0
+    names = [
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")
+    ]
+    assert "servers" in names
+    assert "modules" not in names
+
+
 def test_a_mistake_below_a_command_is_answered_with_the_names_that_exist(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -125,7 +143,7 @@ def test_completion_knows_hosts_modules_runs_and_ideas(
     offered: Callable[[str], list[str]], project: Path
 ) -> None:
     assert offered("install c") == ["claude-code", "cursor"]
-    assert offered("modules test git") == ["git", "github"]
+    assert offered("servers test git") == ["git", "github"]
     assert offered("runs show run_") == ["run_20", "run_10"]
     assert offered("resume run_1") == ["run_10"]
     assert offered("ideas call w") == ["weekly"]
@@ -145,7 +163,7 @@ def test_completion_offers_nothing_where_something_is_wrong(
     assert offered("runs show --store ideabridge.json ") == []
     for content in ("{nope", "[" * 100_000, "[1]", '{"mcpServers": 1, "store": 1}', "\xff"):
         (project / "ideabridge.json").write_bytes(content.encode("latin-1"))
-        assert offered("modules test ") == []
+        assert offered("servers test ") == []
         assert offered("runs show ") == []
 
 

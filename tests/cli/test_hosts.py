@@ -311,7 +311,7 @@ def test_import_shows_and_writes_nothing(
     home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claude(home, project)
-    assert main(["modules", "import", "claude-code", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "--json"]) == 0
     answer = told(capsys)
     assert [(one["name"], one["verdict"], one["scope"]) for one in answer["servers"]] == [
         ("git", "new", "local"),
@@ -332,7 +332,7 @@ def test_import_writes_once_and_keeps_the_rest(
         {"order": "all", "mcpServers": {"web": {"command": "mine"}}, "expose": []},
     )
     theirs = put(own_file(home), {"order": "none", "mcpServers": {"old": {"command": "old"}}})
-    assert main(["modules", "import", "claude-code", "--write", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "--write", "--json"]) == 0
     answer = told(capsys)
     assert verdicts(answer)["web"] == "taken"
     assert [one["file"] for one in answer["configurations"]] == [str(theirs)]
@@ -353,7 +353,7 @@ def test_import_writes_once_and_keeps_the_rest(
     }
     assert {stat.S_IMODE(file.stat().st_mode) for file in (theirs, backup)} == {0o600}
     before = ours.read_bytes()
-    assert main(["modules", "import", "claude-code", "--write", "--json"]) == 1
+    assert main(["servers", "import", "claude-code", "--write", "--json"]) == 1
     again = told(capsys)
     assert again["written"] is False
     assert {one["verdict"] for one in again["servers"]} == {
@@ -363,7 +363,7 @@ def test_import_writes_once_and_keeps_the_rest(
         "ourselves",
     }
     assert ours.read_bytes() == before
-    assert main(["modules", "import", "claude-code", "web", "--replace", "--write", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "web", "--replace", "--write", "--json"]) == 0
     assert verdicts(told(capsys)) == {"web": "replaced"}
     replaced = json.loads(ours.read_text(encoding="utf-8"))
     assert list(replaced) == ["order", "mcpServers", "expose"]
@@ -392,7 +392,7 @@ def test_what_was_imported_can_be_read(
           }
         }""",
     )
-    assert main(["modules", "import", "vscode", "--write"]) == 0
+    assert main(["servers", "import", "vscode", "--write"]) == 0
     told_to_people = capsys.readouterr()
     assert "GH" in told_to_people.err
     assert "envFile" in told_to_people.err or ".env" in told_to_people.err
@@ -411,7 +411,7 @@ def test_import_of_cursor_prefers_the_project(
         {"mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}}},
     )
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "project"}}})
-    assert main(["modules", "import", "cursor", "--write", "--json"]) == 0
+    assert main(["servers", "import", "cursor", "--write", "--json"]) == 0
     capsys.readouterr()
     assert servers_in(project / "ideabridge.json") == {"a": {"command": "project"}}
     assert servers_in(own_file(home)) == {"b": {"command": "user"}}
@@ -432,17 +432,17 @@ def test_secrets_never_reach_the_terminal(
             }
         },
     )
-    main(["modules", "import", "cursor"])
-    main(["modules", "import", "cursor", "--json"])
+    main(["servers", "import", "cursor"])
+    main(["servers", "import", "cursor", "--json"])
     both = capsys.readouterr()
     assert "s3cret-value" not in both.out + both.err
 
 
 def test_nothing_to_import(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["modules", "import", "cursor"]) == 0
+    assert main(["servers", "import", "cursor"]) == 0
     assert str(project / ".cursor" / "mcp.json") in capsys.readouterr().err.replace("\n", "")
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
-    assert main(["modules", "import", "cursor", "b"]) == 2
+    assert main(["servers", "import", "cursor", "b"]) == 2
     assert capsys.readouterr().err == "ideabridge: Cursor has no server 'b'; it has a\n"
 
 
@@ -457,14 +457,14 @@ def test_move_takes_the_servers_out_of_the_host(
     shared = project / ".mcp.json"
     before = own.read_bytes(), shared.read_bytes()
     # Nobody is here to be asked.
-    assert main(["modules", "import", "claude-code", "--move"]) == 2
+    assert main(["servers", "import", "claude-code", "--move"]) == 2
     assert "add --yes" in capsys.readouterr().err
     assert (own.read_bytes(), shared.read_bytes()) == before
     assert not (project / "ideabridge.json").exists()
     # What had been copied before is moved, too.
-    assert main(["modules", "import", "claude-code", "web", "--write", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "web", "--write", "--json"]) == 0
     told(capsys)
-    assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "--move", "--yes", "--json"]) == 0
     answer = told(capsys)
     assert [(one["name"], one["scope"]) for one in answer["moved"]] == [
         ("git", "local"),
@@ -558,7 +558,7 @@ def test_move_takes_every_server_to_the_file_of_its_owner(
     own, shared = six_servers(home, project)
     (project / "ideabridge.json").write_text("{}", encoding="utf-8")
     before = files_with("s3cret-value", project)
-    assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
+    assert main(["servers", "import", "claude-code", "--move", "--yes", "--json"]) == 0
     answer = told(capsys)
     mine = own_file(home)
     theirs = project / "ideabridge.json"
@@ -590,7 +590,7 @@ def test_a_server_with_a_secret_stays_out_of_a_project_and_its_neighbours_do_not
     six_servers(home, project)
     target = project / "ideabridge.json"
     assert (
-        main(["modules", "import", "claude-code", "--write", "--json", "--config", str(target)])
+        main(["servers", "import", "claude-code", "--write", "--json", "--config", str(target)])
         == 0
     )
     answer = told(capsys)
@@ -621,7 +621,7 @@ def test_the_users_file_in_a_repository_gets_no_secret(
     real = put(dotfiles / "ideabridge.json", {})
     own_file(home).parent.mkdir(parents=True)
     own_file(home).symlink_to(real)
-    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert main(["servers", "import", "claude-code", "--write"]) == 0
     assert set(servers_in(real)) == {"plain"}
     assert files_with("s3cret-value", dotfiles) == []
 
@@ -632,7 +632,7 @@ def test_nothing_is_written_where_one_of_the_configurations_has_comments(
     own, shared = six_servers(home, project)
     before = own.read_bytes(), shared.read_bytes()
     put(project / "ideabridge.json", '{"mcpServers": {}} // ours')
-    assert main(["modules", "import", "claude-code", "--move", "--yes"]) == 2
+    assert main(["servers", "import", "claude-code", "--move", "--yes"]) == 2
     assert "has comments" in capsys.readouterr().err
     assert (own.read_bytes(), shared.read_bytes()) == before
     assert not own_file(home).exists()
@@ -643,7 +643,7 @@ def test_servers_of_a_project_enter_the_users_file_only_by_name(
 ) -> None:
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"theirs": {"command": "x"}}})
     own = put(own_file(home), {"mcpServers": {}})
-    words = ["modules", "import", "cursor", "--write", "--config", str(own)]
+    words = ["servers", "import", "cursor", "--write", "--config", str(own)]
     assert main(words) == 1
     assert "name it to have it in your own configuration" in capsys.readouterr().err
     assert servers_in(own) == {}
@@ -656,7 +656,7 @@ def test_move_changes_nothing_where_the_file_has_comments(
 ) -> None:
     text = '{"servers": {"a": {"type": "stdio", "command": "x"}}} // ours'
     path = put(project / ".vscode" / "mcp.json", text)
-    assert main(["modules", "import", "vscode", "--move", "--yes"]) == 2
+    assert main(["servers", "import", "vscode", "--move", "--yes"]) == 2
     assert "has comments" in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == text
     assert not (project / "ideabridge.json").exists()
@@ -666,7 +666,7 @@ def test_move_changes_nothing_where_the_file_has_comments(
 @pytest.mark.parametrize(("typed", "moved"), [("y", True), ("n", False)])
 def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: Path) -> None:
     path = put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
-    terminal = Terminal(project, ["modules", "import", "cursor", "--move"])
+    terminal = Terminal(project, ["servers", "import", "cursor", "--move"])
     terminal.read_until("? [y/N]:")
     shown = " ".join(terminal.seen.split())
     assert f"a: from {path} (project) to {project / 'ideabridge.json'}" in shown
@@ -687,7 +687,7 @@ def test_the_question_names_every_server_with_both_places(
     columns: int, home: Path, project: Path
 ) -> None:
     own, shared = six_servers(home, project)
-    terminal = Terminal(project, ["modules", "import", "claude-code", "--move"], columns=columns)
+    terminal = Terminal(project, ["servers", "import", "claude-code", "--move"], columns=columns)
     terminal.read_until("? [y/N]:")
     shown = "".join(terminal.seen.split())
     for name, scope in (("token", "user"), ("plain", "user"), ("local", "local")):
@@ -727,7 +727,7 @@ def test_what_the_host_starts_in_each_project_is_moved_only_by_name(
         "plain": {"command": "npx", "args": ["-y", "@x/docs", "--stage", "https://e.org/a.json"]},
     }
     own = put(home / ".claude.json", {"mcpServers": servers})
-    words = ["modules", "import", "claude-code", "--move", "--yes"]
+    words = ["servers", "import", "claude-code", "--move", "--yes"]
     assert main(words) == 0
     why = (
         f"here: stays in {own} (user): {place} has a relative path: the host starts it in each "
@@ -755,7 +755,7 @@ def test_what_is_fixed_to_this_project_is_said(
     home: Path, project: Path, entry: Answer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": entry}})
-    assert main(["modules", "import", "cursor", "--move", "--yes"]) == 0
+    assert main(["servers", "import", "cursor", "--move", "--yes"]) == 0
     assert f"a: it is fixed to this project, {project}" in capsys.readouterr().err
     assert str(project) in json.dumps(servers_in(own_file(home)))
 
@@ -776,7 +776,7 @@ def test_a_server_forges_no_line_of_the_question(columns: int, home: Path, proje
     }
     inputs = [{"id": "key", "type": "promptString", "description": FORGED}]
     put(project / ".vscode" / "mcp.json", {"servers": servers, "inputs": inputs})
-    terminal = Terminal(project, ["modules", "import", "vscode", "--move"], columns=columns)
+    terminal = Terminal(project, ["servers", "import", "vscode", "--move"], columns=columns)
     terminal.read_until("? [y/N]:")
     lines = [line.strip() for line in terminal.seen.replace("\r", "").splitlines()]
     assert sum(line.startswith("These are moved") for line in lines) == 1
@@ -901,7 +901,7 @@ def test_install_prints_the_hosts_own_command(
 
 
 def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["install", "cursr"], ["modules", "import", "cursr"]):
+    for words in (["install", "cursr"], ["servers", "import", "cursr"]):
         assert main(words) == 2
         assert (
             capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"
@@ -927,7 +927,7 @@ def test_what_is_no_regular_file_is_not_read(
 
     # Each of these read /dev/zero until memory was full, and waited for a writer of the pipe.
     for words in (
-        ["modules", "import", host],
+        ["servers", "import", host],
         ["install", host, "--scope", "project", "--write"],
         ["doctor"],
     ):
@@ -985,7 +985,7 @@ def test_servers_are_imported_and_moved_through_no_link_out_of_a_clone(
     before = victim.read_bytes()
     (project / name).unlink(missing_ok=True)
     (project / name).symlink_to(victim)
-    assert main(["modules", "import", "claude-code", "--move", "--yes", "one"]) != 0
+    assert main(["servers", "import", "claude-code", "--move", "--yes", "one"]) != 0
     assert "leadsoutoftheproject" in "".join(capsys.readouterr().err.split())
     assert victim.read_bytes() == before
     assert (project / "ideabridge.json").exists() == (name == "ideabridge.json")

@@ -56,7 +56,7 @@ def test_a_dry_run_shows_what_would_be_taken(
     assert main(["history", "import", "claude-code", "--yes", "--dry-run"]) == 0
     told = capsys.readouterr()
     assert [line.split() for line in told.out.splitlines()] == [
-        ["conversation", "time", "(UTC)", "calls", "modules", "unread", "run"],
+        ["conversation", "time", "(UTC)", "calls", "servers", "unread", "run"],
         ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
     ]
     assert "would be saved: 1 run with 1 call" in told.err
@@ -88,7 +88,7 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
         (["codex"], "Codex has no logs here"),
         (
             ["claude-code", "--module", "github"],
-            "--module: expected LOGNAME=MODULE, found 'github'",
+            "--module: expected LOGNAME=SERVER, found 'github'",
         ),
         (
             ["claude-code", "--module", "github=gh"],

@@ -1,4 +1,4 @@
-"""What `modules test` shows of a server that is a little odd."""
+"""What `servers test` shows of a server that is a little odd."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def odd(project: Path) -> None:
 
 @pytest.mark.usefixtures("odd")
 def test_the_notes_of_a_module_that_is_tested_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["modules", "test", "odd"]) == 0
+    assert main(["servers", "test", "odd"]) == 0
     said = capsys.readouterr().err
     assert "odd: tool 'count' has an odd input schema" in said
     assert "odd: initialize: serverInfo: is missing" in said
@@ -50,7 +50,7 @@ def test_the_notes_of_a_module_that_is_tested_are_shown(capsys: pytest.CaptureFi
 def test_what_a_tool_sent_against_its_schema_is_shown_beside_the_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["modules", "test", "odd", "count"]) == 1
+    assert main(["servers", "test", "odd", "count"]) == 1
     said = capsys.readouterr().err
     assert "answered against its own schema" in said
     assert 'sent, and checked by nobody: {"structuredContent":{"number":"7"}' in said
@@ -65,7 +65,7 @@ def test_answers_to_no_request_are_noted(project: Path, capsys: pytest.CaptureFi
     write_trusted(
         project, {"mcpServers": {"odd": {"command": sys.executable, "args": ["-I", "-c", server]}}}
     )
-    assert main(["modules", "test", "odd"]) == 0
+    assert main(["servers", "test", "odd"]) == 0
     assert (
         "odd: answered requests that no longer wait, or were never sent; skipped"
         in capsys.readouterr().err

@@ -144,7 +144,7 @@ def test_inputs(
         (["ideas", "show", "nothing_here"], "no idea 'nothing_here'"),
         (["ideas", "call", "nothing_here"], "nothing_here"),
         (["ideas", "list", "--after", "nonsense"], "cursor"),
-        (["modules", "test", "nothing_here"], "no module 'nothing_here' is configured"),
+        (["servers", "test", "nothing_here"], "no module 'nothing_here' is configured"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -693,7 +693,7 @@ def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixtur
         broken={"command": "/no/such/program"},
         off={"command": "x", "disabled": True},
     )
-    assert main(["modules", "list", "--json"]) == 1
+    assert main(["servers", "list", "--json"]) == 1
     modules = {one["name"]: one for one in told(capsys)["modules"]}
     assert {name: one["state"] for name, one in modules.items()} == {
         "time": "up",
@@ -707,7 +707,7 @@ def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixtur
     answer = told(capsys)
     assert {"add", "note", "convert_time"} <= {tool["name"] for tool in answer["tools"]}
     assert [one["module"] for one in answer["errors"]] == ["broken"]
-    assert main(["modules", "test", "broken"]) == 1
+    assert main(["servers", "test", "broken"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "connecting to 1 module: broken",
         f"ideabridge: {modules['broken']['error']}",
@@ -716,7 +716,7 @@ def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixtur
 
 def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     with_modules(time=time_server(), broken={"command": "/no/such/program"})
-    assert main(["modules", "test", "time"]) == 0
+    assert main(["servers", "test", "time"]) == 0
     assert "convert_time" in capsys.readouterr().out
     words = [
         "modules",
@@ -741,8 +741,8 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
 
 
 def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["modules", "list"]) == 0
-    assert "modules import HOST" in capsys.readouterr().err
+    assert main(["servers", "list"]) == 0
+    assert "servers import HOST" in capsys.readouterr().err
     assert main(["tools", "list", "numbers"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.strip().split("\n")] == [
         "tool",

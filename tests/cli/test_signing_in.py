@@ -1,4 +1,4 @@
-"""`modules login` and `modules logout`, with a browser that agrees at once, or a person who
+"""`servers login` and `servers logout`, with a browser that agrees at once, or a person who
 pastes an address.
 """
 
@@ -67,27 +67,27 @@ async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(
     environment = {"BROWSER": f"{sys.executable} {visit} %s"}
     async with authorized() as server:
         configured(project, server)
-        done = await apart(lambda: ideabridge("modules", "list"))
+        done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 1
         assert (
-            "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+            "module 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
         )
         done = await apart(lambda: ideabridge("doctor"))
-        assert "needs you to sign in: ideabridge modules login tickets" in done.stdout
-        done = await apart(lambda: ideabridge("modules", "login", "tickets", env=environment))
+        assert "needs you to sign in: ideabridge servers login tickets" in done.stdout
+        done = await apart(lambda: ideabridge("servers", "login", "tickets", env=environment))
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert f"  {server.base}/authorize?" in done.stderr
         assert "refused 400\nrefused 404\n200\n" in done.stderr
         assert "signed in to tickets; the tokens are in " in done.stderr
         [access] = server.provider.access
         assert access not in done.stderr
-        done = await apart(lambda: ideabridge("modules", "list"))
+        done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 0, done.stderr
-        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        done = await apart(lambda: ideabridge("servers", "logout", "tickets"))
         assert (done.returncode, done.stderr) == (0, f"signed out of tickets at {server.url}\n")
-        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        done = await apart(lambda: ideabridge("servers", "logout", "tickets"))
         assert (done.returncode, done.stderr) == (1, "nobody is signed in to tickets\n")
-        done = await apart(lambda: ideabridge("modules", "list"))
+        done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 1
 
 
@@ -102,26 +102,26 @@ async def test_a_user_of_the_server_signs_in(
         done = await apart(lambda: ideabridge("users", "add", "alice"))
         assert done.returncode == 0, done.stderr
         done = await apart(
-            lambda: ideabridge("modules", "login", "tickets", "--user", "alicia", env=environment)
+            lambda: ideabridge("servers", "login", "tickets", "--user", "alicia", env=environment)
         )
         assert done.returncode != 0
         assert "there is no user 'alicia'" in done.stderr
         assert server.provider.access == {}
         done = await apart(
-            lambda: ideabridge("modules", "login", "tickets", "--user", "alice", env=environment)
+            lambda: ideabridge("servers", "login", "tickets", "--user", "alice", env=environment)
         )
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "alice is signed in to tickets; the tokens are in " in done.stderr
         # It is not the sign-in of the person at the terminal.
-        done = await apart(lambda: ideabridge("modules", "list"))
+        done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 1
         assert "tickets: these users are signed in: alice" in done.stderr
         assert (
-            "module 'tickets' needs you to sign in: ideabridge modules login tickets" in done.stderr
+            "module 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
         )
-        done = await apart(lambda: ideabridge("modules", "list", "--json"))
+        done = await apart(lambda: ideabridge("servers", "list", "--json"))
         assert [one["users"] for one in json.loads(done.stdout)["modules"]] == [["alice"]]
-        done = await apart(lambda: ideabridge("modules", "logout", "tickets"))
+        done = await apart(lambda: ideabridge("servers", "logout", "tickets"))
         assert (done.returncode, done.stderr.splitlines()) == (
             1,
             [
@@ -129,12 +129,12 @@ async def test_a_user_of_the_server_signs_in(
                 "still signed in to tickets, which --user signs out: alice",
             ],
         )
-        done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
+        done = await apart(lambda: ideabridge("servers", "logout", "tickets", "--user", "alice"))
         assert (done.returncode, done.stderr) == (
             0,
             f"alice is signed out of tickets at {server.url}\n",
         )
-        done = await apart(lambda: ideabridge("modules", "logout", "tickets", "--user", "alice"))
+        done = await apart(lambda: ideabridge("servers", "logout", "tickets", "--user", "alice"))
         assert (done.returncode, done.stderr) == (1, "alice is not signed in to tickets\n")
 
 
@@ -142,7 +142,7 @@ async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
     async with authorized() as server:
         configured(project, server)
         command = preloaded.python(
-            EXECUTABLE, "modules", "login", "tickets", "--no-browser", "--json"
+            EXECUTABLE, "servers", "login", "tickets", "--no-browser", "--json"
         )
         process = await anyio.open_process(command, cwd=project)
         async with process:
@@ -165,8 +165,8 @@ async def test_an_address_can_be_pasted(ideabridge: Run, project: Path) -> None:
 
 @asynccontextmanager
 async def shown_code(project: Path, *words: str) -> AsyncGenerator[tuple[Process, str]]:
-    """`modules login tickets --device`, and what it has shown when it begins to wait."""
-    command = preloaded.python(EXECUTABLE, "modules", "login", "tickets", "--device", *words)
+    """`servers login tickets --device`, and what it has shown when it begins to wait."""
+    command = preloaded.python(EXECUTABLE, "servers", "login", "tickets", "--device", *words)
     async with await anyio.open_process(command, cwd=project, env=os.environ) as process:
         assert process.stderr is not None
         told = ""
@@ -200,10 +200,10 @@ async def test_a_code_is_entered_on_another_device(ideabridge: Run, project: Pat
             assert await process.wait() == 0
         assert (answer["user"], answer["signed_in"]) == ("alice", True)
         assert answer["kept_in"].startswith(str(Path.home()))
-        done = await apart(lambda: ideabridge("modules", "list"))
+        done = await apart(lambda: ideabridge("servers", "list"))
         assert "tickets: these users are signed in: alice" in done.stderr
         done = await apart(
-            lambda: ideabridge("modules", "login", "tickets", "--device", "--no-browser")
+            lambda: ideabridge("servers", "login", "tickets", "--device", "--no-browser")
         )
         assert (done.returncode, done.stderr) == (
             2,
@@ -227,14 +227,14 @@ async def test_why_nobody_can_sign_in_is_told_in_one_line(ideabridge: Run, proje
     async with authorized() as server:
         configured(project, server)
         server.missing = ("/register",)
-        done = await apart(lambda: ideabridge("modules", "login", "tickets"))
+        done = await apart(lambda: ideabridge("servers", "login", "tickets"))
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
         assert line.startswith(
             "ideabridge: module 'tickets' cannot be signed in to: Registration failed: 404"
         )
         done = await apart(
-            lambda: ideabridge("modules", "login", "tickets", "--no-browser", typed="\n")
+            lambda: ideabridge("servers", "login", "tickets", "--no-browser", typed="\n")
         )
         assert done.returncode == 1
 
@@ -260,6 +260,6 @@ async def test_what_needs_no_sign_in_is_told(ideabridge: Run, project: Path) -> 
             ("header", "mcpServers.header.headers has the token for header"),
             ("progam", "nearest: program"),
         ):
-            done = await apart(lambda name=name: ideabridge("modules", "login", name, typed=""))
+            done = await apart(lambda name=name: ideabridge("servers", "login", name, typed=""))
             assert done.returncode == 2, done.stderr
             assert words in done.stderr

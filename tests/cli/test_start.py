@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy() -> None:
         ["run", "--help"],
         ["ideas"],
         ["ideas", "publish", "-h"],
-        ["modules", "import", "-h"],
+        ["servers", "import", "-h"],
         ["serve", "-h"],
     ],
 )

@@ -230,7 +230,7 @@ async def test_a_server_without_the_device_grant_registers_nobody() -> None:
         error = await error_of(server, phone)
         what = (
             "its authorization server offers no sign-in by device. Without --device: "
-            "ideabridge modules login tickets"
+            "ideabridge servers login tickets"
         )
         assert error == what
         assert (

@@ -116,10 +116,10 @@ def test_people_see_the_notes_in_lists_and_in_doctor(
     odd = {"command": sys.executable, "args": ["-I", str(SERVERS / "odd_words.py")]}
     file.write_text(json.dumps({"mcpServers": {"odd": odd}}), encoding="utf-8")
     words = "tools/list: tools['echo'].icons: expected a list, got a text; left out"
-    assert main(["modules", "list", "--config", str(file), "--json"]) == 0
+    assert main(["servers", "list", "--config", str(file), "--json"]) == 0
     (module,) = json.loads(capsys.readouterr().out)["modules"]
     assert any(words in note for note in module["notes"])
-    assert main(["modules", "list", "--config", str(file)]) == 0
+    assert main(["servers", "list", "--config", str(file)]) == 0
     assert words in printed(capsys)
     main(["doctor", "--config", str(file)])
     assert words in printed(capsys)

@@ -42,7 +42,7 @@ from .conftest import configure
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 
-LOGIN = "ideabridge modules login tickets"
+LOGIN = "ideabridge servers login tickets"
 
 
 @asynccontextmanager
@@ -282,7 +282,7 @@ async def test_tokens_go_only_to_the_address_that_they_are_for() -> None:
             # The same name with another address, as after a change of the project's file.
             assert LOGIN in (modules["tickets"].status().error or "")
         async with opened(server, name="copies") as modules:
-            assert "modules login copies" in (modules["copies"].status().error or "")
+            assert "servers login copies" in (modules["copies"].status().error or "")
         assert other.tokens == set()
         assert len(server.tokens) == 1
 

@@ -103,7 +103,7 @@ def everywhere(capsys: pytest.CaptureFixture[str], *words: str) -> None:
         unknown["content"][0]["text"],
         log,
     ]
-    assert main(["modules", "list"]) == 1
+    assert main(["servers", "list"]) == 1
     said.append(capsys.readouterr().err)
     assert main(["doctor"]) == 1
     said.append(" ".join(capsys.readouterr().out.split()))

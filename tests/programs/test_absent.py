@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("own_folder")]
 MUTE = ModuleConfiguration(command=sys.executable, args=("-c", "import sys; sys.stdin.read()"))
 GONE = ModuleConfiguration(command="no-such-command-here")
 OFF = ModuleConfiguration(command=sys.executable, args=(str(SERVERS / "raw.py"),), disabled=True)
-LOGIN = "needs you to sign in: ideabridge modules login tickets"
+LOGIN = "needs you to sign in: ideabridge servers login tickets"
 WHY = {
     "tickets": ("module 'tickets' is down (", LOGIN),
     "no-such": ("module 'no-such' is down (", "there is no command 'no-such-command-here'"),

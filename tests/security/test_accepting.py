@@ -52,29 +52,29 @@ def test_a_changed_tool_is_shown_and_accepted(
     [verdict] = told(capsys, "ideas", "verify", code=1)["ideas"]
     assert verdict["faults"] == [f"calls.0: git.git_log has changed: {DIFFERENCE}"]
     error = told(capsys, "ideas", "call", "history", "-i", "repo=x", code=2)["error"]
-    assert "`ideabridge modules accept git`" in error["message"]
+    assert "`ideabridge servers accept git`" in error["message"]
     # Nobody is at a terminal: nothing is accepted without --yes.
-    shown = told(capsys, "modules", "accept", "git", code=1)
+    shown = told(capsys, "servers", "accept", "git", code=1)
     assert shown["changed"] == [
         {"tool": "git.git_log", "differences": [DIFFERENCE], "ideas": ["history@1"]}
     ]
     assert shown["accepted"] is False
-    assert main(["modules", "accept", "git"]) == 2
+    assert main(["servers", "accept", "git"]) == 2
     assert DIFFERENCE in capsys.readouterr().out
-    assert told(capsys, "modules", "accept", "evil")["changed"] == []
-    assert told(capsys, "modules", "accept", "git", "--yes")["accepted"] is True
+    assert told(capsys, "servers", "accept", "evil")["changed"] == []
+    assert told(capsys, "servers", "accept", "git", "--yes")["accepted"] is True
     assert told(capsys, "ideas", "verify", "--no-live")["ideas"][0]["holds"] is True
     assert told(capsys, "ideas", "call", "history", "-i", "repo=x")["output"] == "git.git_log"
     assert modules.calls("evil") == []
-    assert main(["modules", "accept"]) == 2
-    assert main(["modules", "accept", "git", "--own"]) == 2
+    assert main(["servers", "accept"]) == 2
+    assert main(["servers", "accept", "git", "--own"]) == 2
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_person_is_asked_at_a_terminal(
     answer: str, modules: Modules, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal = Terminal(modules.folder, ["modules", "accept", "git"])
+    terminal = Terminal(modules.folder, ["servers", "accept", "git"])
     terminal.read_until("Let them call it as it is now?")
     terminal.type(answer)
     code, shown = terminal.end()
@@ -90,15 +90,15 @@ def test_names_that_look_alike_are_told_apart_in_lists(
     expected = (
         r"evil: g\u0456t_log looks like git.git_log, evil.git_log; plans call it evil_g_t_log"
     )
-    assert expected in told(capsys, "modules", "list")["names"]
+    assert expected in told(capsys, "servers", "list")["names"]
     main(["doctor"])
     assert r"g\u0456t_log looks like git.git_log" in " ".join(capsys.readouterr().out.split())
-    assert main(["modules", "test", "evil"]) == 0
+    assert main(["servers", "test", "evil"]) == 0
     assert r"g\u0456t_log" in capsys.readouterr().out
 
 
 def test_an_answer_typed_before_the_question_accepts_nothing(modules: Modules) -> None:
-    terminal = Terminal(modules.folder, ["modules", "accept", "git"])
+    terminal = Terminal(modules.folder, ["servers", "accept", "git"])
     terminal.type("y")
     terminal.read_until("Let them call it as it is now?")
     terminal.type("n")

@@ -280,9 +280,9 @@ def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
 ) -> None:
     options = ["--config", str(guarded(tmp_path)), "--project", str(tmp_path / "elsewhere")]
     (tmp_path / "elsewhere").mkdir()
-    assert main(["modules", "test", "Git", "Delete_Repo", "-i", "x=all", *options]) == 2
+    assert main(["servers", "test", "Git", "Delete_Repo", "-i", "x=all", *options]) == 2
     assert "nobody deletes here" in capsys.readouterr().err
-    assert main(["modules", "test", "Git", "commit", "-i", "x=all", *options]) == 0
+    assert main(["servers", "test", "Git", "commit", "-i", "x=all", *options]) == 0
 
 
 # -- only persons decide ---------------------------------------------------------------------------

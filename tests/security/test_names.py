@@ -167,7 +167,7 @@ async def test_a_tool_that_changed_since_publication_is_refused(
             await bridge.start_idea("history", {"repo": "other"})
 
         assert "ideabridge ideas verify history" in str(caught.value)
-        assert "ideabridge modules accept git" in str(caught.value)
+        assert "ideabridge servers accept git" in str(caught.value)
         [verdict] = await bridge.verify(["history"])
         assert len(verdict.faults) == 1
         assert "git.git_log has changed" in verdict.faults[0]
@@ -409,6 +409,6 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(
         ) as caught:
             await bridge.start_idea("above", {"repo": "other"})
 
-        assert "modules accept idea:history" in str(caught.value)
+        assert "servers accept idea:history" in str(caught.value)
         [changed] = await bridge.changed_tools("idea:history")
         assert changed.publication.name == "above"

@@ -150,15 +150,15 @@ def check(text: str) -> None:
 COMMANDS = (
     ["trust", "--show"],
     ["trust", "--show", "--json"],
-    ["modules", "list"],
-    ["modules", "list", "--json"],
+    ["servers", "list"],
+    ["servers", "list", "--json"],
     ["doctor"],
     ["doctor", "--json"],
     ["tools", "list"],
     ["tools", "list", "--json"],
     ["serve"],
     *(
-        ["modules", "test", name]
+        ["servers", "test", name]
         for name in ("option", "shell-option", "address", "missing", "docker")
     ),
 )
@@ -209,7 +209,7 @@ def test_a_terminal_shows_no_secret_also_not_of_the_file(folder: Path) -> None:
     terminal.end()
 
 
-@pytest.mark.parametrize("words", [["modules", "import"], ["install"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["servers", "import"], ["install"]], ids=" ".join)
 @pytest.mark.parametrize("json_too", [[], ["--json"]], ids=["text", "json"])
 def test_no_command_about_hosts_shows_a_secret(
     folder: Path, words: list[str], json_too: list[str], capsys: pytest.CaptureFixture[str]

@@ -100,7 +100,7 @@ def listener() -> Generator[tuple[str, list[str]]]:
 # -- nothing of it is used before it is trusted ----------------------------------------------------
 
 COMMANDS = (
-    ["modules", "list"],
+    ["servers", "list"],
     ["doctor"],
     ["tools", "list"],
     ["run", "plan.json", "--dry-run"],
@@ -157,7 +157,7 @@ def test_without_trust_the_users_own_configuration_holds(
 ) -> None:
     write(clone, {"mcpServers": {"time": {"command": "false"}, "theirs": {"command": "false"}}})
     write_own({"mcpServers": {"time": TIME}})
-    assert main(["modules", "list", "--json"]) == 0
+    assert main(["servers", "list", "--json"]) == 0
     shown = capsys.readouterr()
     assert [one["name"] for one in json.loads(shown.out)["modules"]] == ["time"]
     assert shown.err.count("is not used") == 1
@@ -387,7 +387,7 @@ def test_a_trusted_file_names_only_variables_that_were_allowed(
     monkeypatch.delenv("NOWHERE_SET", raising=False)
     for place in ("${AWS_SECRET_ACCESS_KEY}", "${AWS_SECRET_ACCESS_KEY:-x}"):
         write_trusted(clone, {"mcpServers": {"leak": {"url": f"{url}/{place}"}, "time": TIME}})
-        assert main(["modules", "list"]) == 1
+        assert main(["servers", "list"]) == 1
         shown = capsys.readouterr()
         assert "the variable AWS_SECRET_ACCESS_KEY is not allowed" in shown.err
         assert "ideabridge trust --env AWS_SECRET_ACCESS_KEY" in shown.err
@@ -399,7 +399,7 @@ def test_a_trusted_file_names_only_variables_that_were_allowed(
         clone,
         {"mcpServers": {"ok": {"url": url + "/${NOWHERE_SET:-d}", "headers": {"x": "${LANG:-c}"}}}},
     )
-    main(["modules", "list"])
+    main(["servers", "list"])
     assert seen
     assert seen[0].startswith("/d\n")
     seen.clear()
@@ -407,7 +407,7 @@ def test_a_trusted_file_names_only_variables_that_were_allowed(
         clone, {"mcpServers": {"leak": {"url": url, "headers": {"x": "${AWS_SECRET_ACCESS_KEY}"}}}}
     )
     assert main(["trust", "--env", "AWS_SECRET_ACCESS_KEY"]) == 0
-    main(["modules", "list"])
+    main(["servers", "list"])
     assert "wJalrXUtnFEMI" in seen[0]
 
 
@@ -423,7 +423,7 @@ def test_a_project_in_the_place_of_the_users_module_gets_nothing_of_it(
     headers = {"Authorization": "${TICKETS_TOKEN}"}
     write_own({"mcpServers": {"tickets": {"url": url, "headers": headers}}, "approval": rules})
     write_trusted(clone, {"mcpServers": {"tickets": {"url": f"{url}/theirs", "headers": headers}}})
-    assert main(["modules", "list"]) == 1
+    assert main(["servers", "list"]) == 1
     assert "TICKETS_TOKEN is not allowed" in capsys.readouterr().err
     assert seen == []
     loaded = load_configuration(project=clone)
@@ -601,7 +601,7 @@ def test_a_file_that_others_may_have_written_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = write_trusted(clone, {}) if whose == "project" else write_own({})
-    words = ["modules", "list"]
+    words = ["servers", "list"]
     if whose == "given":
         path = tmp_path / "given.json"
         path.write_text("{}", encoding="utf-8")
@@ -642,7 +642,7 @@ def test_what_was_trusted_must_be_readable(
         trust_path().write_bytes(content)
 
     assert not is_trusted(path)
-    assert main(["modules", "list"]) == 0
+    assert main(["servers", "list"]) == 0
     told = capsys.readouterr().err
     assert str(trust_path()) in told
     assert ("is refused" if content is None else "it trusts nothing") in told
@@ -964,7 +964,7 @@ def test_importing_servers_keeps_trust_of_what_was_trusted(
         json.dumps({"mcpServers": {"own": {"command": "own"}}}), encoding="utf-8"
     )
     path = clone / "ideabridge.json"
-    words = ["modules", "import", "claude-code", "--write", "--config", str(path)]
+    words = ["servers", "import", "claude-code", "--write", "--config", str(path)]
     assert main(words) == 0
     assert is_trusted(path)
     write(clone, {"order": "all"})
@@ -978,7 +978,7 @@ def test_servers_of_a_cloned_folder_are_not_trusted_by_being_imported(
 ) -> None:
     host_file(clone)
     own = write_own({"mcpServers": {}})
-    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert main(["servers", "import", "claude-code", "--write"]) == 0
     assert not is_trusted(clone / "ideabridge.json")
     assert "is not trusted; to look at it and trust it: ideabridge trust" in capsys.readouterr().err
     assert json.loads(own.read_text()) == {"mcpServers": {}}
@@ -990,7 +990,7 @@ def test_completion_reads_nothing_of_a_cloned_folder(
     write_own({"mcpServers": {"mine": {"command": "x"}}})
     write(clone, {"mcpServers": {"theirs\x1b[2J": {"command": "x"}}, "store": "pipe"})
     os.mkfifo(clone / "pipe")
-    for line, offered in (("modules test ", "mine"), ("runs show ", "")):
+    for line, offered in (("servers test ", "mine"), ("runs show ", "")):
         words = f"ideabridge {line}"
         monkeypatch.setenv("_IDEABRIDGE_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", words)

@@ -132,7 +132,7 @@ def test_trust_shows_that_a_project_passes_views_on(tmp_path: Path) -> None:
 def test_the_list_of_modules_says_whose_views_are_withheld(tmp_path: Path) -> None:
     configuration = exposed(tmp_path, evil=viewing("evil"), good=viewing("good", views=True))
     command = preloaded.python(
-        BIN / "ideabridge", "modules", "list", "--config", str(configuration)
+        BIN / "ideabridge", "servers", "list", "--config", str(configuration)
     )
     shown = subprocess.run(
         command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL

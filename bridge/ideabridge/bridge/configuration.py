@@ -398,7 +398,7 @@ class Configuration(BaseModel):
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description=(
-            "modules: every module's tools are tools of this server as well; tools: "
+            "modules: every server's tools are tools of ideabridge as well; tools: "
             "those of the tool files."
         ),
     )

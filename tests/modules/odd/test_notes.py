@@ -1,4 +1,4 @@
-"""People see what was odd about a module, in `modules list` and in `doctor`; no word of it
+"""People see what was odd about a module, in `servers list` and in `doctor`; no word of it
 is a library's.
 """
 
@@ -28,7 +28,7 @@ ODD: list[Edit] = [
 
 
 @pytest.mark.usefixtures("own_folder")
-@pytest.mark.parametrize("words", [["modules", "list"], ["modules", "list", "--json"], ["doctor"]])
+@pytest.mark.parametrize("words", [["servers", "list"], ["servers", "list", "--json"], ["doctor"]])
 def test_people_see_what_was_odd(words: list[str], tmp_path: Path) -> None:
     odd = {
         "command": sys.executable,

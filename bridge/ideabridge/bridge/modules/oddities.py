@@ -1,7 +1,7 @@
 """Oddities: what a module sends that is not what the protocol says, and what was done with it.
 
 A module that is a little odd still works: the reader of its messages skips or repairs the odd
-member and notes that here. People see the notes in `ideabridge modules list`, in `doctor` and on
+member and notes that here. People see the notes in `ideabridge servers list`, in `doctor` and on
 the page; models never do.
 """
 

@@ -132,7 +132,7 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/
 
 class AuthorizationSettings(BaseModel):
     """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Mostly nothing has
-    to be set: the module names its authorization server, and `ideabridge modules login`
+    to be set: the module names its authorization server, and `ideabridge servers login`
     registers a client there.
     """
 
@@ -140,7 +140,7 @@ class AuthorizationSettings(BaseModel):
 
     grant: Literal["authorization_code", "client_credentials"] = Field(
         default="authorization_code",
-        description="authorization_code: a person signs in with `ideabridge modules login`. "
+        description="authorization_code: a person signs in with `ideabridge servers login`. "
         "client_credentials: the client itself gets tokens, without a person.",
     )
     issuer: Annotated[Text, Field(min_length=1)] | None = Field(
@@ -718,7 +718,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module, for people (`modules list`). All texts are masked and bounded.
+    """The status of a module, for people (`servers list`). All texts are masked and bounded.
 
     Attributes:
         tools: the number of allowed tools.

@@ -264,7 +264,7 @@ def login_command(module: str, user: str | None = None) -> str:
         module: the module's name.
         user: who; None: the person who starts the servers.
     """
-    command = f"ideabridge modules login {shlex.quote(module)}"
+    command = f"ideabridge servers login {shlex.quote(module)}"
     if user is None:
         return command
     return f"{command} --user {shlex.quote(printable(user))}"

@@ -196,7 +196,7 @@ class PinCheck:
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(
-                f"`ideabridge modules accept {one or '--own'}`"
+                f"`ideabridge servers accept {one or '--own'}`"
                 for one in dict.fromkeys(self.modules)
             )
             lines.append(

@@ -48,7 +48,7 @@ from ideabridge.tools.names import printable
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": (
         "demo",
-        "modules import claude-code --write",
+        "servers import claude-code --write",
         "install claude-code --write",
         "run plan.json -i repo=.",
     ),
@@ -145,17 +145,17 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "store query 'SELECT * FROM run_list WHERE kind=:k' -p k=plan --csv",
     ),
     "store vacuum": ("store vacuum",),
-    "modules": ("modules list", "modules test git git_log -i repo_path=."),
-    "modules list": ("modules list", "modules list --json"),
-    "modules test": ("modules test git", "modules test git git_log -i repo_path=. -i max_count=3"),
-    "modules accept": ("modules accept git", "modules accept --own --yes"),
-    "modules login": (
-        "modules login github",
-        "modules login github --no-browser",
-        "modules login github --device",
+    "servers": ("servers list", "servers test git git_log -i repo_path=."),
+    "servers list": ("servers list", "servers list --json"),
+    "servers test": ("servers test git", "servers test git git_log -i repo_path=. -i max_count=3"),
+    "servers accept": ("servers accept git", "servers accept --own --yes"),
+    "servers login": (
+        "servers login github",
+        "servers login github --no-browser",
+        "servers login github --device",
     ),
-    "modules logout": ("modules logout github",),
-    "modules import": ("modules import claude-code", "modules import vscode github --move"),
+    "servers logout": ("servers logout github",),
+    "servers import": ("servers import claude-code", "servers import vscode github --move"),
     "tools": ("tools list", "tools list git log"),
     "tools list": ("tools list git log", "tools list --schemas"),
 }
@@ -206,7 +206,8 @@ def _use_plain_help(app: typer.Typer) -> None:
 
 def _help(command: Any, ctx: Any) -> str:
     width = max(40, min(shutil.get_terminal_size((80, 24)).columns, _MOST))
-    commands: dict[str, Any] = getattr(command, "commands", {})
+    below: dict[str, Any] = getattr(command, "commands", {})
+    commands = {name: one for name, one in below.items() if not one.hidden}
     shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     options = [one for one in shown if one.param_type_name == "option"]
@@ -366,7 +367,9 @@ app.add_typer(ideas.app, name="ideas")
 app.add_typer(history.app, name="history")
 app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
-app.add_typer(modules.app, name="modules")
+app.add_typer(modules.app, name="servers")
+# The earlier name of `servers`.
+app.add_typer(modules.app, name="modules", hidden=True)
 app.add_typer(modules.tools_app, name="tools")
 app.command("install")(serve.install)
 app.command("trust")(trust.trust)

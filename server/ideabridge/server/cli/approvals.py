@@ -212,7 +212,7 @@ async def decide(
     """Make decisions that runs wait for. The runs continue here, and each is
     followed as `run` does.
 
-    To approve a call, the command needs the modules and tools of the run, including those of
+    To approve a call, the command needs the servers and tools of the run, including those of
     --tools. Denying always works.
     """
     from ideabridge.bridge.context.state import MISSING

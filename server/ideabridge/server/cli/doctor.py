@@ -80,7 +80,7 @@ async def _modules(found: Findings, configuration: Configuration) -> None:
     from ideabridge.server.cli.connecting import Connecting
 
     if not configuration.modules:
-        found.add("modules", "none are configured")
+        found.add("servers", "none are configured")
         return
 
     with Connecting(configuration) as connecting:

@@ -49,7 +49,7 @@ async def import_history(
         list[str] | None,
         typer.Option(
             "--module",
-            metavar="LOGNAME=MODULE",
+            metavar="LOGNAME=SERVER",
             help=(
                 "The module that a server in the logs is, if the host has another name "
                 "for it; may be repeated."
@@ -61,12 +61,12 @@ async def import_history(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Read the logs without asking.")] = False,
 ) -> int:
-    """Save the calls of configured modules in a host's logs as runs, from which tools
+    """Save the calls of configured servers in a host's logs as runs, from which tools
     can be published.
 
-    You are asked before the logs are read. Only calls of modules and their results are saved, and
-    what the person had asked for. What was imported before is not imported again. Exit code 1 if a
-    log could not be read.
+    You are asked before the logs are read. Only calls of these servers and their results are saved,
+    and what the person had asked for. What was imported before is not imported again. Exit code 1
+    if a log could not be read.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
@@ -82,7 +82,7 @@ async def import_history(
         if not found.modules:
             raise UsageError(
                 "no modules are configured, so there is nothing to take "
-                "(`ideabridge modules import HOST`)"
+                "(`ideabridge servers import HOST`)"
             )
 
         if not found.logs.files:
@@ -115,7 +115,7 @@ def _names(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, module = word.rpartition("=")
         if not equals or not name or not module:
-            raise UsageError(f"--module: expected LOGNAME=MODULE, found {word[:100]!r}")
+            raise UsageError(f"--module: expected LOGNAME=SERVER, found {word[:100]!r}")
         names[name] = module
 
     return names
@@ -138,7 +138,7 @@ def _may_read(found: HistoryImport) -> bool:
 
 def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None:
     if taken.runs:
-        titles = ["conversation", "time (UTC)", "calls", "modules", "unread", "run"]
+        titles = ["conversation", "time (UTC)", "calls", "servers", "unread", "run"]
         print_table(titles, [_row(one, dry_run=dry_run) for one in taken.runs])
 
     for one in taken.runs:
@@ -199,7 +199,7 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
             more = ""
         lines.append(
             f"not taken: calls of {most}{more}, which are not modules here "
-            "(--module LOGNAME=MODULE)"
+            "(--module LOGNAME=SERVER)"
         )
 
     for count, what in (

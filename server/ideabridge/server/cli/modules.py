@@ -1,4 +1,4 @@
-"""`ideabridge modules`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that
+"""`ideabridge servers`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that
 plans can call.
 """
 
@@ -58,13 +58,13 @@ app = typer.Typer(
 @app.command("list")
 @command("config", "project", "json")
 async def list_modules(options: Options) -> int:
-    """Connect to every configured module and show its state. Exit code 1 if one failed."""
+    """Connect to every configured server and show its state. Exit code 1 if one failed."""
     from ideabridge.server.cli.connecting import Connecting
 
     configuration = options.configuration()
     rows: Rows | None = None
     if configuration.modules and not options.json:
-        titles = ("module", "state", "kind", "protocol", "tools", "took", "server")
+        titles = ("server", "state", "kind", "protocol", "tools", "took", "program")
         rows = Rows(titles, (max(map(len, configuration.modules)), 10, 5, 10, 5, 7))
 
     def print_status(status: ModuleStatus) -> None:
@@ -107,7 +107,7 @@ async def list_modules(options: Options) -> int:
             or f"{configuration.project / 'ideabridge.json'}, which does not exist"
         )
         say(
-            f"no modules are configured in {where}; `ideabridge modules import "
+            f"no modules are configured in {where}; `ideabridge servers import "
             "HOST` adds those of a host"
         )
 
@@ -150,13 +150,13 @@ def _row(status: ModuleStatus) -> tuple[str, ...]:
 @command("config", "project", "json")
 async def check_module(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
     # The earlier name of --input.
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
 ) -> int:
-    """Connect to one module, and list its tools or call one of them."""
+    """Connect to one server, and list its tools or call one of them."""
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.bridge.modules.errors import ModuleError
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
@@ -234,7 +234,7 @@ UserOption = Annotated[
     typer.Option(
         "--user",
         metavar="USER",
-        help="A user of the servers on this store. Default: whoever starts them.",
+        help="A user of ideabridge on this store. Default: whoever starts it.",
     ),
 ]
 
@@ -243,7 +243,7 @@ UserOption = Annotated[
 @command("config", "project", "store", "json")
 async def log_in(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     user: UserOption = None,
     no_browser: Annotated[
         bool,
@@ -259,12 +259,12 @@ async def log_in(
         ),
     ] = False,
 ) -> int:
-    """Sign in to a module over HTTP with a browser (OAuth), so that every server that starts it
-    here can use it.
+    """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
+    can use it.
 
-    Over SSH and in containers, --device needs no browser on this machine. With --user, the
-    calls of this user are made with the sign-in, and no others. Exit code 1 if the module asks
-    for no sign-in.
+    Over SSH and in containers, --device needs no browser on this machine. With --user, the calls of
+    this user are made with the sign-in, and no others. Exit code 1 if the server asks for no
+    sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import SECONDS
@@ -390,10 +390,10 @@ def _show_code(code: DeviceCode) -> None:
 @command("json")
 def log_out(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     user: UserOption = None,
 ) -> int:
-    """Delete the tokens of one person for modules with this name. Exit code 1 if
+    """Delete the tokens of one person for servers with this name. Exit code 1 if
     none are stored.
     """
     from ideabridge.bridge.modules.sign_ins import forget, signed_in_users
@@ -444,7 +444,7 @@ async def accept_module(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODULE]", help="The module, or idea:NAME for the calls of an idea by an idea."
+            metavar="[SERVER]", help="The module, or idea:NAME for the calls of an idea by an idea."
         ),
     ] = None,
     own: Annotated[
@@ -452,7 +452,7 @@ async def accept_module(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """Let published ideas call changed tools of a module as they are now. Shows each difference.
+    """Let published ideas call changed tools of a server as they are now. Shows each difference.
 
     Without this, a call of a tool whose schema or behaviour hints changed is refused.
     """
@@ -460,7 +460,7 @@ async def accept_module(
     from ideabridge.server.cli.connecting import connected
 
     if own == (name is not None):
-        raise UsageError("give a MODULE, or --own")
+        raise UsageError("give a SERVER, or --own")
 
     module = name or ""
     asks = not yes and not options.json and at_terminal()
@@ -535,7 +535,7 @@ def import_modules(
 
     Your own servers go into your own configuration, and those of the project into the project's. A
     server with a secret stays out of files that a repository may hold. Without --write or --move,
-    nothing is changed. Without --replace, modules of the same name stay. ideabridge itself is
+    nothing is changed. Without --replace, servers of the same name stay. ideabridge itself is
     never imported.
     """
     from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
@@ -652,7 +652,7 @@ def import_modules(
         backup = backups[target.file]
         copied = f"; backup: {backup}" if backup else ""
         say(
-            f"{count} written to {target.file}{copied}. `ideabridge modules list` connects to them",
+            f"{count} written to {target.file}{copied}. `ideabridge servers list` connects to them",
             "green",
         )
         if not target.is_own and target.file not in trusted:
@@ -790,7 +790,7 @@ async def list_tools(
         bool, typer.Option("--schemas", help="Print parameter schemas too.")
     ] = False,
 ) -> int:
-    """List the tools that plans can call: the Python tools, then those of the modules.
+    """List the tools that plans can call: the Python tools, then those of the servers.
 
     Exit code 1 if no tool has the words.
     """
@@ -836,7 +836,7 @@ async def list_tools(
                 )
                 for tool in found
             ]
-            print_table(("tool", "module", "does", "description"), rows)
+            print_table(("tool", "server", "does", "description"), rows)
 
         for status in down:
             report(status.error or f"module {status.name!r} has not answered yet")

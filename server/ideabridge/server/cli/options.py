@@ -145,7 +145,7 @@ complete_names: Final = _from_store(_NAMES)
 
 _BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
     "HOST": _hosts,
-    "MODULE": _modules,
+    "SERVER": _modules,
     "RUN": _from_store(_RUNS),
     "RUN|APPROVAL": _from_store(_RUNS),
     "REF": _ideas,

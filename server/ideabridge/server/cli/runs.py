@@ -209,7 +209,7 @@ async def resume(options: Options, run: RunArgument) -> int:
 
     Finished calls do not run again. A call that was in flight runs again if its tool may run twice;
     otherwise you are asked for its outcome, or, in a `solve`, the mind is told that it is unknown.
-    The command needs the modules and tools of the run, including those of --tools.
+    The command needs the servers and tools of the run, including those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 

@@ -171,7 +171,7 @@ async def work(
 ) -> None:
     """Run the runs of servers that were started with `serve --http --workers` on the same store.
 
-    A worker takes a run from the queue if the modules that the run may call run here. SIGTERM or
+    A worker takes a run from the queue if the servers that the run may call run here. SIGTERM or
     Ctrl-C lets it begin no more calls; it ends when its running calls have ended, and other workers
     continue its runs.
     """
@@ -211,7 +211,7 @@ async def show_ui(
         ),
     ] = False,
 ) -> None:
-    """Open the page: runs as they happen, approvals, ideas, modules, and a playground.
+    """Open the page: runs as they happen, approvals, ideas, servers, and a playground.
 
     It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C
     ends it. It is a server over HTTP, too: `serve --http --ui` has the same page.
@@ -502,7 +502,7 @@ def install(
         if isinstance(before, dict):
             say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
 
-        move = f"`ideabridge modules import {chosen.name} --move`"
+        move = f"`ideabridge servers import {chosen.name} --move`"
         say(
             f"Restart {chosen.title} or reload its MCP servers. {move} moves its other "
             "servers behind ideabridge."

@@ -105,7 +105,7 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
 
     if configuration.source is None and configuration.untrusted is None:
         hint = (
-            "`ideabridge modules import HOST --write` makes one from the servers a host has already"
+            "`ideabridge servers import HOST --write` makes one from the servers a host has already"
         )
         found.add(
             "configuration",
@@ -349,7 +349,7 @@ def check_hosts(found: Findings, project: Path) -> None:
             found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
         elif others:
             hint = (
-                f"`ideabridge modules import {host.name} --move`, then `ideabridge "
+                f"`ideabridge servers import {host.name} --move`, then `ideabridge "
                 f"install {host.name} --write`"
             )
             found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
