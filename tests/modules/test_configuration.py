@@ -149,6 +149,36 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "suggestion"),
+    [
+        ("alow", "Known: $schema, mcpServers, tools, store, "),
+        ("limits.cals", "Did you mean 'calls'?"),
+        ("sampling.model", "Did you mean 'models'?"),
+        ("shown.al", "Known: value, request"),
+        ("users.shares", "Did you mean 'share'?"),
+        ("auth.alow", "Known: issuer, audience, jwks_url, algorithms, "),
+        ("auth.issuerr", "Did you mean 'issuer'?"),
+        ("retention.dayz", "Did you mean 'days'?"),
+        ("approval.defaults", "Did you mean 'default'?"),
+        ("approval.rules.0.calls", "Known: module, tool, read_only, "),
+        ("model.shown.requests", "Did you mean 'request'?"),
+        ("mcpServers.w.alow", "Did you mean 'allow'?"),
+        ("mcpServers.w.auth.issuerr", "Did you mean 'issuer'?"),
+        ("mcpServers.w.auth.alow", "Known: grant, issuer, client_id, "),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_keys_of_its_own_object(
+    path: str, suggestion: str
+) -> None:
+    raw: Any = 1
+    for key in reversed(path.split(".")):
+        raw = [raw] if key == "0" else {key: raw}
+
+    [problem] = [line for line in problems(raw) if "unknown key" in line]
+    assert problem.startswith(f"ideabridge.json: {path}: unknown key. {suggestion}")
+
+
+@pytest.mark.parametrize(
     ("auth", "words"),
     [
         (

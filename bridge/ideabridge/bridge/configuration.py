@@ -14,10 +14,10 @@ import glob
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -600,13 +600,8 @@ _EITHER: Final[dict[str, tuple[type[BaseModel], tuple[JSON, ...], str]]] = {
 """Keys that hold a plain value or an object, checked separately: pydantic would report the
 problems of both forms."""
 
-_PARTS: Final[dict[str, type[BaseModel]]] = {
-    "limits": Limits,
-    "sampling": SamplingSettings,
-    "users": UsersSettings,
-    "auth": AuthSettings,
-}
-"""Keys that hold an object."""
+_MERGED: Final = ("limits", "sampling")
+"""Keys that hold an object. A project file replaces single members of the user's object."""
 
 _USERS_OWN: Final = ("auth", "users", "retention")
 """Keys that a project file cannot set: they decide who may use the server, and what it deletes."""
@@ -635,16 +630,36 @@ def _found(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
+def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
+    """The model of the object at `path`, seen from an object of `model`."""
+    annotation: Any = model
+    for key in path:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            annotation = _annotation_of(annotation, str(key))
+        else:
+            # A list, tuple[MEMBER, ...], or an object of members by name, dict[str, MEMBER].
+            annotation = [part for part in get_args(annotation) if part is not Ellipsis][-1]
+
+        if type(None) in get_args(annotation):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
+
+    return cast("type[BaseModel]", annotation)
+
+
+def _annotation_of(model: type[BaseModel], key: str) -> Any:
+    """The type of the value that a key of an object of `model` has."""
+    for name, field in model.model_fields.items():
+        if key in (name, field.alias):
+            return field.annotation
+    raise AssertionError(f"{model.__name__} has no key {key!r}")
+
+
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
+    """What is wrong, in words, for an error that the check of an object of `model` reports."""
     kind = error["type"]
-    if model is Configuration and len(error["loc"]) > 1:
-        model = _PARTS.get(str(error["loc"][0]), model)
-
-    if model is ApprovalRules and len(error["loc"]) > 2:
-        model = ApprovalRule
-
     if kind == "extra_forbidden":
-        return _unknown(model, ".".join(map(str, error["loc"][-1:])))
+        *path, key = error["loc"]
+        return _unknown(_model_at(model, path), str(key))
     if kind in _EXPECTED:
         # The value itself is not shown: it may be a secret.
         return f"expected {_EXPECTED[kind]}, found {_found(error['input'])}"
@@ -921,7 +936,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     for key in layer.keys:
         if key in _USERS_OWN:
             refused.append(f"{file.name}: {key} is not used: it belongs in your own configuration")
-        elif key in _PARTS:
+        elif key in _MERGED:
             part = getattr(project, key)
             below = getattr(user, key)
             changes[key] = below.model_copy(
