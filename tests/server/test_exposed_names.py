@@ -55,7 +55,7 @@ def named(
     """The names by module and the name there, as the server gives them."""
     tools = offered_tools(Toolbox(), [Tool(name, module=module) for module, name in pairs])
     names = exposed_names(tools, is_taken)
-    whose = [(tool.module, tool.remote_name or tool.name) for tool in tools]
+    whose = [(tool.module, tool.name_in_module) for tool in tools]
     return dict(zip(whose, names, strict=True))
 
 
@@ -85,11 +85,9 @@ def test_a_tool_that_comes_takes_no_name_of_another(
     given_to = {name: whose for whose, name in before.items()}
 
     def taken(name: str, tool: Tool) -> bool:
-        return name in OWN_NAMES or given_to.get(
-            name, (tool.module, tool.remote_name or tool.name)
-        ) != (
+        return name in OWN_NAMES or given_to.get(name, (tool.module, tool.name_in_module)) != (
             tool.module,
-            tool.remote_name or tool.name,
+            tool.name_in_module,
         )
 
     after = named([*pairs, new] if new not in pairs else pairs, taken)

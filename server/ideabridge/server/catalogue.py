@@ -127,7 +127,7 @@ def _with_module(tool: Tool) -> str | None:
 
 
 def _with_hash(tool: Tool) -> str:
-    whole = f"{tool.module or ''}\n{tool.remote_name or tool.name}".encode(errors="replace")
+    whole = f"{tool.module or ''}\n{tool.name_in_module}".encode(errors="replace")
     return f"{_cut(tool, _MARK)}_{sha256(whole).hexdigest()[:_MARK]}"
 
 

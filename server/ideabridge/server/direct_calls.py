@@ -296,7 +296,7 @@ class DirectCalls:
             session=session,
             name=entry.name,
             module=tool.module,
-            tool=tool.remote_name or tool.name,
+            tool=tool.name_in_module,
             parameters=entry.parameters,
             seconds=round(time.perf_counter() - entry.started, 6),
             outcome=entry.outcome,

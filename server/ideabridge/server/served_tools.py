@@ -189,9 +189,7 @@ class ExposedTool:
         if self._activity is None:
             await self._bridge.offer.names_settled()
             # As its module lists it now.
-            tool = await self._bridge.modules[tool.module or ""].current(
-                tool.remote_name or tool.name
-            )
+            tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
 
         # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
@@ -326,7 +324,7 @@ class ExposedTool:
                 request.responses,
                 name,
                 lambda module, client: module.call_directly(
-                    tool.remote_name or tool.name,
+                    tool.name_in_module,
                     arguments,
                     client,
                     progress=progress,

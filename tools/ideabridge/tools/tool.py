@@ -216,7 +216,8 @@ class Tool:
         output: JSON Schema of the result; None if the tool declares none.
         module: the configured server or the idea that provides it (`_module`); None for a tool
             of this process.
-        remote_name: its name at the module if that differs, because a colliding name was prefixed.
+        remote_name: its name in its module if that differs: a colliding name was prefixed. For a
+            published idea NAME@VERSION.
         renamed: for parameters named like meta-properties: the module's names by the names here.
         activity: the name of the Activity that runs it; None: the Activity with the name of the
             tool, if there is one.
@@ -283,6 +284,11 @@ class Tool:
     def key(self) -> ToolKey:
         """(module, name)."""
         return (self.module, self.name)
+
+    @property
+    def name_in_module(self) -> str:
+        """The name by which its module knows the tool (`remote_name`)."""
+        return self.remote_name or self.name
 
     @property
     def origin(self) -> ToolKey:

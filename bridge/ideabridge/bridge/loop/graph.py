@@ -975,7 +975,7 @@ class ListedOrder:
         if tool.annotations.read_only is True:
             return True
         own = self._modules.get(tool.module or "", _DEFAULT)
-        return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
+        return any(fnmatchcase(tool.name_in_module, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
         """Return whether a call may change something, so that later calls, and the items of its

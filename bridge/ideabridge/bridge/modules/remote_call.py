@@ -132,7 +132,7 @@ async def remote_call(
     asking = Asking(module, name, seconds, asker, secrets, client)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(
-        name=tool.remote_name or tool.name,
+        name=tool.name_in_module,
         arguments=arguments,
         _meta=None if client is None else client.meta,
     )
@@ -151,8 +151,8 @@ async def remote_call(
     except MCPError as error:
         if client is not None:
             error = asking.addresses(client, error)
-            for name in asking.own_ids:
-                connection.backchannel.addressed(name, asking)
+            for own_id in asking.own_ids:
+                connection.backchannel.addressed(own_id, asking)
 
         failure = _failure(connection, module, tool.name, error, secrets)
         if asking.refused and isinstance(failure, ModuleProtocolError):
@@ -163,8 +163,8 @@ async def remote_call(
             _legacy_question(failure) if modern and isinstance(failure, ModuleError) else failure
         ) from None
     except ValidationError:
-        what = f"{name} answered with something that is not the result of a tool call"
-        raise ModuleProtocolError(module, what, outcome="unknown") from None
+        text = f"{name} answered with something that is not the result of a tool call"
+        raise ModuleProtocolError(module, text, outcome="unknown") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed after it was found usable.
         if connection.usable:
@@ -230,7 +230,7 @@ def _report(
 
 def _legacy_question(failure: ModuleError) -> ModuleError:
     """The same failure, with its own class if the tool could not ask in this era."""
-    if not any(said in str(failure).lower() for said in _NO_CHANNEL):
+    if not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL):
         return failure
     return LegacyQuestionError(failure.module, str(failure))
 
@@ -243,8 +243,8 @@ async def _in_rounds(
     adapter: TypeAdapter[ResultT | types.InputRequiredResult],
     on_progress: ProgressFnT | None = None,
 ) -> ResultT:
-    """Send a request, and again with the answers as often as the module asks in place of a
-    result (2026-07-28).
+    """Send a request such as `tools/call`, and again with the answers as often as the module asks
+    in place of a result (2026-07-28).
     """
     client = asking.client
     if client is not None and connection.peer is not None and connection.peer.era == "modern":
@@ -270,8 +270,8 @@ async def _in_rounds(
             break
         request = _again(request, await asking.answers(result) or None, result.request_state)
 
-    what = f"module {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
-    raise ModuleInputRequiredError(module, what)
+    text = f"module {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
+    raise ModuleInputRequiredError(module, text)
 
 
 def _again(
@@ -362,13 +362,13 @@ def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParams
     """The `_meta` of a client's request without what it says about the client's connection, such
     as its version.
     """
-    kept = {
+    passed_on = {
         key: value
         for key, value in (meta or {}).items()
         if key not in ("progress_token", "progressToken")
         and not key.startswith("io.modelcontextprotocol/")
     }
-    return cast("types.RequestParamsMeta", kept) if kept else None
+    return cast("types.RequestParamsMeta", passed_on) if passed_on else None
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
@@ -493,14 +493,14 @@ async def _result_value(
             return secrets.redact(value)
         return secrets.redact(await _in_text(value, validator))
     except IdeabridgeError as error:
-        what = f"{name} answered against its own schema: {shown(str(error), secrets, _FAULTS)}"
+        text = f"{name} answered against its own schema: {shown(str(error), secrets, _FAULTS)}"
         if not has_structure:
-            what = (
+            text = (
                 f"{name} has an output schema but sent no structured content; {_described(result)}"
             )
 
         sent = _sent(result, secrets=secrets, max_bytes=max_bytes)
-        raise ModuleOutputError(module, what, sent=sent) from None
+        raise ModuleOutputError(module, text, sent=sent) from None
 
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
@@ -576,13 +576,11 @@ def _tool_error(
             del sent["structuredContent"]
 
     # The prefix of the Python SDK; the message of the run contains the name anyway.
-    said = shown(text, secrets).removeprefix(
-        f"Error executing tool {tool.remote_name or tool.name}: "
-    )
-    if not said.strip():
-        said = f"module {module!r} failed without saying why; {_described(result)}"
+    message = shown(text, secrets).removeprefix(f"Error executing tool {tool.name_in_module}: ")
+    if not message.strip():
+        message = f"module {module!r} failed without saying why; {_described(result)}"
 
-    return ModuleToolError(module, said, sent=sent or None)
+    return ModuleToolError(module, message, sent=sent or None)
 
 
 def _sent(result: types.CallToolResult, *, secrets: Secrets, max_bytes: int) -> JSONObject | None:

@@ -342,7 +342,7 @@ class Executor:
             try:
                 async with self._modules.using(tool.module, user_of(context.caller)) as module:
                     value = await module.call(
-                        tool.remote_name or tool.name,
+                        tool.name_in_module,
                         effect.parameters,
                         progress=context.progress,
                         run=context.run,

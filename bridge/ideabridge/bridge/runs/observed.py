@@ -67,7 +67,7 @@ class Observed:
         if tool.output is not None or tool.in_room:
             return
 
-        key = (owner, tool.module, tool.remote_name or tool.name)
+        key = (owner, tool.module, tool.name_in_module)
         now = time.monotonic()
         if self._next.get(key, 0.0) > now:
             return

@@ -809,7 +809,7 @@ def passing(tool: Tool, target: Tool) -> Tool:
         description=tool.description or target.description,
         parameters=tool.parameters if tool.parameters.get("properties") else target.parameters,
         output=tool.output or target.output,
-        remote_name=target.remote_name or target.name,
+        remote_name=target.name_in_module,
         wire=None,
         passes_to=target,
     )
@@ -944,9 +944,7 @@ def offered_tools(
         if is_doubtful(tool):
             name = safe_name(f"{tool.module}_{tool.name}", taken)
             taken.add(name)
-            remote[place] = dataclasses.replace(
-                tool, name=name, remote_name=tool.remote_name or tool.name
-            )
+            remote[place] = dataclasses.replace(tool, name=name, remote_name=tool.name_in_module)
 
     return [*offered, *remote]
 

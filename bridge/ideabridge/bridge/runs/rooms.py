@@ -158,7 +158,7 @@ class Rooms:
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
         if effect.call.room == "idea":
-            name = effect.tool.remote_name or effect.tool.name
+            name = effect.tool.name_in_module
             publication = self._runs.store.publications.named(name, caller=run.caller)
             answer = await self._runs.ways.answer(
                 publication,

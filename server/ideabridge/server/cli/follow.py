@@ -149,7 +149,7 @@ def tool_name(progress: Progress) -> str:
     tool = progress.tool
     if tool is None:
         return progress.call.name
-    name = tool.remote_name or tool.name
+    name = tool.name_in_module
     return f"{tool.module}/{name}" if tool.module else name
 
 

@@ -93,9 +93,7 @@ def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]
         return "", name if name in bridge.toolbox.tools else "other"
     if module not in bridge.modules:
         return "other", "other"
-    listed = any(
-        name == (one.remote_name or one.name) for one in bridge.modules[module].known_tools
-    )
+    listed = any(name == (one.name_in_module) for one in bridge.modules[module].known_tools)
     return module, name if listed else "other"
 
 

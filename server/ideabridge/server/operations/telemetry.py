@@ -115,7 +115,7 @@ class Telemetry:
         module, name = (
             ("", "idea")
             if isinstance(tool, str)
-            else known_name(self.bridge, tool.module, tool.remote_name or tool.name)
+            else known_name(self.bridge, tool.module, tool.name_in_module)
         )
         span = self._tracer.start_span(f"execute_tool {name}", attributes=_of_tool(module, name))
         token = contexts.attach(trace.set_span_in_context(span))
