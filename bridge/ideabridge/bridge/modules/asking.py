@@ -248,14 +248,17 @@ def _check_choices(where: str, field: JSONObject) -> None:
         *([field["const"]] if "const" in field else []),
     ]
     for key in _CHOICES:
-        for one in _list(field.get(key)):
-            if not isinstance(one, dict):
+        for choice in _list(field.get(key)):
+            if not isinstance(choice, dict):
                 raise FormError(f"{where}: {key} contains something that is not a schema")
-            _known(f"a choice of {where}", one, _NOTES | _BOUNDS | {"type"})
-            _check_words(f"a choice of {where}", one)
-            if "const" not in one and "enum" not in one and not _is_plain(one.get("type")):
+            _known(f"a choice of {where}", choice, _NOTES | _BOUNDS | {"type"})
+            _check_words(f"a choice of {where}", choice)
+            if "const" not in choice and "enum" not in choice and not _is_plain(choice.get("type")):
                 raise FormError(f"a choice of {where} is not a plain value")
-            values += [*_list(one.get("enum")), *([one["const"]] if "const" in one else [])]
+            values += [
+                *_list(choice.get("enum")),
+                *([choice["const"]] if "const" in choice else []),
+            ]
 
     if any(isinstance(value, dict | list) for value in values):
         raise FormError(f"a choice of {where} is not a plain value")
@@ -268,7 +271,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
 def _check_words(where: str, field: JSONObject) -> None:
     """Check that labels are texts, and that a person can see the whole of a default."""
     names = field.get("enumNames", [])
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
         raise FormError(f"{where}: expected enumNames to be texts")
 
     for key in ("title", "description"):
@@ -276,8 +279,8 @@ def _check_words(where: str, field: JSONObject) -> None:
             raise FormError(f"{where}: expected its {key} to be a text")
 
     default = field.get("default")
-    for one in default if isinstance(default, list) else [default]:
-        if isinstance(one, str) and not _is_seen(one):
+    for text in default if isinstance(default, list) else [default]:
+        if isinstance(text, str) and not _is_seen(text):
             raise FormError(
                 f"the default of {where} is too long, or holds characters that a person cannot see"
             )
@@ -289,7 +292,7 @@ def _is_seen(value: str) -> bool:
 
 def _is_plain(kind: JSON) -> bool:
     if isinstance(kind, list):
-        return bool(kind) and all(one in _PLAIN or one == "null" for one in kind)
+        return bool(kind) and all(name in _PLAIN or name == "null" for name in kind)
     return kind in _PLAIN or kind == "null"
 
 
@@ -305,7 +308,7 @@ def _list(value: JSON) -> list[JSON]:
 
 # -- asking ----------------------------------------------------------------------------------------
 
-TRIES: Final = 3
+MAX_ASKS: Final = 3
 """The most times that a form is shown if its answers are not accepted, each time
 with the reason."""
 
@@ -522,9 +525,9 @@ class Asking:
         assert self._passing is not None
         try:
             while self._logs:
-                told = self._logs.popleft()
+                sent = self._logs.popleft()
                 # Built anew, because a module may add anything to it.
-                parts = {part: told[part] for part in _LOG_PARTS if part in told}
+                parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
                 if size > QUESTION_BYTES:
@@ -532,7 +535,7 @@ class Asking:
                         f"(a log message of {size:,} bytes is left out; at most "
                         f"{QUESTION_BYTES:,} are passed on)"
                     )
-                    message = {"level": told["level"], "data": why}
+                    message = {"level": sent["level"], "data": why}
 
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
@@ -590,9 +593,9 @@ class Asking:
     async def _answered(
         self, client: DirectClient, question: types.InputRequest
     ) -> types.InputResponse:
-        """Ask until the answer fits the question, `TRIES` times at most."""
+        """Ask until the answer fits the question, `MAX_ASKS` times at most."""
         fault: str | None = None
-        for _ in range(TRIES if isinstance(question, types.ElicitRequest) else 1):
+        for _ in range(MAX_ASKS if isinstance(question, types.ElicitRequest) else 1):
             response = await client.ask(client.marked(self._module, question, fault))
             try:
                 return read_response(self._module, question, response, self._secrets)
@@ -630,8 +633,8 @@ class Asking:
             )
 
         try:
-            told = normalise(wire(question), what="the question")
-            size = len(encode(told))
+            question_json = normalise(wire(question), what="the question")
+            size = len(encode(question_json))
             if size > QUESTION_BYTES:
                 raise FormError(
                     f"the question has {size:,} bytes; at most {QUESTION_BYTES:,} are passed on"
@@ -661,9 +664,9 @@ class Asking:
                 params=params.model_copy(update={"include_context": "none"})
             )
 
-        told = normalise(wire(question), what="the question")
-        masked = self._secrets.redact(told)
-        if masked is told:
+        question_json = normalise(wire(question), what="the question")
+        masked = self._secrets.redact(question_json)
+        if masked is question_json:
             return question
         return _QUESTION.validate_python(masked, by_name=False)
 
@@ -691,7 +694,7 @@ class Asking:
 
         try:
             asked = types.ElicitationRequiredErrorData.model_validate(error.data).elicitations
-            checked = [types.ElicitRequest(params=self._address(one)) for one in asked]
+            checked = [types.ElicitRequest(params=self._address(address)) for address in asked]
         except (FormError, ValidationError) as fault:
             if isinstance(fault, FormError):
                 why = str(fault)
@@ -701,7 +704,7 @@ class Asking:
                 types.INVALID_REQUEST, f"{error.message} ({NOBODY} to open an address: {why})"
             )
 
-        marked = [wire(client.marked(self._module, one, None))["params"] for one in checked]
+        marked = [wire(client.marked(self._module, address, None))["params"] for address in checked]
         return MCPError(error.code, error.message, {"elicitations": marked})
 
     def _nobody(self, question: types.InputRequest, why: str) -> MCPError:
@@ -815,14 +818,14 @@ class Asking:
 
     def refuse(self, message: str, why: str) -> types.ElicitResult:
         """Decline a question, and report the reason to the caller."""
-        said = shown(message, self._secrets, _MESSAGE)
+        asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
-        report = f"module {self._module!r} asked {said!r}, and was not answered: {reason}"
+        report = f"module {self._module!r} asked {asked!r}, and was not answered: {reason}"
         # A module may repeat a question without end.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
             if self._asker is not None:
-                self._asker.refuse(said, reason)
+                self._asker.refuse(asked, reason)
 
         return types.ElicitResult(action="decline")
 
@@ -842,12 +845,12 @@ class Asking:
                     self._module, f"{self._tool} asks the client: {said}"
                 ) from None
 
-        other = next(
-            (one for one in wanted.values() if not isinstance(one, types.ElicitRequest)), None
+        unanswerable = next(
+            (entry for entry in wanted.values() if not isinstance(entry, types.ElicitRequest)), None
         )
-        if other is not None:
+        if unanswerable is not None:
             raise ModuleInputRequiredError(
-                self._module, f"{self._tool} asks for {refusal_of(other)}"
+                self._module, f"{self._tool} asks for {refusal_of(unanswerable)}"
             )
 
         if self._asker is None:
@@ -857,12 +860,12 @@ class Asking:
             )
             raise ModuleInputRequiredError(self._module, why)
 
-        found: dict[str, types.InputResponse] = {}
+        answers: dict[str, types.InputResponse] = {}
         for name, request in wanted.items():
             if isinstance(request, types.ElicitRequest):
-                found[name] = await self.put(request.params)
+                answers[name] = await self.put(request.params)
 
-        return found
+        return answers
 
     @contextmanager
     def _stopped_clock(self) -> Generator[None]:
@@ -897,7 +900,7 @@ def _result(reply: FormAnswer) -> types.ElicitResult:
     content: dict[str, str | int | float | bool | list[str] | None] = {}
     for name, value in (reply.content or {}).items():
         if isinstance(value, list):
-            content[name] = [str(one) for one in value]
+            content[name] = [str(choice) for choice in value]
         elif not isinstance(value, dict):
             content[name] = value
 

@@ -5,7 +5,8 @@ those of `ModuleState`:
 
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next try follows after a pause that grows
-    up         -> down      the connection has ended; calls in flight fail, and the next call reconnects
+    up         -> down      the connection has ended; the next call reconnects. A call in flight is
+                            sent again if it may run twice (`retry`), and fails otherwise
     failed, down -> up      an attempt succeeded
 
 A failed module is tried again until this process ends, and sooner if a call needs it.
@@ -19,6 +20,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -61,6 +63,7 @@ from ideabridge.bridge.modules.remote_call import (
     remote_call,
 )
 from ideabridge.bridge.modules.settings import (
+    DEFAULT_SENDS,
     Era,
     Launch,
     ModuleConfiguration,
@@ -103,8 +106,8 @@ class FairLimiter:
         self._number -= lost
         self._free -= lost
 
-    async def acquire(self, who: Hashable) -> None:
-        """Wait until a call may run. The calls of equal senders (`who`, for example a run)
+    async def acquire(self, sender: Hashable) -> None:
+        """Wait until a call may run. The calls of equal senders (`sender`, for example a run)
         wait in one queue.
         """
         if self._free > 0:
@@ -114,7 +117,7 @@ class FairLimiter:
         caller = asked_by.get()
         granted = anyio.Event()
         queues = self._waiting.setdefault(caller, OrderedDict())
-        queue = queues.setdefault(who, deque())
+        queue = queues.setdefault(sender, deque())
         queue.append(granted)
         try:
             await granted.wait()
@@ -124,7 +127,7 @@ class FairLimiter:
             else:
                 queue.remove(granted)
                 if not queue:
-                    del queues[who]
+                    del queues[sender]
                 if not queues:
                     del self._waiting[caller]
 
@@ -137,12 +140,12 @@ class FairLimiter:
             return
 
         caller, queues = self._waiting.popitem(last=False)
-        who, queue = queues.popitem(last=False)
+        sender, queue = queues.popitem(last=False)
         queue.popleft().set()
         # The sender moves to the end of the queue of its caller's senders, and the caller to the
         # end of the callers.
         if queue:
-            queues[who] = queue
+            queues[sender] = queue
 
         if queues:
             self._waiting[caller] = queues
@@ -154,11 +157,14 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Called with (progress, total, message) while a call runs."""
 
 _LATENCIES: Final = 100
+"""Calls whose seconds `latency` is the median of."""
+
 _NOTES: Final = 100
+"""Lines that `note` keeps."""
+
 _WITHHELD: Final = (
     'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
 )
-"""Lines that `note` keeps."""
 
 _PATIENCE: Final = 30.0
 """Seconds of an outage during which calls of a module that was up wait for further attempts."""
@@ -166,18 +172,19 @@ _PATIENCE: Final = 30.0
 _REFUSED_PATIENCE: Final = 3.0
 """The same for modules that have never been up, and have refused or ended at the first messages."""
 
-_FIRST_PAUSE: Final = 0.5
-_MOST_PAUSE: Final = 60.0
-"""Seconds of the first and of the longest pause after a failure; each pause is twice as
-long as the last."""
+_FIRST_RECONNECT_PAUSE: Final = 0.5
+_LONGEST_RECONNECT_PAUSE: Final = 60.0
+"""Seconds between two attempts to connect: each pause is twice as long as the last one."""
 
-_NEEDED_PAUSE: Final = 2.0
-_REFUSED_PAUSE: Final = 5.0
-"""The longest pause if a call needs the module; the second applies if the module refuses
-or cannot start."""
+_NEEDED_RECONNECT_PAUSE: Final = 2.0
+_REFUSED_RECONNECT_PAUSE: Final = 5.0
+"""The longest pause between two attempts to connect while a call needs the module; the second
+applies if the module refuses or cannot start."""
 
-_RESEND_PAUSE: Final = 0.25
-"""Seconds before a call is sent again over a working connection; doubles up to `_NEEDED_PAUSE`."""
+_FIRST_RESEND_PAUSE: Final = 0.25
+_LONGEST_RESEND_PAUSE: Final = 2.0
+"""Seconds before a call is sent again over a working connection: each pause is twice as long as
+the last one."""
 
 
 class Module:
@@ -234,13 +241,14 @@ class Module:
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
-        self._failures = 0
-        self._tries = 0
+        # Attempts to connect, also successful ones, since a call was answered last.
+        self._fruitless_connects = 0
+        self._failed_connects = 0
         # None: no attempt to connect has begun.
         self._out_since: float | None = None
         self._next: float | None = None
-        # Created by `_pause`, because a Module can be created outside of an event loop.
-        self._pausing: anyio.CancelScope | None = None
+        # Created by `_pause_before_reconnecting`, because a Module can be created outside of an event loop.
+        self._reconnect_pause: anyio.CancelScope | None = None
         # Whether `initialize` is the first message of the next attempt to connect.
         self._legacy = False
         # The way in which the module was reached the last time.
@@ -261,9 +269,9 @@ class Module:
 
     def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
         """The same server over connections of their own, with the tokens that `authorize` gives.
-        `parallel` bounds the calls of both together. Nobody hears of its state and of its changes.
+        `parallel` bounds the calls of both together. Changes of its state are reported to nobody.
         """
-        other = Module(
+        copy = Module(
             self.name,
             self.configuration,
             folder=self._folder,
@@ -276,10 +284,12 @@ class Module:
             on_event=lambda _name, _event: None,
             authorize=authorize,
         )
-        other.place, other._limiter = self.place, self._limiter
-        other._legacy, other._log_level = self._legacy, self._log_level
-        other._kind = self._kind
-        return other
+        copy.place = self.place
+        copy._limiter = self._limiter
+        copy._legacy = self._legacy
+        copy._log_level = self._log_level
+        copy._kind = self._kind
+        return copy
 
     @property
     def state(self) -> ModuleState:
@@ -369,13 +379,13 @@ class Module:
             ModuleListError: the module is up, and has not listed its tools.
             UnknownModuleToolError: it does not exist.
         """
-        found = self._tools.get(name)
-        if found is not None:
-            return found
+        tool = self._tools.get(name)
+        if tool is not None:
+            return tool
 
-        why = self.why_without(name)
-        if why is not None:
-            raise why
+        refusal = self.why_without(name)
+        if refusal is not None:
+            raise refusal
 
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
@@ -497,7 +507,7 @@ class Module:
                 await self._connect(launch)
                 self._wake()
                 if not self._closed:
-                    await self._pause()
+                    await self._pause_before_reconnecting()
         finally:
             self._closed = True
             self._settled.set()
@@ -525,37 +535,41 @@ class Module:
     def stop(self) -> None:
         """End the connection and `run`. Calls in flight fail."""
         self._closed = True
-        if self._pausing is not None:
-            self._pausing.cancel()
+        if self._reconnect_pause is not None:
+            self._reconnect_pause.cancel()
         if self._connection is not None:
             self._connection.stop()
 
     def _wake(self) -> None:
         """Wake the tasks that wait in `reach`: an attempt has ended, or the connection is up."""
-        moved, self._moved, self._wanted = self._moved, anyio.Event(), anyio.Event()
+        moved = self._moved
+        self._moved = anyio.Event()
+        self._wanted = anyio.Event()
         moved.set()
 
-    async def _pause(self) -> None:
+    async def _pause_before_reconnecting(self) -> None:
         """Wait until a call needs the module or, after a failure, until a growing pause is over."""
         now = anyio.current_time()
-        lasting = self._state == "failed" and not self._passes
-        if lasting:
-            seconds = _MOST_PAUSE
-        else:
-            seconds = min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
+        refuses = self._state == "failed" and not self._passes
+        seconds = 0.0
+        if self._fruitless_connects:
+            seconds = _LONGEST_RECONNECT_PAUSE
+            if not refuses:
+                doublings = min(self._fruitless_connects - 1, 20)
+                seconds = min(seconds, _FIRST_RECONNECT_PAUSE * 2.0**doublings)
+            # Many processes that lost the same module must not reconnect at the same moment.
+            seconds *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
-        # Many processes that lost the same module must not reconnect at the same moment.
-        seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
         # After a first failure, a call that needs the module does not wait.
-        needed = now + (
-            min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE)
-            if self._failures > 1
-            else 0.0
-        )
+        needed = now
+        if self._fruitless_connects > 1:
+            longest = _REFUSED_RECONNECT_PAUSE if refuses else _NEEDED_RECONNECT_PAUSE
+            needed += min(seconds, longest)
+
         due = now + seconds if self._state == "failed" else math.inf
         self._next = None if due == math.inf else due
-        self._pausing = anyio.CancelScope(deadline=due)
-        with self._pausing:
+        self._reconnect_pause = anyio.CancelScope(deadline=due)
+        with self._reconnect_pause:
             await self._wanted.wait()
             self._next = min(due, needed)
             await anyio.sleep_until(needed)
@@ -587,8 +601,8 @@ class Module:
             self._legacy = self._legacy_after(first)
 
         if error is not None:
-            self._failures += 1
-            self._tries += 1
+            self._fruitless_connects += 1
+            self._failed_connects += 1
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
@@ -643,14 +657,14 @@ class Module:
 
             # Reset by the first answer of a call, because a connection that ends at once is
             # a failure, too.
-            self._failures += 1
+            self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
             self._wake()
 
         def down() -> None:
-            if anyio.current_time() - started > _MOST_PAUSE:
-                self._failures = 0
+            if anyio.current_time() - started > _LONGEST_RECONNECT_PAUSE:
+                self._fruitless_connects = 0
             if self._state == "up":
                 self._out_since = anyio.current_time()
                 self._set(
@@ -733,8 +747,8 @@ class Module:
             await self.settle()
 
         if scope.cancelled_caught:
-            what = f"module {self.name!r} is still connecting after {timeout:g} s"
-            raise ModuleTimeoutError(self.name, what, outcome="not_run")
+            text = f"module {self.name!r} is still connecting after {timeout:g} s"
+            raise ModuleTimeoutError(self.name, text, outcome="not_run")
         if self._state == "disabled":
             raise ModuleDisabledError(
                 self.name, f"module {self.name!r} is disabled in the configuration"
@@ -775,8 +789,8 @@ class Module:
         """True if nothing has answered at its address."""
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
-    def _is_worth_waiting(self, patience: float | None) -> bool:
-        """True if a call waits for another attempt."""
+    def _is_worth_waiting(self, patience: float | None = None) -> bool:
+        """True if a call waits for another attempt to connect. `patience` is that of `reach`."""
         # A module that has never been up is usually configured wrongly, and may also be starting.
         if patience is None:
             patience = _PATIENCE if self._listed else 0.0
@@ -797,7 +811,7 @@ class Module:
             ModuleError: an attempt has failed since this was called, and waiting for
                 another is useless.
         """
-        failed = self._tries
+        failed_before = self._failed_connects
         while True:
             connection = self._connection
             if connection is not None and connection.usable and not self._closed:
@@ -805,7 +819,7 @@ class Module:
             if self._closed or self._state == "disabled":
                 await self.ready()
                 raise self._again()
-            if self._tries > failed and not self._is_worth_waiting(patience):
+            if self._failed_connects > failed_before and not self._is_worth_waiting(patience):
                 raise self._again(tried=True)
             moved = self._moved
             self._wanted.set()
@@ -889,12 +903,14 @@ class Module:
         patience: float | None,
     ) -> Answer:
         seconds = self.configuration.timeout if timeout is None else timeout
-        theirs = normalise(arguments, what="the arguments")
-        assert isinstance(theirs, dict)
+        remote_arguments = normalise(arguments, what="the arguments")
+        assert isinstance(remote_arguments, dict)
         await self.reach(patience)
         tool = self.tool(tool_name)
         if tool.renamed:
-            theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
+            remote_arguments = {
+                tool.renamed.get(name, name): value for name, value in remote_arguments.items()
+            }
 
         await self._limiter.acquire(run)
         try:
@@ -903,7 +919,9 @@ class Module:
                 answer = await self._try(
                     tool,
                     seconds,
-                    lambda left: self._send(tool, theirs, left, progress, asker, client, meant),
+                    lambda left: self._send(
+                        tool, remote_arguments, left, progress, asker, client, meant
+                    ),
                 )
                 self._took.append(anyio.current_time() - begun)
                 return answer
@@ -927,11 +945,11 @@ class Module:
             anyio.BrokenResourceError,
         ) as error:
             if isinstance(error, MCPError):
-                told = error.message
+                reason = error.message
             else:
-                told = type(error).__name__
-            why = f"module {self.name!r} did not list its {kind}: {shown(told, self._secrets)}"
-            raise ModuleProtocolError(self.name, why) from None
+                reason = type(error).__name__
+            text = f"module {self.name!r} did not list its {kind}: {shown(reason, self._secrets)}"
+            raise ModuleProtocolError(self.name, text) from None
 
     @property
     def has_resources(self) -> bool:
@@ -1002,8 +1020,8 @@ class Module:
         return error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Tell the module which log messages are wanted, also after a new connection. In 2026-07-28
-        each call tells.
+        """Set the level of the log messages that the module sends, also after a new connection. In
+        2026-07-28 each call carries the level.
         """
         self._log_level = level
         connection = self._connection
@@ -1033,64 +1051,87 @@ class Module:
         self._watched.discard(uri)
         connection = self._connection
         if connection is not None and connection.usable:
-            # A module that refuses goes on telling, which nobody hears.
+            # A module that refuses still sends notifications, which `on_event` does not get.
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
     async def _try(
         self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[Answer]]
     ) -> Answer:
-        """Send a call. Within its time, repeat a call that was not sent, or was not answered
-        and may run twice.
+        """Send a call. Within its time, send it again if it did not reach the module, or if no
+        answer came and it may run twice.
         """
         deadline = anyio.current_time() + seconds
-        if tool.annotations.repeatable:
-            most = self.configuration.tries_of(tool.remote_name or tool.name)
-        else:
-            most = 1
-
-        sent = unsent = 0
-        lost: ModuleError | None = None
+        most_sends = self._most_sends(tool)
+        attempts = 0
+        unanswered_sends = 0
+        # An earlier send may have taken effect. Then no later failure says that nothing ran.
+        unanswered: ModuleDownError | None = None
+        left = seconds
         while True:
-            if sent or unsent:
-                left = round(deadline - anyio.current_time(), 1)
-            else:
-                left = seconds
-
+            attempts += 1
             try:
                 return await send(left)
             except ModuleTimeoutError as error:
-                raise error if lost is None else lost from None
+                raise unanswered or error from None
             except ModuleDownError as error:
                 if error.outcome == "unknown":
-                    sent += 1
-                    text = str(error) if sent == 1 else f"{error} (the last of {sent} tries)"
-                    lost = ModuleDownError(self.name, text, outcome="unknown")
+                    unanswered_sends += 1
+                    unanswered = self._without_answer(error, unanswered_sends)
+                    may_repeat = unanswered_sends < most_sends
                 else:
-                    unsent += 1
+                    may_repeat = self._is_worth_waiting()
 
-                may = sent < most if error.outcome == "unknown" else self._is_worth_waiting(None)
-                pause = min(_NEEDED_PAUSE, _RESEND_PAUSE * 2.0 ** min(sent + unsent - 1, 5))
-                if not may or anyio.current_time() + pause >= deadline:
-                    raise lost or error from None
+                failure = unanswered or error
+                if not may_repeat or anyio.current_time() >= deadline:
+                    raise failure from None
             except IdeabridgeError as error:
                 if error.outcome in ("failed", "ran"):
-                    self._failures = 0
-                # An earlier attempt may have taken effect, although this one was not sent.
-                raise lost if lost is not None and error.outcome == "not_run" else error from None
+                    self._fruitless_connects = 0
+                if unanswered is not None and error.outcome == "not_run":
+                    raise unanswered from None
+                raise error from None
 
             if self._connection is not None and self._connection.usable:
+                # Another connection would not help: an HTTP server does not answer at present.
+                doublings = min(attempts - 1, 20)
+                pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
+                if anyio.current_time() + pause >= deadline:
+                    raise failure
                 await anyio.sleep(pause)
-                continue
+            else:
+                try:
+                    await self._reach_until(deadline)
+                except ModuleError as error:
+                    raise unanswered or error from None
 
-            try:
-                with anyio.move_on_at(deadline) as scope:
-                    await self.reach()
-            except ModuleError as error:
-                raise lost or error from None
+            left = round(deadline - anyio.current_time(), 1)
 
-            if scope.cancelled_caught:
-                raise lost or self._again()
+    def _most_sends(self, tool: Tool) -> int:
+        """How often a call of a tool is sent at most if no answer comes (`retry`)."""
+        if not tool.annotations.repeatable:
+            return 1
+
+        for pattern, most_sends in self.configuration.retry.items():
+            if fnmatchcase(tool.name_in_module, pattern):
+                return most_sends
+        return DEFAULT_SENDS
+
+    def _without_answer(self, error: ModuleDownError, sends: int) -> ModuleDownError:
+        """The error of a call that was sent this many times and never answered."""
+        text = str(error) if sends == 1 else f"{error} (the last of {sends} tries)"
+        return ModuleDownError(self.name, text, outcome="unknown")
+
+    async def _reach_until(self, deadline: float) -> None:
+        """Wait for a usable connection.
+
+        Raises:
+            ModuleError: as `reach`; or there is none at the deadline.
+        """
+        with anyio.move_on_at(deadline) as scope:
+            await self.reach()
+        if scope.cancelled_caught:
+            raise self._again()
 
     async def _send(
         self,
@@ -1151,8 +1192,8 @@ class Module:
                         "The module asks in the way of 2025-11-25, and is connected anew "
                         "in that protocol version"
                     )
-                    what = f"{error}\n{why}: call the tool again"
-                    raise LegacyQuestionError(self.name, what, repeatable=repeatable) from None
+                    text = f"{error}\n{why}: call the tool again"
+                    raise LegacyQuestionError(self.name, text, repeatable=repeatable) from None
             except SessionLostError as lost:
                 # The server refused the request because it lost the session. Nothing ran, so
                 # it is sent again.
@@ -1163,7 +1204,7 @@ class Module:
                         self.name, f"{lost}, also in a new session", outcome="not_run"
                     ) from None
             else:
-                self._failures = 0
+                self._fruitless_connects = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
                 return answer
@@ -1196,12 +1237,15 @@ class Module:
             await connection.done.wait()
 
     def _validator(self, tool: Tool) -> Validator | None:
-        known = self._validators.get(tool.name)
-        if known is None or known[0] is not tool:
-            declared = tool.wrapper or tool.output
-            known = (tool, None if declared is None else Validator(declared, what="the result"))
-            self._validators[tool.name] = known
-        return known[1]
+        """The check of a tool's results, made once for each definition; None if it declares none."""
+        checked_tool, validator = self._validators.get(tool.name, (None, None))
+        if checked_tool is tool:
+            return validator
+
+        declared = tool.wrapper or tool.output
+        validator = None if declared is None else Validator(declared, what="the result")
+        self._validators[tool.name] = (tool, validator)
+        return validator
 
 
 def _has_view(tool: Tool) -> bool:

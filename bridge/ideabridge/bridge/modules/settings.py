@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, Self
@@ -37,10 +36,12 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 
 MAX_SECONDS: Final = 3600
 
-TRIES: Final = 3
-"""The most times that a call of a repeatable tool is sent if its module does not answer."""
+DEFAULT_SENDS: Final = 3
+"""How often a call of a repeatable tool is sent at most if the connection is lost before its
+answer, unless `retry` says otherwise."""
 
-MAX_TRIES: Final = 10
+MAX_SENDS: Final = 10
+"""The largest number that `retry` may hold."""
 
 KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
     {
@@ -287,11 +288,11 @@ class ModuleConfiguration(BaseModel):
     parallel: int = Field(
         default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1)."
     )
-    retry: dict[str, Annotated[int, Field(ge=1, le=MAX_TRIES)]] = Field(
+    retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],
         description="How often a call is sent in all where the connection is lost before its answer, by "
         "tool: names or patterns, of which the first that matches holds; 1: once. Default: "
-        f"{TRIES}. Only tools that say they are read-only or idempotent are tried again.",
+        f"{DEFAULT_SENDS}. Only tools that say they are read-only or idempotent are tried again.",
     )
     record: bool = Field(
         default=True,
@@ -305,12 +306,6 @@ class ModuleConfiguration(BaseModel):
         ),
     )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
-
-    def tries_of(self, tool: str) -> int:
-        """The number of times that a call of a repeatable tool is sent at most."""
-        return next(
-            (tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES
-        )
 
     @property
     def has_sign_ins(self) -> bool:

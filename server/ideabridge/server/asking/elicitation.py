@@ -43,7 +43,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.loop.question import Choice
-from ideabridge.bridge.modules.asking import TRIES
+from ideabridge.bridge.modules.asking import MAX_ASKS
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
@@ -501,7 +501,7 @@ class Forms:
         with scope:
             context = request.context
             fault: str | None = None
-            for _ in range(TRIES):
+            for _ in range(MAX_ASKS):
                 sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
@@ -624,7 +624,7 @@ async def answered(
             fault = await _decide(run, approval, result, request, deciding)
 
         tries = last.faults.get(key, (0, ""))[0] + 1
-        if fault is not None and tries < TRIES:
+        if fault is not None and tries < MAX_ASKS:
             faults[key] = (tries, fault)
             continue
 

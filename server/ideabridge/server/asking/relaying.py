@@ -35,7 +35,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.inquiry import AnswerError
 from ideabridge.bridge.driving.driver import is_gone, own_name
-from ideabridge.bridge.modules.asking import NOBODY, TRIES, DirectClient, ModuleAsks, read_response
+from ideabridge.bridge.modules.asking import (
+    MAX_ASKS,
+    NOBODY,
+    DirectClient,
+    ModuleAsks,
+    read_response,
+)
 from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
     ModuleInputRequiredError,
@@ -456,7 +462,7 @@ class Relaying:
 
         if not faults:
             return accepted or None
-        if last.tries + 1 >= TRIES or not are_forms:
+        if last.tries + 1 >= MAX_ASKS or not are_forms:
             why = f"the answer was not passed on: {next(iter(faults.values()))}"
             raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {why}")
 
