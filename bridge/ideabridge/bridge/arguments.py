@@ -89,11 +89,13 @@ def read_object(name: str, value: object, hint: str = "") -> JSONObject | None:
 def read_objects(name: str, value: object) -> list[JSONObject]:
     """Read an argument that is a sequence of JSON objects."""
     objects: list[JSONObject] = []
-    for place, one in enumerate(_listed(name, value, "a list of objects", "put it into a list")):
-        found = read_object(f"{name}[{place}]", one)
-        if found is None:
+    for place, element in enumerate(
+        _listed(name, value, "a list of objects", "put it into a list")
+    ):
+        entry = read_object(f"{name}[{place}]", element)
+        if entry is None:
             raise ArgumentError.of(f"{name}[{place}]", "an object (a dict)", None)
-        objects.append(found)
+        objects.append(entry)
 
     return objects
 
@@ -145,7 +147,7 @@ def read_messages(name: str, value: object) -> list[JSON]:
     listed = _listed(
         name, value, "a list of messages", 'a message is {"role", "content"} or {"type", ...}'
     )
-    return [normalise(one, what=f"{name}[{place}]") for place, one in enumerate(listed)]
+    return [normalise(message, what=f"{name}[{place}]") for place, message in enumerate(listed)]
 
 
 def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[str]]:
@@ -163,7 +165,7 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
     Raises:
         ArgumentError: it is neither.
     """
-    others: list[str] = []
+    unknown: list[str] = []
     messages = document
     if isinstance(document, dict):
         if "context" not in document:
@@ -171,11 +173,11 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
                 f'{what}: expected a list of messages, or {{"context": [...]}}; found no context'
             )
         messages = document["context"]
-        others = [name for name in document if name != "context"]
+        unknown = [name for name in document if name != "context"]
 
     if not isinstance(messages, list):
         raise ArgumentError.of(what, "a list of messages", messages)
-    return messages, others
+    return messages, unknown
 
 
 def read_given_plan(
@@ -203,13 +205,13 @@ def read_given_plan(
 
     from ideabridge.bridge.plan import Plan, read_plan
 
-    given = read_object("input", input)
+    document = read_object("input", input)
     if plan is None:
         if calls is None:
             raise ArgumentError("plan: expected a plan, or its calls; found neither")
         parts: dict[str, Any] = {"calls": read_objects("calls", calls)}
         parts |= {
-            "input": given,
+            "input": document,
             "instances": read_object("instances", instances),
             "output": output,
         }
@@ -225,7 +227,7 @@ def read_given_plan(
         plan = read_plan(cast("Mapping[str, object]", plan))
 
     return (
-        plan if given is None else replace(plan, input={**(plan.input or {}), **given})
+        plan if document is None else replace(plan, input={**(plan.input or {}), **document})
     ).by_instance()
 
 

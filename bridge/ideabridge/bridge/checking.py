@@ -90,13 +90,13 @@ async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer
         [parts, offered, settings.to_json(), answer],
         what=f"checking a plan of {len(plan.calls):,} calls",
     )
-    found = cast("JSONObject", made)
-    errors = found.get("errors")
+    report = cast("JSONObject", made)
+    errors = report.get("errors")
     if isinstance(errors, list):
         faults = cast("list[JSONObject]", errors)
         raise PlanError(rejection(faults), [dict(fault) for fault in faults])
 
-    return found["answer"]
+    return report["answer"]
 
 
 def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Answer) -> JSON:

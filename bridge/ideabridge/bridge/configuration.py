@@ -499,15 +499,15 @@ class Configuration(BaseModel):
         """
         for name in modules:
             if name not in self.modules:
-                there = ", ".join(self.modules) or "none"
+                configured = ", ".join(self.modules) or "none"
                 raise ConfigurationError(
-                    [f"module {name[:100]!r} is not configured; there are: {there}"]
+                    [f"module {name[:100]!r} is not configured; there are: {configured}"]
                 )
-        here = {
+        entries = {
             name: entry if name in modules else entry.model_copy(update={"disabled": True})
             for name, entry in self.modules.items()
         }
-        return self.model_copy(update={"modules": here})
+        return self.model_copy(update={"modules": entries})
 
     def folder_of(self, module: str) -> Path:
         """The absolute folder that relative paths in a module's entry are relative to."""
@@ -709,15 +709,15 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
         problems += [
             f"{place}.{key}: {text}" if key else f"{place}: {text}" for key, text in between
         ]
-        told = {f"{place}.{key}" for key, _ in between}
-        found: list[str] = []
+        reported = {f"{place}.{key}" for key, _ in between}
+        entry_faults: list[str] = []
         _validate(
             ModuleConfiguration,
             {key: value for key, value in ours.items() if key != "enabled"},
             place,
-            found,
+            entry_faults,
         )
-        problems += [text for text in found if text.split(": ", 1)[0] not in told]
+        problems += [text for text in entry_faults if text.split(": ", 1)[0] not in reported]
         adapted[name] = ours
 
     return adapted
@@ -755,8 +755,8 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
         if isinstance(value, dict):
             _validate(model, value, key, problems)
         elif type(value) is not type(plain[0]) or value not in plain:
-            found = repr(value[:40]) if isinstance(value, str) else _found(value)
-            problems.append(f"{key}: expected {expected}, found {found}")
+            actual = repr(value[:40]) if isinstance(value, str) else _found(value)
+            problems.append(f"{key}: expected {expected}, found {actual}")
 
     if top.get("model") is not None:
         _validate(ModelConfiguration, as_object(top["model"]), "model", problems)

@@ -531,13 +531,13 @@ class _Mask:
         name, between, value = match.groups()
         # In `--env=TOKEN=x` the second name says that the value is secret.
         while not is_secret_name(name):
-            inner, equals, rest = value.partition("=")
+            inner, equals, following = value.partition("=")
             if not equals:
                 return match.group()
 
             between = f"{between}{inner}="
             name = inner
-            value = rest
+            value = following
 
         if MASK in value or "://" in value or _is_shown(value):
             return match.group()
@@ -604,8 +604,8 @@ class _Mask:
         return f"{match.group(1)}{self._scheme(value)}{match.group(3)}"
 
     def _address(self, url: str, *, is_code: bool, is_inert: bool) -> str:
-        scheme, rest = url.split("://", 1)
-        user, at, place = _split_user(scheme, rest, is_code=is_code)
+        scheme, after_scheme = url.split("://", 1)
+        user, at, place = _split_user(scheme, after_scheme, is_code=is_code)
         if at:
             user = self._user(user, is_code=is_code, is_inert=is_inert)
 

@@ -157,7 +157,9 @@ class Plan:
         """
         holes: list[Hole] = []
         compile_value(self.output, holes, [])
-        inside = any(one.instance is None for hole in holes for one in hole.expression.operands())
+        inside = any(
+            operand.instance is None for hole in holes for operand in hole.expression.operands()
+        )
         return bool(self.instances) and (self.output is None or inside)
 
     def check_input(self) -> None:
@@ -349,7 +351,9 @@ def read_published(
     own = plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
-        states = {one: state for one, state in instances.items() if isinstance(state, dict)}
+        states = {
+            instance: state for instance, state in instances.items() if isinstance(state, dict)
+        }
 
     tools, fixed, context = plan.get("tools"), plan.get("fixed"), plan.get("context")
     program = plan.get("program")
@@ -368,10 +372,10 @@ def read_published(
         input_schema=input_schema if takes_input else None,
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
-        tools=tuple(one for one in tools if isinstance(one, dict))
+        tools=tuple(tool for tool in tools if isinstance(tool, dict))
         if isinstance(tools, list)
         else (),
-        messages=tuple(one for one in context if isinstance(one, dict))
+        messages=tuple(message for message in context if isinstance(message, dict))
         if isinstance(context, list)
         else (),
         explained=_explained(plan),
@@ -425,8 +429,8 @@ def _explained(plan: JSONObject) -> JSONObject | None:
         "decisions": "decisions",
         "strict": "strict",
     }
-    found: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
-    return found or None
+    explained: JSONObject = {name: plan[key] for key, name in members.items() if plan.get(key)}
+    return explained or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +479,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
             graph, errors = _checked(
                 dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
             )
-            missing = tuple(dict.fromkeys(format_reference(one.full) for one in needed))
+            missing = tuple(dict.fromkeys(format_reference(operand.full) for operand in needed))
 
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
@@ -502,11 +506,11 @@ def needed_inputs(plan: Plan) -> list[Reference]:
     needed: list[Reference] = []
     for hole in holes:
         reads = [
-            [one for one in operands if one.kind == "input"]
+            [operand for operand in operands if operand.kind == "input"]
             for operands in hole.expression.alternatives
         ]
         if all(reads):
-            needed.extend(one for one in reads[0] if one.path)
+            needed.extend(operand for operand in reads[0] if operand.path)
 
     return needed
 

@@ -151,9 +151,9 @@ class Secrets:
         if name.lower() in HARMLESS_HEADERS:
             return
         self.add(name, value, certain=True)
-        scheme, _, rest = value.partition(" ")
-        if rest and scheme.isalpha():
-            self.add(name, rest.strip(), certain=True)
+        scheme, _, credentials = value.partition(" ")
+        if credentials and scheme.isalpha():
+            self.add(name, credentials.strip(), certain=True)
 
     def add_url(self, name: str, url: str) -> None:
         """Hide the credentials in an address: user and password before `@`, and parameters with
@@ -232,10 +232,10 @@ class Secrets:
         return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
 
     def _finder(self, kind: _Kind) -> _Finder | None:
-        found = self._finders.get(kind)
-        if found is None and self._forms[kind]:
-            found = self._finders[kind] = _Finder(self._forms[kind], self._is_escaped)
-        return found
+        finder = self._finders.get(kind)
+        if finder is None and self._forms[kind]:
+            finder = self._finders[kind] = _Finder(self._forms[kind], self._is_escaped)
+        return finder
 
     def _finder_in(self, value: JSON) -> _Finder | None:
         """Return a finder of certain secrets if the value may contain one."""
@@ -326,23 +326,23 @@ class _Finder:
             # A lone surrogate cannot be encoded as UTF-8, and belongs to no secret.
             text = _HALF.sub("\ufffd", text)
 
-        found = [
+        spans = [
             (start, end, self._names[self._forms[number]])
             for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
         ]
         if "\n" in text and _WRAPPED.search(text):
-            found += self._unwrapped_spans(text)
+            spans += self._unwrapped_spans(text)
 
         if "%" in text and _PERCENT.search(data := text.encode()):
-            there = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
-            for form in {self._forms[number] for number, _, _ in there}:
+            spans_unquoted = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
+            for form in {self._forms[number] for number, _, _ in spans_unquoted}:
                 pattern = self._percent.get(form)
                 if pattern is None:
                     pattern = self._percent[form] = _percent_pattern(form)
-                found += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
+                spans += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
 
         apart: list[tuple[int, int, str]] = []
-        for start, end, name in sorted(found, key=lambda one: (one[0], -one[1])):
+        for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
             if apart and start < apart[-1][1]:
                 apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
             else:
@@ -364,18 +364,18 @@ class _Finder:
             places.append(match.end())
 
         pieces.append(text[places[-1] :])
-        found: list[tuple[int, int, str]] = []
+        spans: list[tuple[int, int, str]] = []
         for number, start, end in self._text.find_matches_as_indexes(
             "".join(pieces), overlapping=True
         ):
             first = bisect_right(starts, start) - 1
             last = bisect_right(starts, end - 1) - 1
             name = self._names[self._forms[number]]
-            found.append(
+            spans.append(
                 (places[first] + start - starts[first], places[last] + end - starts[last], name)
             )
 
-        return found
+        return spans
 
     def replaced(self, text: str) -> str:
         """Replace each secret in a text by `[secret:NAME]`."""

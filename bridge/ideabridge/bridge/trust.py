@@ -407,11 +407,11 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
         ):
             continue
 
-        found = _digest(path, left)
-        if found is None:
+        digest_and_size = _digest(path, left)
+        if digest_and_size is None:
             continue
 
-        digests[_shown(path, folder)], size = found
+        digests[_shown(path, folder)], size = digest_and_size
         left -= size
         if left < 0 or len(digests) + len(data_files) > MAX_NAMED_FILES:
             raise too_many
@@ -605,15 +605,15 @@ def _listed(environment: JSONObject, name: str) -> list[str]:
 
 def _texts(value: JSON) -> list[str]:
     """Return the texts in a list that can be paths."""
-    found: list[str] = []
-    for one in value if isinstance(value, list) else []:
+    texts: list[str] = []
+    for entry in value if isinstance(value, list) else []:
         try:
-            if isinstance(one, str) and b"\0" not in os.fsencode(one):
-                found.append(one)
+            if isinstance(entry, str) and b"\0" not in os.fsencode(entry):
+                texts.append(entry)
         except UnicodeEncodeError:  # half a surrogate pair
             continue
 
-    return found
+    return texts
 
 
 def _filled(text: str) -> str:
@@ -625,10 +625,10 @@ def _filled(text: str) -> str:
         if match.group().startswith("$$"):
             return match.group()[1:]
         if match.group(1) in HARMLESS:
-            known = os.environ.get(match.group(1))
+            variable = os.environ.get(match.group(1))
         else:
-            known = None
-        return known or match.group(2) or ""
+            variable = None
+        return variable or match.group(2) or ""
 
     return os.path.expanduser(_VARIABLE.sub(value, text))  # noqa: PTH111 - as above
 
@@ -703,11 +703,12 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
         return {}, f"{path}: cannot be read: {error.strerror or error}"
 
     try:
-        held = cast("dict[str, Any]", json.loads(data))
-        if held["version"] != 1:
+        document = cast("dict[str, Any]", json.loads(data))
+        if document["version"] != 1:
             raise ValueError("version")
         return {
-            str(key): _from_json(one) for key, one in cast("dict[str, Any]", held["files"]).items()
+            str(key): _from_json(entry)
+            for key, entry in cast("dict[str, Any]", document["files"]).items()
         }, None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return (
@@ -753,9 +754,9 @@ def repository_of(folder: Path) -> Path | None:
     real = Path(os.path.realpath(folder))
     return next(
         (
-            one
-            for one in (real, *real.parents)
-            if any(os.path.lexists(one / kept) for kept in _KEPT)
+            ancestor
+            for ancestor in (real, *real.parents)
+            if any(os.path.lexists(ancestor / marker) for marker in _KEPT)
         ),
         None,
     )
@@ -819,12 +820,12 @@ class ProjectTrust:
         paths = sorted(
             before.keys() | now.keys(), key=lambda path: (path != self.found.file.name, path)
         )
-        found: list[tuple[str, str]] = []
+        changes: list[tuple[str, str]] = []
         for path in paths:
             if before.get(path) != now.get(path):
-                found.append((path, _change_of(before.get(path), now.get(path))))
+                changes.append((path, _change_of(before.get(path), now.get(path))))
 
-        return found
+        return changes
 
 
 def _change_of(before: str | None, now: str | None) -> str:
@@ -984,12 +985,12 @@ def _change(file: Path, change: Callable[[Trusted | None], Trusted | None]) -> b
 def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
     files = {
         key: {
-            "digests": dict(one.digests),
-            "data": sorted(one.data),
-            "variables": sorted(one.variables),
-            "at": one.at,
+            "digests": dict(entry.digests),
+            "data": sorted(entry.data),
+            "variables": sorted(entry.variables),
+            "at": entry.at,
         }
-        for key, one in sorted(trusted.items())
+        for key, entry in sorted(trusted.items())
     }
     write_own(path, json.dumps({"version": 1, "files": files}, indent=1))
 
@@ -1034,11 +1035,11 @@ class Variables:
         """Say why variables are not filled in, and which command allows them, from any folder."""
         words = [word for name in names for word in ("--env", name)]
         are = "is" if len(names) == 1 else "are"
-        it = "it" if len(names) == 1 else "them"
+        pronoun = "it" if len(names) == 1 else "them"
         command = trust_command(self.file, *words, anywhere=True)
         return (
-            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {it} from the "
-            f"next start on: {command}"
+            f"{variables_text(names)} {are} not allowed in {self.file}; to allow {pronoun} from "
+            f"the next start on: {command}"
         )
 
 
@@ -1058,12 +1059,12 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
         words: options of the command.
         anywhere: always name the folder, even if it is the current one.
     """
-    found = ["ideabridge", "trust", *words]
+    command = ["ideabridge", "trust", *words]
     if file.name != FILE_NAME:
-        found += ["--config", str(file)]
+        command += ["--config", str(file)]
     elif anywhere or file.parent != Path.cwd():
-        found.append(str(file.parent))
-    return " ".join(map(_quoted, found))
+        command.append(str(file.parent))
+    return " ".join(map(_quoted, command))
 
 
 def _quoted(word: str) -> str:
@@ -1073,17 +1074,17 @@ def _quoted(word: str) -> str:
     if visible(word) == word:
         return shlex.quote(word)
 
-    found = list[str]()
-    for one in word:
-        code = ord(one)
+    quoted = list[str]()
+    for character in word:
+        code = ord(character)
         if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
-            found.append(f"\\x{code - 0xDC00:02x}")
-        elif visible(one) != one:
-            found.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
+            quoted.append(f"\\x{code - 0xDC00:02x}")
+        elif visible(character) != character:
+            quoted.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
         else:
-            found.append(f"\\{one}" if one in "\\'" else one)
+            quoted.append(f"\\{character}" if character in "\\'" else character)
 
-    return f"$'{''.join(found)}'"
+    return f"$'{''.join(quoted)}'"
 
 
 @dataclass(frozen=True, slots=True)

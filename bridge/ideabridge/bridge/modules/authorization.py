@@ -160,7 +160,7 @@ class Authorization(httpx2.Auth):
         self._at_once = at_once and person is not None
         self._origin = _origin(httpx2.URL(url))
         self._file = file
-        self._found = SignIn()
+        self._sign_in = SignIn()
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
@@ -497,10 +497,10 @@ class Authorization(httpx2.Auth):
                     raise TemporaryError(
                         f"its authorization server answers HTTP {status}; its sign-in is kept"
                     )
-                if self._found.tokens == tried:
+                if self._sign_in.tokens == tried:
                     context.clear_tokens()
                     await self._keep(
-                        self._found.model_copy(update={"tokens": None, "expires_at": None})
+                        self._sign_in.model_copy(update={"tokens": None, "expires_at": None})
                     )
 
     async def _answer(
@@ -598,8 +598,10 @@ class Authorization(httpx2.Auth):
         if issuer is None or (metadata is not None and issuers_match(str(metadata.issuer), issuer)):
             return
 
-        found = "no authorization server" if metadata is None else str(metadata.issuer)
-        raise OAuthFlowError(f"the module names {found}, and {self._place}.auth.issuer is {issuer}")
+        actual = "no authorization server" if metadata is None else str(metadata.issuer)
+        raise OAuthFlowError(
+            f"the module names {actual}, and {self._place}.auth.issuer is {issuer}"
+        )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
         """The challenge, with the configured scopes, and with those that were granted or
@@ -608,9 +610,9 @@ class Authorization(httpx2.Auth):
         Raises:
             ModuleSignInError: the module demands too much.
         """
-        self._demanded(challenge, (self._found.scope or "").split())
+        self._demanded(challenge, (self._sign_in.scope or "").split())
         named = extract_field_from_www_auth(challenge, "scope")
-        scope = union_scopes(self._found.scope, self._settings.scope or named)
+        scope = union_scopes(self._sign_in.scope, self._settings.scope or named)
         if scope is None or scope == named:
             return challenge
 
@@ -665,7 +667,7 @@ class Authorization(httpx2.Auth):
     # -- errors ------------------------------------------------------------------------------------
 
     def _needed(self, challenge: httpx2.Response) -> ModuleSignInError:
-        more = " again" if self._found.client is not None else ""
+        more = " again" if self._sign_in.client is not None else ""
         if challenge.status_code == _FORBIDDEN:
             scope = extract_field_from_www_auth(challenge, "scope")
             more = f" for more ({shown(scope, self._secrets, 200)})" if scope else " for more"
@@ -707,18 +709,17 @@ class Authorization(httpx2.Auth):
             return
 
         try:
-            found = (
-                await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True) or SignIn()
-            )
+            stored = await anyio.to_thread.run_sync(self._file.read, abandon_on_cancel=True)
         except SignInError as error:
             raise self._failed(error) from None
 
+        sign_in = stored or SignIn()
         self._loaded = True
-        found.learn(self._module, self._secrets)
-        self._found = found
+        sign_in.learn(self._module, self._secrets)
+        self._sign_in = sign_in
         settings = self._settings
         context = self._provider.context
-        client = found.client
+        client = sign_in.client
         if self._person is not None:
             return
         if client is None:
@@ -731,9 +732,11 @@ class Authorization(httpx2.Auth):
         ):
             return  # the configuration names another client since
 
-        context.current_tokens, context.token_expiry_time = found.tokens, found.expires_at
+        context.current_tokens = sign_in.tokens
+        context.token_expiry_time = sign_in.expires_at
         context.client_info = await self.get_client_info()
-        context.oauth_metadata, context.protected_resource_metadata = found.server, found.resource
+        context.oauth_metadata = sign_in.server
+        context.protected_resource_metadata = sign_in.resource
 
     async def _want(self, challenge: httpx2.Response) -> None:
         """Remember the scopes that the module asks for, for the next sign-in.
@@ -743,10 +746,10 @@ class Authorization(httpx2.Auth):
         """
         if challenge.status_code != _FORBIDDEN or self._file is None:
             return
-        scopes = self._demanded(challenge, (self._found.scope or "").split())
-        wanted = union_scopes(self._found.scope, " ".join(scopes))
-        if wanted and wanted != self._found.scope:
-            await self._keep(self._found.model_copy(update={"scope": wanted}))
+        scopes = self._demanded(challenge, (self._sign_in.scope or "").split())
+        wanted = union_scopes(self._sign_in.scope, " ".join(scopes))
+        if wanted and wanted != self._sign_in.scope:
+            await self._keep(self._sign_in.model_copy(update={"scope": wanted}))
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
@@ -761,11 +764,11 @@ class Authorization(httpx2.Auth):
             finally:
                 self._holds = False
 
-    async def _keep(self, found: SignIn) -> str:
-        assert self._file is not None  # without one there are no tokens
-        self._found = found
-        found.learn(self._module, self._secrets)
-        return await anyio.to_thread.run_sync(self._file.write, found)
+    async def _keep(self, sign_in: SignIn) -> str:
+        assert self._file is not None  # without a file there are no tokens
+        self._sign_in = sign_in
+        sign_in.learn(self._module, self._secrets)
+        return await anyio.to_thread.run_sync(self._file.write, sign_in)
 
     async def get_tokens(self) -> OAuthToken | None:
         """The tokens, for the SDK."""
@@ -788,7 +791,7 @@ class Authorization(httpx2.Auth):
         if client is not None and self._settings.client_id is not None:
             client = client.model_copy(update={"client_secret": None})  # it is in the configuration
 
-        found = SignIn(
+        sign_in = SignIn(
             tokens=tokens,
             expires_at=context.token_expiry_time if tokens.expires_in is not None else None,
             scope=tokens.scope,
@@ -798,15 +801,15 @@ class Authorization(httpx2.Auth):
         )
         if not self._is_personal:
             # They are got anew in each process.
-            self._found = found
-            found.learn(self._module, self._secrets)
+            self._sign_in = sign_in
+            sign_in.learn(self._module, self._secrets)
             return
 
         # Another process that renews the tokens of an earlier sign-in must not write
         # them over these.
         async with self._locked():
             try:
-                place = await self._keep(found)
+                place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
                     # The person would be told that they are signed in, and only this
@@ -823,7 +826,7 @@ class Authorization(httpx2.Auth):
         if settings.client_id is None:
             client = self._provider.context.client_info
             if client is None and self._person is None:
-                return self._found.client
+                return self._sign_in.client
             return client
 
         return OAuthClientInformationFull(

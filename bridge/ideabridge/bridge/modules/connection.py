@@ -205,9 +205,9 @@ class Tap:
 
         if isinstance(message, JSONRPCRequest):
             if len(self._unanswered) >= MOST_QUESTIONS:
-                found = len(self._unanswered)
+                count = len(self._unanswered)
                 self.fault = (
-                    f"had {found} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+                    f"had {count} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
                 )
                 raise anyio.EndOfStream
 
@@ -231,10 +231,10 @@ class Tap:
         if it is unknown.
         """
         # Like the SDK, this takes 7 and "7" for the same id.
-        known = str(request) in self._unanswered
+        was_unanswered = str(request) in self._unanswered
         self._unanswered.discard(str(request))
         self._backchannel.settled(str(request))
-        return known
+        return was_unanswered
 
     async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
         """The item with its message repaired; None if it is to be skipped. Notes answers
@@ -585,10 +585,10 @@ class Connection:
         if self.peer is None:
             self.timed_out = anyio.current_time() >= self._scope.deadline
             if self.timed_out:
-                what = f"did not answer within {seconds:g} s{self._words()}"
+                problem = f"did not answer within {seconds:g} s{self._words()}"
             else:
-                what = "was closed before it was up"
-            raise ModuleConnectError(self._module, f"module {self._module!r} {what}")
+                problem = "was closed before it was up"
+            raise ModuleConnectError(self._module, f"module {self._module!r} {problem}")
 
     async def _enter(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         async with self.client as client:
@@ -745,8 +745,8 @@ class Connection:
         """Subscribe to changes of the lists (version 2026-07-28)."""
         declared = self.client.server_capabilities
         tools, prompts, resources = (
-            one is not None and one.list_changed is True
-            for one in (declared.tools, declared.prompts, declared.resources)
+            capability is not None and capability.list_changed is True
+            for capability in (declared.tools, declared.prompts, declared.resources)
         )
         if not (tools or prompts or resources):
             return
@@ -865,11 +865,11 @@ class Connection:
         before the last ends.
         """
         current: anyio.CancelScope | None = None
-        known: frozenset[str] = frozenset()
+        watched_before: frozenset[str] = frozenset()
         while True:
             uris = frozenset(self._watched)
-            if uris != known:
-                known = uris
+            if uris != watched_before:
+                watched_before = uris
                 former = current
                 current = None
                 if uris:
@@ -916,7 +916,7 @@ class Connection:
     def last_words(self) -> list[str]:
         """The last lines that the program wrote to standard error, masked and bounded."""
         words = self._stdio.last_words if self._stdio is not None else []
-        return [shown(one, self._secrets, _WORDS) for one in words]
+        return [shown(line, self._secrets, _WORDS) for line in words]
 
     def _words(self) -> str:
         words = self.last_words if self._quotes() else []
@@ -946,13 +946,13 @@ class Connection:
 
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
         if isinstance(chosen, MCPError) and chosen.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
-            what = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
-            return ModuleSignInError(self._module, what, lasting=chosen.data is Mark.SIGN_IN)
+            text = f"{name} {shown(chosen.message, self._secrets, _WORDS)}"
+            return ModuleSignInError(self._module, text, lasting=chosen.data is Mark.SIGN_IN)
 
         data = chosen.data if isinstance(chosen, MCPError) else None
-        what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
+        text = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
         return ModuleConnectError(
-            self._module, what, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT
+            self._module, text, lasting=data is Mark.REFUSED, unreachable=data is Mark.UNSENT
         )
 
 

@@ -94,12 +94,12 @@ def endpoint_of(metadata: bytes) -> str | None:
         OAuthFlowError: it is not an address.
     """
     try:
-        found = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
+        address = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
     except ValidationError:
         raise OAuthFlowError(
             "the device_authorization_endpoint of its authorization server is not an address"
         ) from None
-    return None if found is None else str(found)
+    return None if address is None else str(address)
 
 
 class DevicePerson:
@@ -164,7 +164,7 @@ class DevicePerson:
         seconds = min(answer.expires_in, _MOST_SECONDS)
         address = answer.verification_uri
         complete = answer.verification_uri_complete
-        hosts = {urlsplit(one).hostname for one in (address, complete) if one is not None}
+        hosts = {urlsplit(page).hostname for page in (address, complete) if page is not None}
         stranger = None if hosts == {server} else server
         self._show(DeviceCode(address, answer.user_code, complete, seconds, stranger))
         return await self._tokens(answer, began + seconds, ask)
@@ -223,12 +223,12 @@ def _read(response: httpx2.Response) -> _Answer:
 
 def _field(response: httpx2.Response, name: str) -> str | None:
     try:
-        found: object = from_json(response.content)
+        document: object = from_json(response.content)
     except ValueError:
         return None
 
-    if isinstance(found, dict):
-        value = cast("dict[str, object]", found).get(name)
+    if isinstance(document, dict):
+        value = cast("dict[str, object]", document).get(name)
     else:
         value = None
 
@@ -236,6 +236,6 @@ def _field(response: httpx2.Response, name: str) -> str | None:
 
 
 def _refusal(response: httpx2.Response) -> str:
-    told = [_field(response, name) for name in ("error", "error_description")]
-    shown = ": ".join(repr(one[:_SHOWN]) for one in told if one is not None)
+    reasons = [_field(response, name) for name in ("error", "error_description")]
+    shown = ": ".join(repr(reason[:_SHOWN]) for reason in reasons if reason is not None)
     return f"HTTP {response.status_code} {shown}".rstrip()

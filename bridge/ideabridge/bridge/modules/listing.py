@@ -73,13 +73,13 @@ class Listing:
 
 def make_listing(
     module: str,
-    found: Iterable[types.Tool],
+    sent_tools: Iterable[types.Tool],
     configuration: ModuleConfiguration,
     notes: Iterable[str] = (),
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """The allowed tools of those in `found`, with checked schemas and `notes` about them.
+    """The allowed tools of those in `sent_tools`, with checked schemas and `notes` about them.
     Parameters with the names of meta-properties are renamed. For `unfinished` see `Listing`.
     """
     tools: dict[str, Tool] = {}
@@ -87,7 +87,7 @@ def make_listing(
     denied: set[str] = set()
     remarks = list(notes)
     seconds = 0.0
-    for tool in found:
+    for tool in sent_tools:
         if not is_allowed(module, tool.name, configuration):
             denied.add(tool.name[:_NAME_LENGTH])
             continue
@@ -97,14 +97,14 @@ def make_listing(
 
         began = time.thread_time()
         try:
-            made, remark = _make_tool(module, tool, may_repair=seconds < MAX_REPAIR_SECONDS)
+            usable_tool, remark = _make_tool(module, tool, may_repair=seconds < MAX_REPAIR_SECONDS)
         except IdeabridgeError as error:
             omitted.setdefault(tool.name[:_NAME_LENGTH], str(error)[:300])
             remarks.append(f"tool {_short(tool.name)} is left out: {str(error)[:300]}")
             continue
 
-        tools[made.name] = made
-        if made.sent_parameters is not None or made.sent_output is not None:
+        tools[usable_tool.name] = usable_tool
+        if usable_tool.sent_parameters is not None or usable_tool.sent_output is not None:
             seconds += time.thread_time() - began
 
         if remark:
@@ -132,10 +132,10 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             tools[name] = tool
             continue
 
-        made = Tool.from_json(cast("JSONObject", redacted))
-        properties = made.parameters.get("properties")
+        masked_tool = Tool.from_json(cast("JSONObject", redacted))
+        properties = masked_tool.parameters.get("properties")
         before = tool.parameters.get("properties")
-        if made.name != name or list(cast("JSONObject", properties or {})) != list(
+        if masked_tool.name != name or list(cast("JSONObject", properties or {})) != list(
             cast("JSONObject", before or {})
         ):
             notes.append(
@@ -143,7 +143,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
                 "secret of the configuration"
             )
         else:
-            tools[name] = made
+            tools[name] = masked_tool
 
     denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
     return Listing(tools, bounded_notes(notes), left_out, denied, listing.unfinished)
@@ -164,7 +164,7 @@ def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bo
         names = known_as(name, None, module)
         for pattern in configuration.deny:
             if any(
-                fnmatch.fnmatchcase(one, folded(pattern)) for one in names
+                fnmatch.fnmatchcase(known_name, folded(pattern)) for known_name in names
             ) or fnmatch.fnmatchcase(name, pattern):
                 return False
     return configuration.allow is None or any(
@@ -202,7 +202,7 @@ def _make_tool(
     wrapper, sent_output = _output(tool.output_schema, remarks, may_repair)
     output = _unwrapped(wrapper, tool.name)
     hints = tool.annotations or types.ToolAnnotations()
-    made = Tool(
+    usable_tool = Tool(
         name=tool.name,
         description=cut_description(tool.description or ""),
         parameters=parameters,
@@ -222,7 +222,7 @@ def _make_tool(
         sent_output=sent_output,
         wire=_wire(tool, remarks),
     )
-    return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+    return usable_tool, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
 
 
 def _parameters(
@@ -331,21 +331,21 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     if declared.get("required") != ["result"]:
         return declared
 
-    made = title in (None, f"{name}Output") or (
+    is_of_sdk = title in (None, f"{name}Output") or (
         isinstance(title, str) and _MADE.fullmatch(title) is not None
     )
     inner = properties["result"]
     if (
-        not (made or declared.get(_MARK) is True)
+        not (is_of_sdk or declared.get(_MARK) is True)
         or not isinstance(inner, dict)
         or not _stands_alone(declared)
     ):
         return declared
 
-    kept: JSONObject = {
+    shared_words: JSONObject = {
         word: declared[word] for word in ("$schema", *DEFINITIONS) if word in declared
     }
-    return {**{word: value for word, value in inner.items() if word != "title"}, **kept}
+    return {**{word: value for word, value in inner.items() if word != "title"}, **shared_words}
 
 
 def _stands_alone(schema: JSONObject) -> bool:

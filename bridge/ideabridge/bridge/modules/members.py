@@ -270,7 +270,7 @@ class MessageRepair:
             return Unusable(f"expected {shape.expected}, got {got(value)}")
 
         members = cast("Object", value)
-        ways: list[tuple[int, Any, list[tuple[str, str]]]] = []
+        repairs: list[tuple[int, Any, list[tuple[str, str]]]] = []
         for arm in shape.arms:
             if arm.kind != "object" or not arm.is_named_by(members):
                 continue
@@ -278,15 +278,16 @@ class MessageRepair:
             notes = self.notes
             self.notes = []
             fixed = self.fix(members, arm, place)
-            made = self.notes
+            arm_notes = self.notes
             self.notes = notes
-            ways.append((len(made) + 1000 * isinstance(fixed, Unusable), fixed, made))
+            cost = len(arm_notes) + 1000 * isinstance(fixed, Unusable)
+            repairs.append((cost, fixed, arm_notes))
 
-        if not ways:
+        if not repairs:
             return Unusable(f"expected {shape.expected}")
 
-        _, fixed, made = min(ways, key=lambda way: way[0])
-        self.notes += made
+        _, fixed, arm_notes = min(repairs, key=lambda repair: repair[0])
+        self.notes += arm_notes
         return fixed
 
 
@@ -344,8 +345,8 @@ class Shape:
             return False
 
         for name, values in _names_of(cast("type[BaseModel]", self.model)).items():
-            said = members.get(name)
-            if isinstance(said, str) and said not in values:
+            value = members.get(name)
+            if isinstance(value, str) and value not in values:
                 return False
 
         return True

@@ -2,6 +2,15 @@
 
 Where each person signs in for themselves, the calls of a named user never go over the connection of
 the person who starts this process: see `UserModules`.
+
+A caller waits for a module in one of these ways (`Module`; `Modules` has the same for several):
+
+    know    its tools are known, from this process or an earlier one, or it has failed
+    settle  it is up, failed or disabled: the present attempt to connect has ended
+    ready   it is up; raises an error otherwise, and never connects by itself
+    reach   it is up; connects at once if it is not, and raises an error if that fails
+    current one tool in its present definition: as `reach`, if the tools were not listed yet
+    follow  every change of its state, until it cannot change any more
 """
 
 from __future__ import annotations
@@ -282,9 +291,9 @@ class Modules:
         Raises:
             UnknownModuleError: it is not configured; the message names the nearest ones.
         """
-        found = self._modules.get(name)
-        if found is not None:
-            return found
+        module = self._modules.get(name)
+        if module is not None:
+            return module
 
         near = nearest(name, self._modules)
         if near:
@@ -350,25 +359,26 @@ class Modules:
         """The modules that have failed or have not listed their tools in this process,
         without disabled ones.
         """
-        found = [(module.listed, module.status()) for module in self._modules.values()]
-        return [
-            one
-            for listed, one in found
-            if one.state == "failed" or (not listed and one.state != "disabled")
-        ]
+        statuses: list[ModuleStatus] = []
+        for module in self._modules.values():
+            status = module.status()
+            if status.state == "failed" or (not module.listed and status.state != "disabled"):
+                statuses.append(status)
+
+        return statuses
 
     async def settled(
         self,
         timeout: float | None = None,
         names: Iterable[str] | None = None,
-        told: Callable[[ModuleStatus], None] | None = None,
+        report: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
         """Wait until modules are up, failed or disabled; return False after `timeout` seconds.
 
         Args:
             timeout: in seconds; None means no limit.
             names: the modules; None means all.
-            told: called with the status of each module as soon as it is up, failed or disabled.
+            report: called with the status of each module as soon as it is up, failed or disabled.
 
         Raises:
             UnknownModuleError: a module is not configured.
@@ -377,19 +387,19 @@ class Modules:
 
         async def settle(module: Module) -> None:
             await module.settle()
-            if told is not None:
-                told(module.status())
+            if report is not None:
+                report(module.status())
 
         return await _all_within(timeout, settle, waited)
 
-    async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
+    async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each
         change, until this is cancelled or no module can change any more. `down` is not reported,
         because the next call reconnects.
         """
         async with anyio.create_task_group() as group:
             for module in self._modules.values():
-                group.start_soon(module.follow, told)
+                group.start_soon(module.follow, report)
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
         """Connect modules that are not up; see `Module.reach`. False if one is not up after that or

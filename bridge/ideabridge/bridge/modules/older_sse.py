@@ -128,15 +128,15 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
     try:
         address = url.join(event.data[:_MOST_ADDRESS].decode("utf-8").strip())
     except (httpx2.InvalidURL, ValueError):
-        what = "names a malformed address for requests in its event 'endpoint'"
-        raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED) from None
+        problem = "names a malformed address for requests in its event 'endpoint'"
+        raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED) from None
 
     if not is_within_origin(url, address):
-        what = (
+        problem = (
             f"wants requests to be sent to {shown_address(address)}, which is not on the origin of "
             f"{shown_address(url)}: refused"
         )
-        raise OlderServerError(INVALID_REQUEST, what, Mark.REFUSED)
+        raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 
     # The name and password of the configured address stay; a server does not choose them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

@@ -92,7 +92,7 @@ async def read_pages(
     cursor = first.cursor
     size = first.size
     empty_pages = 0 if entries else 1
-    seen: set[str] = set()
+    earlier_cursors: set[str] = set()
     ends = anyio.current_time() + patience.whole
 
     def ended(why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
@@ -107,11 +107,11 @@ async def read_pages(
             return PagedList(entries)
         if cursor == "":
             return ended(f"gave an empty cursor for page {number}")
-        if cursor in seen:
+        if cursor in earlier_cursors:
             return ended(f"gave the cursor of an earlier page for page {number}")
         if empty_pages >= MAX_EMPTY_PAGES:
             return ended(f"sent {empty_pages} pages without {what} one after another")
-        seen.add(cursor)
+        earlier_cursors.add(cursor)
 
         seconds = min(patience.page, ends - anyio.current_time())
         try:

@@ -191,38 +191,42 @@ class AuthorizationSettings(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Refuse keys that contradict each other."""
-        found: list[str] = []
+        problems: list[str] = []
         if self.issuer is not None and not self.issuer.startswith(("http://", "https://", "${")):
-            found.append("'issuer' should be an address that starts with http:// or https://")
+            problems.append("'issuer' should be an address that starts with http:// or https://")
 
         for key in SECRET_KEYS:
             if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
-                found.append(f"{key!r} needs 'client_id' and 'issuer', which say whose it is")
+                problems.append(f"{key!r} needs 'client_id' and 'issuer', which say whose it is")
 
         if self.grant == "client_credentials":
             if (self.client_secret is None) == (self.private_key is None):
-                found.append("'client_credentials' needs either 'client_secret' or 'private_key'")
+                problems.append(
+                    "'client_credentials' needs either 'client_secret' or 'private_key'"
+                )
             if self.client_metadata_url is not None or self.redirect_uri is not None:
-                found.append("'client_metadata_url' and 'redirect_uri' are for people who sign in")
+                problems.append(
+                    "'client_metadata_url' and 'redirect_uri' are for people who sign in"
+                )
         elif self.private_key is not None:
-            found.append('\'private_key\' only goes with "grant": "client_credentials"')
+            problems.append('\'private_key\' only goes with "grant": "client_credentials"')
 
         if self.client_metadata_url is not None and not re.match(
             "https://[^/]+/.", self.client_metadata_url
         ):
-            found.append("'client_metadata_url' should be an address with https:// and a path")
+            problems.append("'client_metadata_url' should be an address with https:// and a path")
 
         if self.redirect_uri is not None and not _LOOPBACK.match(self.redirect_uri):
-            found.append(
+            problems.append(
                 "'redirect_uri' should be on this machine, with a port: "
                 "http://localhost:3118/callback"
             )
 
         if self.client_id is not None and self.client_metadata_url is not None:
-            found.append("'client_metadata_url' goes in place of 'client_id'")
+            problems.append("'client_metadata_url' goes in place of 'client_id'")
 
-        if found:
-            raise ValueError("; ".join(found))
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
 

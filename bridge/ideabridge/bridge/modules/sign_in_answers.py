@@ -111,11 +111,11 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 def _read(content: bytes) -> dict[str, Any] | None:
     """The object; None if it is none."""
     try:
-        found: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
+        document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
         return None
-    if isinstance(found, dict):
-        return cast("dict[str, Any]", found)
+    if isinstance(document, dict):
+        return cast("dict[str, Any]", document)
     return None
 
 
@@ -147,7 +147,9 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
     try:
         model.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
-        return {str(one["loc"][0]) for one in error.errors() if one["loc"]} & document.keys()
+        return {
+            str(problem["loc"][0]) for problem in error.errors() if problem["loc"]
+        } & document.keys()
     except orjson.JSONEncodeError:
         return set()
     return set()

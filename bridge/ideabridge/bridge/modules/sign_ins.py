@@ -153,9 +153,9 @@ class SignInFile:
         Raises:
             SignInError: it cannot be read.
         """
-        kept = _read(self.path)
-        if kept is None or kept.kept_in == "file":
-            return None if kept is None else kept.sign_in
+        stored = _read(self.path)
+        if stored is None or stored.kept_in == "file":
+            return None if stored is None else stored.sign_in
 
         try:
             text = Keyring().read(self._key)
@@ -187,7 +187,7 @@ class SignInFile:
 
         refusal = self._to_keyring(text)
         inside = refusal is None
-        kept = _Kept(
+        stored = _Kept(
             module=self._module,
             url=public_url(self._url),
             user=None if self.user is None else self.user.name,
@@ -196,7 +196,7 @@ class SignInFile:
         )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_own(self.path, kept.model_dump_json(exclude_none=True, indent=1))
+            write_own(self.path, stored.model_dump_json(exclude_none=True, indent=1))
         except OSError as error:
             raise SignInError(
                 f"{self.path}: cannot be written: {error.strerror or error}"
@@ -279,9 +279,9 @@ def signed_in_users(module: str) -> list[str]:
     heads = [_read_head(path) for path in sorted(folder().glob("*.json"))]
     return sorted(
         {
-            one.user
-            for one in heads
-            if one is not None and one.module == module and one.user is not None
+            head.user
+            for head in heads
+            if head is not None and head.module == module and head.user is not None
         }
     )
 
@@ -297,7 +297,7 @@ def forget(module: str, user: str | None = None) -> list[str]:
     Raises:
         SignInError: one cannot be read or removed.
     """
-    found: list[str] = []
+    forgotten: list[str] = []
     for path in sorted(folder().glob("*.json")):
         head = _read_head(path)
         if head is None or head.module != module or head.user != user:
@@ -311,9 +311,9 @@ def forget(module: str, user: str | None = None) -> list[str]:
         except OSError as error:
             raise SignInError(f"{path}: cannot be removed: {error.strerror or error}") from None
 
-        found.append(head.url)
+        forgotten.append(head.url)
 
-    return found
+    return forgotten
 
 
 def _read(path: Path) -> _Kept | None:

@@ -111,8 +111,8 @@ class UserModules:
 
     def _begin(self, key: _Key, module: Module, file: SignInFile | None) -> _Used:
         if len(self._open) >= MOST_CONNECTIONS:
-            idle = next(((one, used) for one, used in self._open.items() if used.is_idle), None)
-            if idle is None:
+            idle_key = next((other for other, used in self._open.items() if used.is_idle), None)
+            if idle_key is None:
                 why = (
                     f"{MOST_CONNECTIONS} connections of users to modules are in use; "
                     "at most as many are opened"
@@ -121,7 +121,7 @@ class UserModules:
                     module.name, f"module {module.name!r}: {why}. Call it again later"
                 )
 
-            self._end(*idle)
+            self._end(idle_key, self._open[idle_key])
 
         used = _Used(module.for_another(partial(self._authorize, file)))
         self._start(partial(self._run, key, used), used.module)
@@ -155,7 +155,8 @@ class _Used:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._count = 0
-        self.idle, self.busy = anyio.Event(), anyio.Event()
+        self.idle = anyio.Event()
+        self.busy = anyio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -163,12 +164,12 @@ class _Used:
 
     def __enter__(self) -> None:
         if not self._count:
-            self.idle, busy = anyio.Event(), self.busy
-            busy.set()
+            self.idle = anyio.Event()
+            self.busy.set()
         self._count += 1
 
     def __exit__(self, *_error: object) -> None:
         self._count -= 1
         if not self._count:
-            self.busy, idle = anyio.Event(), self.idle
-            idle.set()
+            self.busy = anyio.Event()
+            self.idle.set()

@@ -80,7 +80,7 @@ class Connecting:
             if self._left:
                 self._show()
 
-        await modules.settled(SETTLE_SECONDS, told=settled)
+        await modules.settled(SETTLE_SECONDS, report=settled)
         for status in modules.statuses():
             if status.name not in known:
                 settled(status)
