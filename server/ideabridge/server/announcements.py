@@ -175,8 +175,8 @@ class Announcements:
 
     def close(self) -> None:
         """End the requests of all listeners."""
-        for one in self._listening.values():
-            one.handler.close()
+        for listener in self._listening.values():
+            listener.handler.close()
 
     async def _watch(self, uri: str, caller: str) -> None:
         module = await self._offerings.watch(uri, caller)
@@ -185,11 +185,13 @@ class Announcements:
 
     def _wanted(self) -> set[_Watched]:
         """What clients subscribed to."""
-        wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
-        return wanted | {
+        watched = {
+            (client.caller, uri) for client in self._sessions.values() for uri in client.uris
+        }
+        return watched | {
             (caller, uri)
-            for caller, one in self._listening.items()
-            for uris in one.clients
+            for caller, listener in self._listening.items()
+            for uris in listener.clients
             for uri in uris
         }
 
@@ -260,11 +262,11 @@ class Announcements:
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
         hints = self._catalogue.listed_hints()
-        other = self._other_tools or any(
+        others_changed = self._other_tools or any(
             self._hints.get(name, now) != now for name, now in hints.items()
         )
         self._hints = hints
-        if published or other or exposed != self._exposed:
+        if published or others_changed or exposed != self._exposed:
             self._exposed = exposed
             self._other_tools = False
             await self._announce(ToolsListChanged(), ServerSession.send_tool_list_changed)
@@ -285,27 +287,27 @@ class Announcements:
             (event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)
         }
         if updated or self._watched:
-            wanted = self._wanted()
+            watched = self._wanted()
             for uri, module in sorted(updated):
                 await self._announce_change(uri, module)
 
-            uris = {uri for _, uri in wanted}
+            uris = {uri for _, uri in watched}
             for uri in [uri for uri in self._watched if uri not in uris]:
                 await self._watched.pop(uri).unwatch(uri)
 
     async def _announce(
         self, event: ServerEvent, send: Callable[[ServerSession], Awaitable[None]]
     ) -> None:
-        for one in list(self._listening.values()):
-            await one.bus.publish(event)
+        for listener in list(self._listening.values()):
+            await listener.bus.publish(event)
         await _send_all(self._sessions.values(), send)
 
     async def _announce_updates(self) -> None:
-        wanted = self._wanted()
-        for watched in self._versions.keys() - wanted:
+        wanted_now = self._wanted()
+        for watched in self._versions.keys() - wanted_now:
             del self._versions[watched]
 
-        for watched in wanted:
+        for watched in wanted_now:
             version = self._version(watched)
             if self._versions.get(watched) == version:
                 continue
@@ -321,22 +323,30 @@ class Announcements:
             owner = self._watched.get(named)
             return is_within(uri, named) and (owner is None or owner.name == module)
 
-        for one in list(self._listening.values()):
+        for listener in list(self._listening.values()):
             # A subscription of 2026-07-28 reports exactly the resources that it names.
-            for watched in {named for uris in one.clients for named in uris if is_changed(named)}:
-                await one.bus.publish(ResourceUpdated(uri=watched))
+            for watched in {
+                named for uris in listener.clients for named in uris if is_changed(named)
+            }:
+                await listener.bus.publish(ResourceUpdated(uri=watched))
 
-        subscribers = [one for one in self._sessions.values() if any(map(is_changed, one.uris))]
+        subscribers = [
+            session for session in self._sessions.values() if any(map(is_changed, session.uris))
+        ]
         # As in the list of resources, which has no secrets either.
-        shown = self._bridge.secrets.redact(uri)
-        await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=str(shown)))
+        redacted = self._bridge.secrets.redact(uri)
+        await _send_all(
+            subscribers, partial(ServerSession.send_resource_updated, uri=str(redacted))
+        )
 
     async def _announce_update(self, watched: _Watched) -> None:
         caller, uri = watched
         if caller in self._listening:
             await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
         subscribers = [
-            one for one in self._sessions.values() if one.caller == caller and uri in one.uris
+            session
+            for session in self._sessions.values()
+            if session.caller == caller and uri in session.uris
         ]
         await _send_all(subscribers, partial(ServerSession.send_resource_updated, uri=uri))
 

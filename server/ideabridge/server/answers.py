@@ -90,9 +90,11 @@ async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnsw
     try:
         await Validator(schema, what="the error").check_apart(structured)
     except IdeabridgeError:
-        kept = {key: member for key, member in result.items() if key != "structuredContent"}
-        meta: dict[str, Any] = kept.get("_meta") or {}
-        return {**kept, "_meta": {**meta, STRUCTURED_META: structured}}
+        rest_of_result = {
+            key: member for key, member in result.items() if key != "structuredContent"
+        }
+        meta: dict[str, Any] = rest_of_result.get("_meta") or {}
+        return {**rest_of_result, "_meta": {**meta, STRUCTURED_META: structured}}
 
     return result
 
@@ -109,9 +111,9 @@ async def value_answer(
         schema: what clients check the value against. If a placeholder does not satisfy it, the
             structured content has the blocks, too.
     """
-    shown, blocks = _without_blocks(value)
-    checked = shown
-    if schema is not None and blocks and not await _satisfies(shown, schema):
+    plain, blocks = _without_blocks(value)
+    checked = plain
+    if schema is not None and blocks and not await _satisfies(plain, schema):
         checked = value
 
     if not wrapped and isinstance(checked, dict):
@@ -119,28 +121,28 @@ async def value_answer(
     else:
         structured = {"result": checked}
 
-    return bounded(answer(structured, _text_of(shown), blocks))
+    return bounded(answer(structured, _text_of(plain), blocks))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
     """The result of a tool without an output schema: text and content blocks, or an error if the
     value is too large.
     """
-    shown, blocks = _without_blocks(value)
+    plain, blocks = _without_blocks(value)
     return bounded(
-        {"content": [{"type": "text", "text": _text_of(shown)}, *blocks], "resultType": "complete"}
+        {"content": [{"type": "text", "text": _text_of(plain)}, *blocks], "resultType": "complete"}
     )
 
 
 def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
     """(the value with placeholders, the content blocks that they stand for)."""
     blocks = Blocks()
-    shown = blocks.take(value)
-    if shown is value:
+    plain = blocks.take(value)
+    if plain is value:
         return value, []
     # As text within JSON it has more bytes.
-    room = MAX_DIRECT - 2 * len(encode(shown)) - _ENVELOPE
-    return shown, blocks.place(shown, first=1, room=room, otherwise=_IN_A_RUN)
+    room = MAX_DIRECT - 2 * len(encode(plain)) - _ENVELOPE
+    return plain, blocks.place(plain, first=1, room=room, otherwise=_IN_A_RUN)
 
 
 async def _satisfies(value: JSON, schema: JSONObject) -> bool:
@@ -161,11 +163,11 @@ def bounded(result: ToolAnswer) -> ToolAnswer:
     """
     content = dict(result)
     parts = {"structured content": content.pop("structuredContent", None), "content": content}
-    for what, part in parts.items():
+    for part_name, part in parts.items():
         size = size_of(part)
         if size > MAX_DIRECT:
             return refusal(
-                f"the {what} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit "
+                f"the {part_name} of the result has {size:,} bytes; at most {MAX_DIRECT:,} fit "
                 f"into one answer. {_IN_A_RUN}"
             )
 
@@ -183,8 +185,8 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     if size <= left:
         return value
 
-    shown = reference_to(value, ("state",))
-    shown["reference"] = reference
+    preview = reference_to(value, ("state",))
+    preview["reference"] = reference
     if isinstance(value, dict):
         narrower = f'{reference}["KEY"], keys: {", ".join(list(value)[:20])[:400]}'
     elif isinstance(value, list):
@@ -192,10 +194,10 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     else:
         narrower = "a smaller part: a plan's call can cut it"
 
-    shown["note"] = (
+    preview["note"] = (
         f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
     )
-    return shown
+    return preview
 
 
 def fitting_list(values: list[JSON], most: int) -> list[JSON]:
@@ -242,14 +244,14 @@ def run_text(result: dict[str, Any]) -> str:
     errors = result["errors"]
     if errors:
         lines.append("errors:")
-        shown = _bounded_lines([f"- {error_line(error)}" for error in errors], _TEXT_ERRORS)
-        lines += shown
-        if len(errors) > len(shown):
-            lines.append(f"- ... and {len(errors) - len(shown):,} more")
+        error_lines = _bounded_lines([f"- {error_line(error)}" for error in errors], _TEXT_ERRORS)
+        lines += error_lines
+        if len(errors) > len(error_lines):
+            lines.append(f"- ... and {len(errors) - len(error_lines):,} more")
 
     skipped = result.get("skipped")
     if skipped:
-        lines += ["skipped:", *(f"- {skipped_line(one)}" for one in skipped)]
+        lines += ["skipped:", *(f"- {skipped_line(call)}" for call in skipped)]
         lines += [f"- ... and {result['more_skipped']:,} more"] if "more_skipped" in result else []
 
     if result.get("assumed"):
@@ -272,7 +274,7 @@ def run_text(result: dict[str, Any]) -> str:
     approvals = result.get("approvals")
     if approvals:
         lines.append(f"waiting for a decision or an answer; {result.get('decides')}:")
-        lines.extend(f"- {_approval_line(one)}" for one in approvals)
+        lines.extend(f"- {_approval_line(approval)}" for approval in approvals)
         if result.get("more_approvals"):
             lines.append(
                 f"- ... and {result['more_approvals']} more, which are shown once these are decided"
@@ -499,7 +501,8 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     merged: JSONObject = {key: value for key, value in plain.items() if key not in left_out}
     merged["type"] = "object"
     merged["properties"] = {
-        name: one[0] if len(one) == 1 else {"anyOf": one} for name, one in properties.items()
+        name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        for name, schemas in properties.items()
     }
     merged["required"] = list[JSON](required)
     if not required:
@@ -595,17 +598,21 @@ def _without_odd_patterns(schema: JSONObject) -> None:
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
     """`anyOf` of an array and the other types."""
-    others = [one for one in types if one != "array"]
+    other_types = [kind for kind in types if kind != "array"]
     array: JSONObject = {"type": "array", "items": {}}
-    rest: JSONObject = {"type": others[0] if len(others) == 1 else others}
+    other_branch: JSONObject = {"type": other_types[0] if len(other_types) == 1 else other_types}
     changed: JSONObject = {}
     for keyword, value in schema.items():
-        if keyword != "type":
-            (array if keyword in _OF_ARRAYS else changed if keyword in _NOTES else rest)[
-                keyword
-            ] = value
+        if keyword == "type":
+            continue
+        if keyword in _OF_ARRAYS:
+            array[keyword] = value
+        elif keyword in _NOTES:
+            changed[keyword] = value
+        else:
+            other_branch[keyword] = value
 
-    return {**changed, "anyOf": [array, rest]}
+    return {**changed, "anyOf": [array, other_branch]}
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
@@ -628,14 +635,14 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
 
     for keyword in ("allOf", "anyOf", "oneOf", "then", "else"):
         value = schema.get(keyword)
-        branches = [_parts(one) for one in (value if isinstance(value, list) else [value])]
+        branches = [_parts(branch) for branch in (value if isinstance(value, list) else [value])]
         if not value:
             continue
 
-        for found, _, _ in branches:
-            for name, parts in found.items():
-                known = properties.setdefault(name, [])
-                known.extend(part for part in parts if part not in known)
+        for branch_properties, _, _ in branches:
+            for name, parts in branch_properties.items():
+                known_parts = properties.setdefault(name, [])
+                known_parts.extend(part for part in parts if part not in known_parts)
 
         if keyword == "allOf":
             required += [name for _, names, _ in branches for name in names if name not in required]
@@ -644,12 +651,12 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
             always = [
                 name for name in branches[0][1] if all(name in names for _, names, _ in branches)
             ]
-            rest = [
+            choices = [
                 [name for name in names if name not in (*always, *required)]
                 for _, names, _ in branches
             ]
             required += [name for name in always if name not in required]
-            if all(rest):
-                ways += list(dict.fromkeys(" with ".join(names) for names in rest))[:_WAYS]
+            if all(choices):
+                ways += list(dict.fromkeys(" with ".join(names) for names in choices))[:_WAYS]
 
     return properties, required, ways

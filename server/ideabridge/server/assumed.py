@@ -77,9 +77,9 @@ def may_assume(publication: Publication) -> bool:
     """
     plan = publication.plan or {}
     guide = publication.guide or {}
-    modules = [one.get("_module") for one in calls_in(plan) if isinstance(one, dict)]
+    modules = [call.get("_module") for call in calls_in(plan) if isinstance(call, dict)]
     modules += [module for module, _ in tools_of(guide)]
-    named = any(isinstance(one, str) and one.startswith(IDEA) for one in modules)
+    named = any(isinstance(module, str) and module.startswith(IDEA) for module in modules)
     return publication.answer != "recorded" and (
         named
         or any(plan.get(key) for key in ("explained", "seen", "decisions", "recorded_defaults"))
@@ -120,13 +120,13 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
 def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
     properties = schema.get("properties")
     required = schema.get("required")
-    used: list[JSON] = []
+    names_used: list[JSON] = []
     for names in (properties, required, recorded):
-        used += list(names) if isinstance(names, dict | list) else []
+        names_used += list(names) if isinstance(names, dict | list) else []
     return (
         schema.keys() <= _EXTENSIBLE
         and isinstance(schema.get("additionalProperties", True), bool)
-        and _MEMBER not in used
+        and _MEMBER not in names_used
     )
 
 

@@ -74,7 +74,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         for path in _reads(call):
             read.add(path, call.call.index)
 
-    kept = PathIndex()
+    needed = PathIndex()
     written: list[Path] = []
     for call in run.machine.history:
         if call.status is not CallStatus.DONE or not call.wrote:
@@ -82,9 +82,9 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         path = call.wrote[0]
         written.append(path)
         if not read.has_overlap(path):
-            kept.add(path, call.call.index)
+            needed.add(path, call.call.index)
 
-    gone = [path for path in dict.fromkeys(written) if not kept.has_overlap(path)]
+    gone = [path for path in dict.fromkeys(written) if not needed.has_overlap(path)]
     removed = [path for path in gone if _remove(values, path)]
     if not removed:
         return
@@ -118,14 +118,14 @@ def _remove(values: JSONObject, path: Path) -> bool:
     none.
     """
     *above, last = path
-    held: JSON = values
+    parent: JSON = values
     for key in above:
-        held = held.get(str(key)) if isinstance(held, dict) else None
+        parent = parent.get(str(key)) if isinstance(parent, dict) else None
 
-    if not isinstance(held, dict) or str(last) not in held:
+    if not isinstance(parent, dict) or str(last) not in parent:
         return False
-    del held[str(last)]
-    if len(above) > 1 and not held:
+    del parent[str(last)]
+    if len(above) > 1 and not parent:
         _remove(values, tuple(above))
 
     return True
@@ -142,8 +142,10 @@ def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
         run: the run.
         approvals: in the form of `Run.answer`.
     """
-    written = {one.approval: one.call for one in run.questions()}
-    return [_preview(one, run, written.get(str(one["approval"]))) for one in approvals]
+    written = {question.approval: question.call for question in run.questions()}
+    return [
+        _preview(approval, run, written.get(str(approval["approval"]))) for approval in approvals
+    ]
 
 
 def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
@@ -158,11 +160,11 @@ def _shown(value: JSON, written: JSON) -> JSON:
     if len(encode(value)) <= _SMALL:
         return value
 
-    shown = reference_to(value, ("state",))
-    del shown["reference"]
+    preview = reference_to(value, ("state",))
+    del preview["reference"]
     if isinstance(written, str) and is_reference(written):
-        return {"reference": written, **shown}
-    return shown
+        return {"reference": written, **preview}
+    return preview
 
 
 # -- Requests --------------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ NOTHING: Final = Known()
 
 
 def brief_requests(
-    run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, known: Known
+    run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
     """The Requests of an answer with signatures of the tools in place of the whole schema, which
     grows with each tool.
@@ -217,24 +219,26 @@ def brief_requests(
         entries: its Requests, in the form of `Run.answer`.
         tools: every tool of the bridge.
         search: an index of these.
-        known: what is not repeated.
+        reader: what its reader has already, and is not repeated.
     """
     asking = {
-        one.runner.request.id: one for one in run.open_requests() if one.runner.request is not None
+        open_run.runner.request.id: open_run
+        for open_run in run.open_requests()
+        if open_run.runner.request is not None
     }
-    shown: list[JSONObject] = []
+    briefs: list[JSONObject] = []
     for entry in entries:
-        found: JSONObject | None = None
-        asked = asking.get(str(entry["id"]))
-        if known.before is not None and entry.get("run", run.id) == known.answered:
-            found = _changed(entry, known.answered, known.before, asked, tools, search)
-        elif known.sent and asked is run:
-            found = _without_sent(_brief(entry, asked, tools, search), known.sent)
+        brief: JSONObject | None = None
+        asking_run = asking.get(str(entry["id"]))
+        if reader.before is not None and entry.get("run", run.id) == reader.answered:
+            brief = _changed(entry, reader.answered, reader.before, asking_run, tools, search)
+        elif reader.sent and asking_run is run:
+            brief = _without_sent(_brief(entry, asking_run, tools, search), reader.sent)
 
-        found = found or _brief(entry, asked, tools, search)
-        shown.append({key: value for key, value in found.items() if key != "id"})
+        brief = brief or _brief(entry, asking_run, tools, search)
+        briefs.append({key: value for key, value in brief.items() if key != "id"})
 
-    return shown
+    return briefs
 
 
 def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
@@ -242,7 +246,7 @@ def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
     texts = Handlers().assemble(read_context(sent)).texts
     messages = entry["context"]
     if isinstance(messages, list):
-        context = [one for one in messages if one not in texts]
+        context = [message for message in messages if message not in texts]
     else:
         context = []
 
@@ -290,10 +294,10 @@ def _changed(
         "Write the next solution, as in the turn before; check_run shows "
         "its schema and tools again."
     )
-    known = len(messages) - len(context)
-    if known:
+    left_out = len(messages) - len(context)
+    if left_out:
         instructions += (
-            f" {known} messages of the context are those of the turn before, and left out here."
+            f" {left_out} messages of the context are those of the turn before, and left out here."
         )
 
     if "run" in entry:
@@ -323,18 +327,25 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
         return message
 
     earlier = next(
-        (str(one["content"]) for one in before if _is_same_kind(title, str(one["content"]))), None
+        (
+            str(candidate["content"])
+            for candidate in before
+            if _is_same_kind(title, str(candidate["content"]))
+        ),
+        None,
     )
     if earlier is None:
         return message
 
     parts = _entries(lines)
-    known = [part.rstrip(",") for part in _entries(earlier.split("\n")[1:])]
-    left = set(known)
+    earlier_parts = [part.rstrip(",") for part in _entries(earlier.split("\n")[1:])]
+    left = set(earlier_parts)
     new = [part for part in parts if part.rstrip(",") not in left]
     if is_state:
         keys = {_key(part) for part in parts}
-        gone = [key for part in known if (key := _key(part)) is not None and key not in keys]
+        gone = [
+            key for part in earlier_parts if (key := _key(part)) is not None and key not in keys
+        ]
         new += [f"no longer there: {', '.join(gone)}"] if gone else []
 
     if not new:
@@ -377,12 +388,14 @@ def _key(line: str) -> str | None:
     return None
 
 
-def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSearch) -> JSONObject:
+def _brief(
+    entry: JSONObject, run: Run | None, all_tools: list[Tool], search: ToolSearch
+) -> JSONObject:
     schema = entry["schema"]
     if run is None or not isinstance(schema, dict):
         return entry
 
-    lines = _lines(run, known, search, run.machine.offer.current.tools)
+    lines = _lines(run, all_tools, search, run.machine.offer.current.tools)
     if lines:
         instructions = "\n".join([f"{entry['instructions']} {_HOW}", *lines])
     else:
@@ -391,24 +404,24 @@ def _brief(entry: JSONObject, run: Run | None, known: list[Tool], search: ToolSe
     return {**entry, "instructions": instructions, "schema": _without_tools(schema)}
 
 
-def _lines(run: Run, known: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
+def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
     """Tools of a run, one line each; of many, those that fit its task."""
-    shown = tools
+    listed = tools
     if len(tools) > _TOOLS:
         keys = {tool.key for tool in tools}
         task = " ".join(
             str(message.value) for message in run.machine.messages if message.type == "text"
         )
         always = [tool for tool in tools if tool.module is None and tool.name in _BUILT_IN]
-        best, _ = search.find(known, task[:_TASK], _TOOLS)
-        shown = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
+        best, _ = search.find(all_tools, task[:_TASK], _TOOLS)
+        listed = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
             :_TOOLS
         ]
 
     names = ProgramNames(tools)
     lines: list[str] = []
     room = _LINES
-    for tool in shown:
+    for tool in listed:
         # Programs, whose names these are, read values in their own way.
         if is_reader(tool):
             head = f"{tool.name}{_READS}"
@@ -447,10 +460,10 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     if isinstance(definitions, dict):
         left = [result]
         while left:
-            for name in [one.rpartition("/")[2] for one in references_in(left.pop())]:
-                found = definitions.get(name)
-                if name not in needed and isinstance(found, dict):
-                    needed[name] = found
-                    left.append(found)
+            for name in [reference.rpartition("/")[2] for reference in references_in(left.pop())]:
+                definition = definitions.get(name)
+                if name not in needed and isinstance(definition, dict):
+                    needed[name] = definition
+                    left.append(definition)
 
     return {**result, "$defs": needed} if needed else result

@@ -129,9 +129,9 @@ class Credentials:
             return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
 
         text = token.decode("latin-1")
-        known = self._users.verify(text)
-        if known is not None:
-            return AccessToken(token="", client_id=known[0].caller, scopes=list(self.scopes))
+        verified = self._users.verify(text)
+        if verified is not None:
+            return AccessToken(token="", client_id=verified[0].caller, scopes=list(self.scopes))
 
         identity = None if self._provider is None else await self._provider.identify(text)
         if identity is None:

@@ -84,30 +84,30 @@ def exposed_names(
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
-    taken: set[str] = {*names.values()}
+    used_names: set[str] = {*names.values()}
     for form in (_own, _with_module, _with_hash):
         # Tools of this process first.
         for of_module in (False, True):
-            wanted = {
+            plain_names = {
                 place: name
                 for place, tool in enumerate(tools)
                 if place not in names
                 and (tool.module is not None) == of_module
                 and (name := form(tool)) is not None
             }
-            count = Counter(wanted.values())
+            count = Counter(plain_names.values())
             free = {
                 place: name
-                for place, name in wanted.items()
-                if count[name] == 1 and name not in taken and not is_taken(name, tools[place])
+                for place, name in plain_names.items()
+                if count[name] == 1 and name not in used_names and not is_taken(name, tools[place])
             }
             names.update(free)
-            taken.update(free.values())
+            used_names.update(free.values())
 
     for place, tool in enumerate(tools):
         if place not in names:
-            names[place] = _numbered(tool, taken, is_taken)
-            taken.add(names[place])
+            names[place] = _numbered(tool, used_names, is_taken)
+            used_names.add(names[place])
 
     return [names[place] for place in range(len(tools))]
 
@@ -135,10 +135,12 @@ def _cut(tool: Tool, tail: int) -> str:
     return safe_name(tool.name)[: MAX_EXPOSED - tail - 1].rstrip("_")
 
 
-def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
+def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
     """A number for two tools of one module with one name, or if the name with the hash is taken."""
     number = 2
-    while (name := f"{_cut(tool, len(str(number)))}_{number}") in taken or is_taken(name, tool):
+    while (name := f"{_cut(tool, len(str(number)))}_{number}") in used_names or is_taken(
+        name, tool
+    ):
         number += 1
     return name
 
@@ -196,7 +198,7 @@ class ToolCatalogue:
 
     def listed_hints(self) -> dict[str, Any]:
         """The current annotations of the published ideas that clients have seen, by name."""
-        return {name: one.definition.get("annotations") for name, one in self._published.items()}
+        return {name: tool.definition.get("annotations") for name, tool in self._published.items()}
 
     def refresh(self) -> None:
         """Update the exposed tools after changes at modules or of published names."""
@@ -216,11 +218,13 @@ class ToolCatalogue:
         self._expose(tools)
 
     def _expose(self, tools: list[Tool]) -> None:
-        wanted = [tool for tool in tools if self._is_exposed(tool)]
+        exposed = [tool for tool in tools if self._is_exposed(tool)]
         earlier = {origin: name for name, origin in self._kept_names.items()}
         before = self._exposed
         self._exposed = {}
-        for name, tool in zip(exposed_names(wanted, self._is_taken, earlier), wanted, strict=True):
+        for name, tool in zip(
+            exposed_names(exposed, self._is_taken, earlier), exposed, strict=True
+        ):
             same = before.get(name)
             if same is not None and same.tool is tool:
                 self._exposed[name] = same
@@ -235,15 +239,15 @@ class ToolCatalogue:
                 run = None if activity is None else activity.run
                 self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
 
-        self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
+        self._by_tool = {entry.tool.origin: entry for entry in self._exposed.values()}
         self._new_names = {
-            name: one.tool.origin
-            for name, one in self._exposed.items()
+            name: entry.tool.origin
+            for name, entry in self._exposed.items()
             if name not in self._kept_names
         }
-        shown = [one for one in self._exposed.values() if not one.is_hidden]
-        self._fixed = [*self._own, *(one.definition for one in shown)]
-        self._as_sent = [*self._own, *(one.as_sent for one in shown)]
+        visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
+        self._fixed = [*self._own, *(tool.definition for tool in visible)]
+        self._as_sent = [*self._own, *(tool.as_sent for tool in visible)]
 
     def _read_names(self) -> dict[str, ToolKey]:
         """The stored names of exposed tools; names of modules and tools that are no longer
@@ -287,7 +291,9 @@ class ToolCatalogue:
             lost = any(owners.get(name, origin) != origin for name, origin in names.items())
             self._kept_names.update(owners)
             self._new_names = {
-                name: one for name, one in self._new_names.items() if name not in self._kept_names
+                name: origin
+                for name, origin in self._new_names.items()
+                if name not in self._kept_names
             }
             if not lost:
                 return
@@ -349,9 +355,9 @@ class ToolCatalogue:
             tool = self._find(name, caller)
 
         if tool is None:
-            why = self.bridge.offer.why_refused(name) if self._expose_modules else None
-            if why is not None:
-                raise UnknownToolError(why)
+            refusal = self.bridge.offer.why_refused(name) if self._expose_modules else None
+            if refusal is not None:
+                raise UnknownToolError(refusal)
             similar = did_you_mean(name, self._names(caller))
             raise UnknownToolError(
                 f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}"
@@ -423,7 +429,7 @@ class ToolCatalogue:
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
-        return [*OWN_NAMES, *self._exposed, *(one.name for one in page.items)]
+        return [*OWN_NAMES, *self._exposed, *(publication.name for publication in page.items)]
 
     def _publication(self, name: str) -> PublishedTool | None:
         if self.bridge.store.publications.catalogue_version() != self._version:
@@ -511,9 +517,9 @@ class ToolCatalogue:
 
         if kind == "used":
             self._note_uses()
-            used = self._most_used(caller)
-            for at in range(number or 0, len(used)):
-                yield f"used:{at}", self._definition(used[at])
+            most_used = self._most_used(caller)
+            for at in range(number or 0, len(most_used)):
+                yield f"used:{at}", self._definition(most_used[at])
             return
 
         following: str | None = place
@@ -521,10 +527,10 @@ class ToolCatalogue:
             # One more than a page, because the next page begins with the definition after the
             # last one shown.
             page = publications.page(PAGE + 1, following or None, caller=caller)
-            for one in page.items:
-                if self._is_listed(one, caller):
-                    yield f"ideas:{following}", self._definition(one)
-                following = one.name
+            for publication in page.items:
+                if self._is_listed(publication, caller):
+                    yield f"ideas:{following}", self._definition(publication)
+                following = publication.name
             following = page.next
 
     def lists_ideas(self, caller: str) -> bool:
@@ -539,7 +545,7 @@ class ToolCatalogue:
         if fits or not self._is_listed(publication, caller):
             return False
         self._note_uses()
-        return all(one.name != publication.name for one in self._most_used(caller))
+        return all(used.name != publication.name for used in self._most_used(caller))
 
     def _most_used(self, caller: str) -> list[Publication]:
         """The newest ideas that are listed, and the most used of the others, by name.
@@ -548,20 +554,24 @@ class ToolCatalogue:
         """
         publications = self.bridge.store.publications
         newest = [
-            one
-            for one in publications.newest(self._most // _PART_FOR_NEW, caller=caller)
-            if self._is_listed(one, caller)
+            publication
+            for publication in publications.newest(self._most // _PART_FOR_NEW, caller=caller)
+            if self._is_listed(publication, caller)
         ]
-        names = {one.name for one in newest}
+        names = {publication.name for publication in newest}
         listed = newest
         for limit in (self._most, self._most + _PASSED_OVER):
             ranked = publications.most_used(limit, caller=caller)
-            used = [one for one in ranked if one.name not in names and self._is_listed(one, caller)]
-            listed = [*newest, *used][: self._most]
+            by_use = [
+                publication
+                for publication in ranked
+                if publication.name not in names and self._is_listed(publication, caller)
+            ]
+            listed = [*newest, *by_use][: self._most]
             if len(listed) == self._most:
                 break
 
-        return sorted(listed, key=lambda one: one.name)
+        return sorted(listed, key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
         """Return whether a published idea is in the list of tools of a caller: one that cannot be

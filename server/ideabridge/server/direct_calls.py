@@ -259,14 +259,14 @@ class DirectCalls:
         masked = self._bridge.secrets.redact(arguments)
         is_secret = masked is not arguments
         digest = hashlib.sha256(encode(masked) if is_secret else data).hexdigest()[:_DIGITS]
-        kept = cast("JSONObject", masked)
+        masked_call = cast("JSONObject", masked)
         entry = Entry(
             time.perf_counter(),
             time.time(),
             request,
             name,
             tool,
-            kept,
+            masked_call,
             len(data),
             digest,
             is_secret,
@@ -355,22 +355,22 @@ class DirectCalls:
         """Add a call that has ended to its session."""
         key = (entry.request.caller, client, session)
         now = time.time()
-        found = self._sessions.pop(key, None)
-        if found is None or now - found.row.last >= PAUSE or found.row.calls >= MOST_CALLS:
+        recorded = self._sessions.pop(key, None)
+        if recorded is None or now - recorded.row.last >= PAUSE or recorded.row.calls >= MOST_CALLS:
             row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
-            found = _Session(row)
+            recorded = _Session(row)
 
         # The order of the table is that of the latest calls.
-        self._sessions[key] = found
+        self._sessions[key] = recorded
         if len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
 
-        if entry.run is not None and entry.run in found.runs:
+        if entry.run is not None and entry.run in recorded.runs:
             # The request came again with the answer of a person.
             return
 
-        place = found.row.calls
-        body = self._body(entry, found, now, size)
+        place = recorded.row.calls
+        body = self._body(entry, recorded, now, size)
         text = encode_text(body)
         if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
             # The answer to the client was only an error about its size.
@@ -379,14 +379,14 @@ class DirectCalls:
             text = encode_text(body)
 
         if entry.run is not None:
-            found.runs.add(entry.run)
+            recorded.runs.add(entry.run)
 
-        found.size += len(text)
-        found.waiting.append(text)
-        name = entry.name if entry.name in found.row.tools else None
-        tools = found.row.tools if name is not None else (*found.row.tools, entry.name)
-        found.row = found.row._replace(last=now, calls=place + 1, tools=tools)
-        self._touched[found.row.id] = found
+        recorded.size += len(text)
+        recorded.waiting.append(text)
+        name = entry.name if entry.name in recorded.row.tools else None
+        tools = recorded.row.tools if name is not None else (*recorded.row.tools, entry.name)
+        recorded.row = recorded.row._replace(last=now, calls=place + 1, tools=tools)
+        self._touched[recorded.row.id] = recorded
         self._bytes += len(text)
         if self._bytes > _MOST_BYTES:
             self._end([*self._touched], "too many wait to be written")
@@ -399,9 +399,9 @@ class DirectCalls:
             body["tool"] = tool
         else:
             digest = f"{tool.module}/{tool.name} {tool.prose_digest}"
-            known = session.defined.setdefault(digest, session.row.calls)
-            known = None if known == session.row.calls else known
-            body["tool"] = tool.to_json() if known is None else known
+            first_place = session.defined.setdefault(digest, session.row.calls)
+            first_place = None if first_place == session.row.calls else first_place
+            body["tool"] = tool.to_json() if first_place is None else first_place
 
         left = SESSION_BYTES - session.size
         if entry.is_secret:
@@ -471,10 +471,10 @@ class DirectCalls:
 
         calls = self._ended
         self._ended = []
-        sessions = [(one.row, one.waiting) for one in self._touched.values()]
+        sessions = [(session.row, session.waiting) for session in self._touched.values()]
         is_large = self._bytes > _BYTES_AT_ONCE
-        for one in self._touched.values():
-            one.waiting = []
+        for session in self._touched.values():
+            session.waiting = []
 
         self._touched = {}
         self._bytes = 0
@@ -519,14 +519,21 @@ class DirectCalls:
         self._failing = True
         self._end(sessions, "the store cannot be written")
 
-    def _end(self, ids: Sequence[str], why: str) -> None:
+    def _end(self, ids: Sequence[str], reason: str) -> None:
         """End sessions in memory, of which some calls are not written: no session has a gap."""
         if ids:
-            logger.warning("results of direct calls in %d sessions are not kept: %s", len(ids), why)
-        self._sessions = {key: one for key, one in self._sessions.items() if one.row.id not in ids}
-        for one in ids:
-            self._touched.pop(one, None)
-        self._bytes = sum(len(text) for one in self._touched.values() for text in one.waiting)
+            logger.warning(
+                "results of direct calls in %d sessions are not kept: %s", len(ids), reason
+            )
+        self._sessions = {
+            key: session for key, session in self._sessions.items() if session.row.id not in ids
+        }
+        for identifier in ids:
+            self._touched.pop(identifier, None)
+
+        self._bytes = sum(
+            len(text) for session in self._touched.values() for text in session.waiting
+        )
 
     async def written(self) -> None:
         """Write ended calls, and wait until they are in the store.

@@ -81,8 +81,10 @@ class Finding:
                 f"{self._bridge.offer.missing()}"
             )
 
-        asked = cast("str | list[str]", arguments["words"])
-        questions = [asked] if isinstance(asked, str) else asked[:_QUESTIONS] or [""]
+        words_given = cast("str | list[str]", arguments["words"])
+        questions = (
+            [words_given] if isinstance(words_given, str) else words_given[:_QUESTIONS] or [""]
+        )
         limit = int(arguments.get("limit", _TOOLS))
         caller = request.caller
         # Each question has its share of the places, and at least two.
@@ -92,8 +94,10 @@ class Finding:
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
             for words in questions:
-                for one in self._bridge.store.publications.search(words, share // 2, caller=caller):
-                    ideas[one.name] = one
+                for publication in self._bridge.store.publications.search(
+                    words, share // 2, caller=caller
+                ):
+                    ideas[publication.name] = publication
 
         tools_now = self._bridge.offer.known
         if not await modules.known(0, module) and (
@@ -102,30 +106,30 @@ class Finding:
             left = max(0.0, self._patience - anyio.current_time())
             await modules.known(LIST_SECONDS if module else left, module)
 
-        found: dict[ToolKey, Tool] = {}
+        tools_found: dict[ToolKey, Tool] = {}
         count = 0
         for words in questions:
             known = self._bridge.offer.known
             room = share - len(ideas) if len(questions) == 1 else share
             best, fitting = self._search.find(known, words, room, module, weak="limit" in arguments)
-            found |= {tool.origin: tool for tool in best}
+            tools_found |= {tool.origin: tool for tool in best}
             count = max(count, fitting)
 
-        count = max(count, len(found))
+        count = max(count, len(tools_found))
         tools: list[JSONObject] = []
-        shown: list[str] = []
+        tool_lines: list[str] = []
         left = _ROOM
         named = {words.strip() for words in questions}
-        for one in (*found.values(), *ideas.values()):
-            entry, line = self._shown(one, named, caller)
+        for publication in (*tools_found.values(), *ideas.values()):
+            entry, line = self._shown(publication, named, caller)
             left -= len(encode(entry))
             if left < 0:
                 break
             tools.append(entry)
-            shown.append(line)
+            tool_lines.append(line)
 
         # Only the ideas shown are counted: the store finds no more than asked for.
-        count += max(0, len(tools) - len(found))
+        count += max(0, len(tools) - len(tools_found))
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module)
         if away:
@@ -145,7 +149,7 @@ class Finding:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
 
-        lines += shown
+        lines += tool_lines
         if any("module" not in tool for tool in tools):
             lines.append("tools.NAME: a tool without _module")
 
@@ -164,13 +168,13 @@ class Finding:
                 "which is a different tool"
             )
 
-        lines += [f"{one['tool']} cannot be called: {one['why']}" for one in refused]
+        lines += [f"{tool['tool']} cannot be called: {tool['why']}" for tool in refused]
         if away:
             lines.append(
                 f"servers whose tools may be missing or fail: {encode_text(list[JSON](away))}"
             )
 
-        if any(one["state"] == "connecting" for one in away):
+        if any(server["state"] == "connecting" for server in away):
             lines.append(
                 "Servers that are connecting may have more tools: search again in a moment."
             )
@@ -178,19 +182,19 @@ class Finding:
         return answer(result, "\n".join(lines))
 
     def _shown(
-        self, found: Tool | Publication, named: set[str], caller: str
+        self, hit: Tool | Publication, named: set[str], caller: str
     ) -> tuple[JSONObject, str]:
         """What an answer reports of a tool or a published idea, as JSON and as text; of one
         that is named, all.
         """
-        if isinstance(found, Tool):
-            tool = found
+        if isinstance(hit, Tool):
+            tool = hit
             names = self._search.names
         else:
-            tool = _idea_tool(found)
+            tool = _idea_tool(hit)
             names = ProgramNames([tool])
 
-        if isinstance(found, Tool):
+        if isinstance(hit, Tool):
             observed = self._bridge.observed(tool, caller=caller)
         else:
             observed = None
@@ -208,7 +212,7 @@ class Finding:
         else:
             entry["description"] = first_line(tool.description)
 
-        if isinstance(found, Tool):
+        if isinstance(hit, Tool):
             looks_like = self._search.look_alikes.get(tool.origin)
         else:
             looks_like = None
@@ -216,10 +220,10 @@ class Finding:
         if looks_like is not None:
             entry["looks_like"] = looks_like
 
-        told = f"[looks_like: {looks_like}] " if looks_like is not None else ""
-        text = f"{line}\n  {told}{entry['description']}".rstrip()
-        if isinstance(found, Publication):
-            lack = self._why_not_here(found, caller)
+        warning = f"[looks_like: {looks_like}] " if looks_like is not None else ""
+        text = f"{line}\n  {warning}{entry['description']}".rstrip()
+        if isinstance(hit, Publication):
+            lack = self._why_not_here(hit, caller)
             if lack is not None:
                 entry["cannot_be_called"] = lack
                 text += f"\n  cannot be called here: it {lack}"
@@ -244,11 +248,11 @@ class Finding:
         """The tools with these names that modules have and that cannot be called, and why."""
         refused: list[JSONObject] = []
         for owner in self._bridge.modules.names if module is None else [module]:
-            held = self._bridge.modules[owner]
-            for name in held.refused:
+            owner_module = self._bridge.modules[owner]
+            for name in owner_module.refused:
                 if name in names:
                     refused.append(
-                        {"tool": name, "module": owner, "why": str(held.why_without(name))}
+                        {"tool": name, "module": owner, "why": str(owner_module.why_without(name))}
                     )
 
         return refused[:_QUESTIONS]
@@ -257,11 +261,11 @@ class Finding:
         """The servers (or the one that is searched) that have failed, or whose tools are
         unknown, and why.
         """
-        known = {tool.module for tool in self._bridge.offer.known}
+        listed_modules = {tool.module for tool in self._bridge.offer.known}
         away: list[JSONObject] = []
         for status in self._bridge.modules.away():
             if module not in (None, status.name) or (
-                status.state != "failed" and status.name in known
+                status.state != "failed" and status.name in listed_modules
             ):
                 continue
 
@@ -289,12 +293,14 @@ class Finding:
         lines += [encode_text(idea) for idea in ideas]
         result: JSONObject = {"ideas": ideas}
         # Sessions in progress are not ideas yet.
-        sessions = [one for one in await self._record.shown(request.caller) if one.fits(words)]
+        sessions = [
+            session for session in await self._record.shown(request.caller) if session.fits(words)
+        ]
         if sessions:
-            result["sessions"] = [one.to_json() for one in sessions]
+            result["sessions"] = [session.to_json() for session in sessions]
             lines += [
                 "sessions of direct calls, which publish_idea takes:",
-                *(one.line for one in sessions),
+                *(session.line for session in sessions),
             ]
 
         return answer(result, "\n".join(lines))
@@ -303,15 +309,17 @@ class Finding:
         meta = hit.meta
         entry: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
         published = [
-            one for name in hit.names if (one := self._published(name, caller)) is not None
+            publication
+            for name in hit.names
+            if (publication := self._published(name, caller)) is not None
         ]
         if published:
-            entry["published_as"] = [one.name for one in published]
+            entry["published_as"] = [publication.name for publication in published]
 
         lacks = {
-            one.name: lack
-            for one in published
-            if (lack := self._why_not_here(one, caller)) is not None
+            publication.name: lack
+            for publication in published
+            if (lack := self._why_not_here(publication, caller)) is not None
         }
         if lacks:
             entry["cannot_be_called"] = dict[str, JSON](lacks)
@@ -364,15 +372,15 @@ class Finding:
         steps = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
             earlier = [
-                one
-                for one in ideas.of_run(meta.run)
-                if one.meta.step is not None and one.meta.step < meta.step
+                idea
+                for idea in ideas.of_run(meta.run)
+                if idea.meta.step is not None and idea.meta.step < meta.step
             ]
-            steps = [*(ideas.get(one.id, caller=caller) for one in earlier), stored]
+            steps = [*(ideas.get(idea.id, caller=caller) for idea in earlier), stored]
 
         calls: list[JSON] = []
-        for one in steps:
-            solution = one.idea.solution
+        for step in steps:
+            solution = step.idea.solution
             listed = solution.get("calls") if isinstance(solution, dict) else None
             calls.extend(listed if isinstance(listed, list) else [])
 

@@ -179,8 +179,8 @@ class Offerings:
         entries: list[Any] = result[_LISTED[kind]]
         room = PAGE_BYTES - sum(len(encode(entry)) for entry in entries)
         begin = int(within[1]) if within is not None else 0
-        found = await theirs()
-        for place, entry in enumerate(found[begin:], begin):
+        all_entries = await theirs()
+        for place, entry in enumerate(all_entries[begin:], begin):
             room -= len(encode(entry))
             if entries and (room < 0 or len(entries) >= PAGE):
                 result["nextCursor"] = f"+{place}"
@@ -190,31 +190,31 @@ class Offerings:
         return result
 
     async def _resources(self, caller: str) -> list[JSONObject]:
-        found: dict[str, JSONObject] = {}
+        resources: dict[str, JSONObject] = {}
         for _, entry in await self._all("resources", caller):
-            found.setdefault(str(entry["uri"]), entry)
-        return list(found.values())
+            resources.setdefault(str(entry["uri"]), entry)
+        return list(resources.values())
 
     async def _templates(self, caller: str) -> list[JSONObject]:
-        found: dict[str, JSONObject] = {}
+        templates: dict[str, JSONObject] = {}
         for _, entry in await self._all("templates", caller):
-            found.setdefault(str(entry["uriTemplate"]), entry)
-        return list(found.values())
+            templates.setdefault(str(entry["uriTemplate"]), entry)
+        return list(templates.values())
 
     async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
         """The module and the prompt behind each name."""
         listed = await self._all("prompts", caller)
         count = Counter(str(entry["name"]) for _, entry in listed)
-        found: dict[str, tuple[str, JSONObject]] = {}
+        prompts: dict[str, tuple[str, JSONObject]] = {}
         for module, entry in listed:
             own = str(entry["name"])
             if count[own] == 1 and not self._is_idea(own, caller):
                 name = own
             else:
                 name = f"{module}_{own}"
-            found.setdefault(name, (module, entry))
+            prompts.setdefault(name, (module, entry))
 
-        return found
+        return prompts
 
     def _is_idea(self, name: str, caller: str) -> bool:
         try:
@@ -340,11 +340,11 @@ class Offerings:
                 and module.configuration.has_sign_ins
                 and module.has_token
             ):
-                why = (
+                refusal = (
                     f"module {module.name!r} has a sign-in for each user, and changes of "
                     "its resources are not told"
                 )
-                raise MCPError(types.INVALID_REQUEST, f"{why} to users")
+                raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
 
             try:
                 await module.watch(uri)
@@ -384,11 +384,11 @@ class Offerings:
 
         module = await self.module_of(uri, caller_of(context))
         if module is None:
-            why = (
+            refusal = (
                 f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name "
                 f"(idea://NAME).{self._bridge.offer.missing()}"
             )
-            raise MCPError(types.INVALID_PARAMS, why, {"uri": uri})
+            raise MCPError(types.INVALID_PARAMS, refusal, {"uri": uri})
 
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
@@ -454,9 +454,9 @@ class Offerings:
         module is away.
         """
         modules = [self._bridge.modules[name] for name in self._names]
-        found = [module for module in modules if module.has_resources]
-        if len(found) == 1 and all(one.state in ("up", "disabled") for one in modules):
-            return found[0]
+        candidates = [module for module in modules if module.has_resources]
+        if len(candidates) == 1 and all(module.state in ("up", "disabled") for module in modules):
+            return candidates[0]
         return None
 
     async def prompt(
@@ -471,13 +471,13 @@ class Offerings:
         if not self._names or self._is_idea(params.name, caller):
             return await self._idea_prompts.get(context, params)
 
-        found = (await self._prompts(caller)).get(params.name)
-        if found is None:
+        owner_and_entry = (await self._prompts(caller)).get(params.name)
+        if owner_and_entry is None:
             return await self._idea_prompts.get(context, params)
 
-        module, entry = found
-        theirs = params.model_copy(update={"name": str(entry["name"])})
-        return await self._passed_on(context, module, types.GetPromptRequest(params=theirs))
+        module, entry = owner_and_entry
+        module_params = params.model_copy(update={"name": str(entry["name"])})
+        return await self._passed_on(context, module, types.GetPromptRequest(params=module_params))
 
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
@@ -492,10 +492,10 @@ class Offerings:
             return await self._ideas.complete(context, params)
 
         if isinstance(reference, types.PromptReference):
-            found = (await self._prompts(caller_of(context))).get(reference.name)
-            if found is None:
+            owner_and_entry = (await self._prompts(caller_of(context))).get(reference.name)
+            if owner_and_entry is None:
                 return await self._ideas.complete(context, params)
-            module, entry = found
+            module, entry = owner_and_entry
             reference = reference.model_copy(update={"name": str(entry["name"])})
         else:
             templates = await self._all("templates", caller_of(context))
@@ -504,8 +504,8 @@ class Offerings:
                 return await self._ideas.complete(context, params)
             module = owners[0]
 
-        theirs = params.model_copy(update={"ref": reference})
-        return await self._passed_on(context, module, types.CompleteRequest(params=theirs))
+        module_params = params.model_copy(update={"ref": reference})
+        return await self._passed_on(context, module, types.CompleteRequest(params=module_params))
 
     async def _passed_on(self, context: Context, module: str, request: PassedOn) -> Wire:
         last = responses = None
@@ -522,7 +522,7 @@ class Offerings:
                 last,
                 responses,
                 module,
-                lambda used, client: used.pass_on(request, client, progress=progress),
+                lambda connected, client: connected.pass_on(request, client, progress=progress),
             )
         except InputRequired as asking:
             return asking.result
@@ -537,11 +537,11 @@ class Offerings:
         self._relaying.note_named(module, result, caller_of(context))
         size = len(encode(result))
         if size > MAX_DIRECT:
-            what = (
+            problem = (
                 f"{request.method}: the result has {size:,} bytes; at most "
                 f"{MAX_DIRECT:,} fit into one answer"
             )
-            raise MCPError(types.INTERNAL_ERROR, what)
+            raise MCPError(types.INTERNAL_ERROR, problem)
 
         return {"resultType": "complete", **cast("Wire", result)}
 

@@ -385,8 +385,8 @@ def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """
     schema = tool["inputSchema"]
     properties = {
-        name: {key: value for key, value in one.items() if key not in _BOUNDS}
-        for name, one in schema["properties"].items()
+        name: {key: value for key, value in schema_of_member.items() if key not in _BOUNDS}
+        for name, schema_of_member in schema["properties"].items()
         if name not in names
     }
     return {
@@ -399,7 +399,9 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["name"] != "run_plan":
         return tool
     schema = tool["inputSchema"]
-    properties = {name: one for name, one in schema["properties"].items() if name != "program"}
+    properties = {
+        name: member for name, member in schema["properties"].items() if name != "program"
+    }
     description = tool["description"].replace(_PROGRAM_STEP, "")
     return {**tool, "description": description, "inputSchema": {**schema, "properties": properties}}
 
@@ -536,10 +538,10 @@ class OwnHandlers:
             text = f"dry run, nothing was called: {encode_text(preview)}"
             if save_as is not None:
                 document = plan_document(plan, save_as, preview.get("missing_inputs", ()))
-                preview["published"], told = await self._publishing.save(
+                preview["published"], saved = await self._publishing.save(
                     document, None, request.caller
                 )
-                text = f"{told}\n{text}"
+                text = f"{saved}\n{text}"
 
             return answer(preview, text)
 
@@ -550,10 +552,10 @@ class OwnHandlers:
         return await self._answered(run, arguments, request)
 
     async def _answered(
-        self, run: Run, arguments: Arguments, request: ToolRequest, known: Known = NOTHING
+        self, run: Run, arguments: Arguments, request: ToolRequest, reader: Known = NOTHING
     ) -> ToolAnswer:
         await self._running.wait_started(run, request, arguments.get("wait_s", WAIT_S))
-        return self._running.answer_of(run, request, known=known)
+        return self._running.answer_of(run, request, reader=reader)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -577,9 +579,9 @@ class OwnHandlers:
 
         mind = choose(arguments.get("mind", AUTO), self._bridge.mind, samples=request.samples)
         guide = arguments.get("idea")
-        given: list[JSON] = arguments.get("context", [])
+        messages: list[JSON] = arguments.get("context", [])
         guidance = [] if guide is None else self._finding.guidance(guide, request.caller)
-        if "task" not in arguments and not given:
+        if "task" not in arguments and not messages:
             raise ArgumentError(
                 "solve: context: it is empty; expected messages that say what to do, or a task"
             )
@@ -589,7 +591,7 @@ class OwnHandlers:
             input=arguments.get("input"),
             output_schema=arguments.get("output_schema"),
             tools=arguments.get("tools"),
-            context=[*guidance, *given],
+            context=[*guidance, *messages],
             limits=arguments.get("limits"),
             mind=mind,
             planning=arguments.get("planning", "eager"),
@@ -597,7 +599,7 @@ class OwnHandlers:
             thought_process=arguments.get("thought_process"),
             caller=request.caller,
         )
-        sent: list[JSON] = [*given]
+        sent: list[JSON] = [*messages]
         if "task" in arguments:
             sent.append(arguments["task"])
 
@@ -620,8 +622,8 @@ class OwnHandlers:
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         is_next = before is not None and room.runner.request is not before
-        known = Known(room.id, before) if is_next else NOTHING
-        return self._running.answer_of(run, request, known=known, notes=notes)
+        reader = Known(room.id, before) if is_next else NOTHING
+        return self._running.answer_of(run, request, reader=reader, notes=notes)
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -664,52 +666,52 @@ class OwnHandlers:
         with suppress(StoreError):
             await self._record.written()
 
-        found = self._bridge.direct_sessions.shown(arguments["run"], request.caller)
-        if found is None:
+        session = self._bridge.direct_sessions.shown(arguments["run"], request.caller)
+        if session is None:
             return None
 
-        info, calls = found
+        info, calls = session
         for key in ("paths", "cancel"):
             if key in arguments:
                 raise UnknownPathError(
                     f"{key}: {info.run} is a session of direct calls, and no run yet"
                 )
 
-        shown: list[JSON] = []
+        entries: list[JSON] = []
         left = MAX_RESULT // 3
-        for one in reversed(calls):
-            entry = {**one, "parameters": shorten_literal(one["parameters"])}
+        for call in reversed(calls):
+            entry = {**call, "parameters": shorten_literal(call["parameters"])}
             left -= len(encode(entry))
             if left < 0:
                 break
-            shown.append(entry)
+            entries.append(entry)
 
-        shown.reverse()
-        result: JSONObject = {**info.to_json(), "shown": shown}
-        return answer(result, "\n".join([info.line, *map(encode_text, shown)]))
+        entries.reverse()
+        result: JSONObject = {**info.to_json(), "shown": entries}
+        return answer(result, "\n".join([info.line, *map(encode_text, entries)]))
 
     async def _latest(self, caller: str) -> ToolAnswer:
         lines: list[str] = []
         listed: list[JSONObject] = []
-        for one in self._bridge.runs(caller=caller):
-            entry: JSONObject = {name: str(value) for name, value in one.items()}
-            entry["title"] = short_words(one["title"], _LISTED)
-            if "refused" in one:
-                entry["refused"] = short_words(one["refused"], _LISTED)
+        for run in self._bridge.runs(caller=caller):
+            entry: JSONObject = {name: str(value) for name, value in run.items()}
+            entry["title"] = short_words(run["title"], _LISTED)
+            if "refused" in run:
+                entry["refused"] = short_words(run["refused"], _LISTED)
 
             listed.append(entry)
             # The run in which a program was written ended well, and the program was refused.
-            status = "refused" if "refused" in one else one["status"]
-            lines.append(f"{one['run']}: {status} {one['kind']} {entry['title']}")
-            if "reason" in one:
+            status = "refused" if "refused" in run else run["status"]
+            lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
+            if "reason" in run:
                 lines.append(
-                    f"  {one['reason']}; check_run with this run goes on with "
+                    f"  {run['reason']}; check_run with this run goes on with "
                     "it, or says why it cannot"
                 )
 
-            if one["status"] == "needs_solution":
+            if run["status"] == "needs_solution":
                 note = self._running.sampler.unanswered_note(
-                    await self._bridge.run(str(one["run"]), caller=caller)
+                    await self._bridge.run(str(run["run"]), caller=caller)
                 )
                 if note is not None:
                     entry["note"] = note
@@ -719,12 +721,12 @@ class OwnHandlers:
         if sessions:
             lines += [
                 "your latest sessions of direct calls, which publish_idea takes:",
-                *(one.line for one in sessions),
+                *(session.line for session in sessions),
             ]
 
         result: JSONObject = {"runs": list[JSON](listed)}
         if sessions:
-            result["sessions"] = [one.to_json() for one in sessions]
+            result["sessions"] = [session.to_json() for session in sessions]
 
         return answer(result, "\n".join(["your latest runs, newest first:", *lines]))
 
@@ -785,19 +787,19 @@ class OwnHandlers:
         else:
             decisions = []
 
-        for number, one in enumerate(decisions):
-            reason = one.get("reason")
+        for number, decision_given in enumerate(decisions):
+            reason = decision_given.get("reason")
             try:
                 decision = Decision(
-                    one["decision"],
-                    call=one.get("call"),
+                    decision_given["decision"],
+                    call=decision_given.get("call"),
                     reason=reason if isinstance(reason, str) else None,
                     by=by_tool(request),
-                    value=one.get("value", MISSING),
-                    plan=one.get("plan"),
-                    grant=one.get("grant"),
+                    value=decision_given.get("value", MISSING),
+                    plan=decision_given.get("plan"),
+                    grant=decision_given.get("grant"),
                 )
-                await self._bridge.decide(run, one["approval"], decision)
+                await self._bridge.decide(run, decision_given["approval"], decision)
             except DecisionError as error:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None

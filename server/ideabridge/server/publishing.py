@@ -176,11 +176,11 @@ class Publishing:
 
         if program == _ASKS:
             words = ToolWords(name, arguments.get("description"))
-            wanted = await self._bridge.publisher.program_request(
+            program_request = await self._bridge.publisher.program_request(
                 refs, request.caller, wanted=words
             )
-            told = self._told(wanted, name)
-            return answer({**wanted.to_json(), "request": told}, told)
+            instructions = self._told(program_request, name)
+            return answer({**program_request.to_json(), "request": instructions}, instructions)
 
         if isinstance(arguments.get("program"), str):
             return await self._hand_in(refs, arguments, request)
@@ -289,46 +289,50 @@ class Publishing:
             return await self._sampled(task, run, arguments, request, publication)
 
         words = ToolWords(task.name, task.description)
-        wanted = await self._bridge.publisher.program_request(task.refs, task.caller, wanted=words)
-        return self._shown(publication, wanted)
+        program_request = await self._bridge.publisher.program_request(
+            task.refs, task.caller, wanted=words
+        )
+        return self._shown(publication, program_request)
 
-    def _shown(self, publication: Publication, wanted: ProgramRequest | None = None) -> ToolAnswer:
+    def _shown(
+        self, publication: Publication, program_request: ProgramRequest | None = None
+    ) -> ToolAnswer:
         """The answer about a new version, with the Request for a program if one is wanted."""
         result, text = self._published(publication)
-        if publication.report is not None and wanted is None:
+        if publication.report is not None and program_request is None:
             # A Request names what is open itself.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
         text += self._note_changes(publication, result)
-        if wanted is None:
+        if program_request is None:
             result["change"] = _CHANGE
             text += f"\n{_CHANGE}"
 
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
-        if wanted is not None:
-            told = self._told(wanted, publication.name)
+        if program_request is not None:
+            instructions = self._told(program_request, publication.name)
             # A host shows the text or the structured content, so each has the whole Request,
             # and has it once.
             result["needs_program"] = {
-                "runs": list[JSON](wanted.runs),
-                "open": [{"kind": point.kind, "at": point.at} for point in wanted.open],
-                "request": told,
+                "runs": list[JSON](program_request.runs),
+                "open": [{"kind": point.kind, "at": point.at} for point in program_request.open],
+                "request": instructions,
             }
-            text += f"\n\nneeds_program: {told}"
+            text += f"\n\nneeds_program: {instructions}"
 
         return answer(result, text)
 
-    def _told(self, wanted: ProgramRequest, name: str) -> str:
+    def _told(self, program_request: ProgramRequest, name: str) -> str:
         """A Request with how it is answered, as text."""
-        first, *others = wanted.runs
+        first, *others = program_request.runs
         runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
         return (
             f"Answer with publish_idea(idea={first}, name={name}{runs}, program=TEXT, "
             "inputs=[{MEMBER: VALUE}],"
             " parameters={MEMBER: {description}}, description=ONE SENTENCE, "
             "constants?=[VALUE]). program=false: none."
-            f" check_run(run={first}, paths=[†results.0]) shows a result whole.\n\n{wanted.text}"
+            f" check_run(run={first}, paths=[†results.0]) shows a result whole.\n\n{program_request.text}"
         )
 
     def _published(self, publication: Publication) -> tuple[JSONObject, str]:
@@ -343,13 +347,13 @@ class Publishing:
             "output_schema": publication.output_schema,
             "annotations": publication.annotations,
         }
-        told = f"published {publication.name} (version {publication.version}): it is a tool now."
+        text = f"published {publication.name} (version {publication.version}): it is a tool now."
         if publication.live and self._listed.is_crowded_out(
             publication, publication.owner or LOCAL
         ):
             result["listed"] = False
-            told += f" {_UNLISTED.format(most=self._bridge.configuration.listed_ideas)}"
-        return result, f"{told} {publication.description}"
+            text += f" {_UNLISTED.format(most=self._bridge.configuration.listed_ideas)}"
+        return result, f"{text} {publication.description}"
 
     def _note_changes(self, publication: Publication, result: JSONObject) -> str:
         """Add what a new version breaks to the result, and return it as lines."""
@@ -396,11 +400,11 @@ class Publishing:
         if person is None:
             return self._sharing.waits(task, question, request)
 
-        told = await self._answer_of_judge(dataclasses.replace(task, by=person), written, seconds)
-        if "judging" not in told["structuredContent"]:
+        judged = await self._answer_of_judge(dataclasses.replace(task, by=person), written, seconds)
+        if "judging" not in judged["structuredContent"]:
             await self._sharing.forget(question)
 
-        return told
+        return judged
 
     async def _answer_of_judge(
         self, task: ProgramTask, written: ProgramAnswer, seconds: float
@@ -468,7 +472,7 @@ class Publishing:
         choice = Choice(mind, "program_mind in the configuration says so")
 
         async def write() -> Publication:
-            found, _ = await self._bridge.publisher.distill(
+            distilled, _ = await self._bridge.publisher.distill(
                 task.refs,
                 task.name,
                 description=task.description,
@@ -476,7 +480,7 @@ class Publishing:
                 mind=choice,
                 caller=task.caller,
             )
-            return found
+            return distilled
 
         try:
             judged = await self._judged(
@@ -538,8 +542,8 @@ class Publishing:
             try:
                 return self._shown(await self._rounds.hand_in(task, await answer_of(run), run))
             except NeedsPersonError as error:
-                shown = self._shown(self._version(task, version))
-                return self._noted(shown, f"{error}. {_HAND_IN.format(run=run.id)}")
+                published = self._shown(self._version(task, version))
+                return self._noted(published, f"{error}. {_HAND_IN.format(run=run.id)}")
             except ProgramRefusedError as error:
                 if len(self._rounds.refused(task)) >= ROUNDS:
                     return await self._without_program(task, version, run, str(error))
@@ -548,26 +552,26 @@ class Publishing:
             request.round = None
 
     async def _without_program(
-        self, task: ProgramTask, version: Publication | None, run: Run, why: str
+        self, task: ProgramTask, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
         """The answer if the client's model wrote no program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
-        note = f"the client's model wrote no program that does what the run did: {why}"
+        note = f"the client's model wrote no program that does what the run did: {reason}"
         return self._noted(self._shown(self._version(task, version)), note)
 
     def _version(self, task: ProgramTask, version: Publication | None) -> Publication:
         """The version without a program, which another request may have published."""
         return version or self._bridge.store.publications.named(task.name, caller=task.caller)
 
-    def _noted(self, shown: ToolAnswer, note: str) -> ToolAnswer:
+    def _noted(self, published: ToolAnswer, note: str) -> ToolAnswer:
         """An answer about a version, with a note on its program."""
-        first, *others = shown["content"]
+        first, *others = published["content"]
         content = [{**first, "text": f"{first['text']}\n{note}"}, *others]
         return {
-            **shown,
+            **published,
             "content": content,
-            "structuredContent": {**shown["structuredContent"], "note": note},
+            "structuredContent": {**published["structuredContent"], "note": note},
         }
 
     # -- who decides -------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ _MIME: Final = "application/json"
 _COMPLETIONS: Final = 100
 
 
-def _refusal(why: str) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, why)
+def _refusal(problem: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, problem)
 
 
 Entry = TypeVar("Entry", types.Resource, types.Prompt)
@@ -61,21 +61,21 @@ def published_page(
     except CursorError as error:
         raise _refusal(f"cursor: {error}") from None
 
-    shown: list[Entry] = []
+    entries: list[Entry] = []
     room = PAGE_BYTES
     before = cursor
-    for one in page.items:
-        entry = entry_of(one)
+    for publication in page.items:
+        entry = entry_of(publication)
         if entry is not None:
             room -= len(entry.model_dump_json())
-            if room < 0 and shown:
+            if room < 0 and entries:
                 # The cursor of a page is the last name before it.
-                return shown, before
-            shown.append(entry)
+                return entries, before
+            entries.append(entry)
 
-        before = one.name
+        before = publication.name
 
-    return shown, page.next
+    return entries, page.next
 
 
 def uri_name(uri: str) -> str | None:
@@ -95,14 +95,19 @@ class IdeaResources:
     ) -> types.ListResourcesResult:
         """One page of published ideas."""
 
-        def entry_of(one: Publication) -> types.Resource:
-            description = f"{cut_description(one.description)} (version {one.version})"
+        def entry_of(publication: Publication) -> types.Resource:
+            description = (
+                f"{cut_description(publication.description)} (version {publication.version})"
+            )
             return types.Resource(
-                uri=f"idea://{one.name}", name=one.name, description=description, mime_type=_MIME
+                uri=f"idea://{publication.name}",
+                name=publication.name,
+                description=description,
+                mime_type=_MIME,
             )
 
-        shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
-        return types.ListResourcesResult(resources=shown, next_cursor=following)
+        resources, following = published_page(self._bridge, params, caller_of(context), entry_of)
+        return types.ListResourcesResult(resources=resources, next_cursor=following)
 
     async def templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None
@@ -141,7 +146,8 @@ class IdeaResources:
         name = match[1]
         version = match[2]
         try:
-            number, caller = int(version) if version else None, caller_of(context)
+            number = int(version) if version else None
+            caller = caller_of(context)
             publication = self._bridge.store.publications.get(name, number, caller=caller)
             document = self._bridge.export_idea(f"{name}@{publication.version}", caller=caller)
         except SecretInIdeaError as error:
@@ -184,7 +190,9 @@ class IdeaResources:
         after = start[:-1] if is_safe_name(start[:-1]) else None
         while len(names) <= _COMPLETIONS:
             page = self._bridge.store.publications.page(PAGE, after, caller=caller)
-            names += [one.name for one in page.items if one.name.startswith(start)]
+            names += [
+                publication.name for publication in page.items if publication.name.startswith(start)
+            ]
             after = page.next
             if after is None or (after > start and not after.startswith(start)):
                 break
@@ -198,7 +206,9 @@ class IdeaResources:
         except UnknownPublicationError:
             return []
         # A pinned name refers to an earlier version than the latest one.
-        numbers = [str(one.version) for one in publications.versions(name, caller=caller)]
+        numbers = [
+            str(publication.version) for publication in publications.versions(name, caller=caller)
+        ]
         return [number for number in numbers if number.startswith(start)]
 
 
@@ -215,17 +225,17 @@ class IdeaPrompts:
         omitted.
         """
 
-        def entry_of(one: Publication) -> types.Prompt | None:
-            if not self._words(one, caller_of(context)):
+        def entry_of(publication: Publication) -> types.Prompt | None:
+            if not self._words(publication, caller_of(context)):
                 return None
             return types.Prompt(
-                name=one.name,
-                description=cut_description(one.description),
-                arguments=_arguments(one),
+                name=publication.name,
+                description=cut_description(publication.description),
+                arguments=_arguments(publication),
             )
 
-        shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
-        return types.ListPromptsResult(prompts=shown, next_cursor=following)
+        prompts, following = published_page(self._bridge, params, caller_of(context), entry_of)
+        return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
     async def get(
         self, context: Context, params: types.GetPromptRequestParams
@@ -240,8 +250,8 @@ class IdeaPrompts:
                 params.name, caller=caller_of(context)
             )
         except UnknownPublicationError as error:
-            why = f"{error}.{self._bridge.offer.missing()}"
-            raise _refusal(f"unknown prompt {params.name[:64]!r}: {why}") from None
+            problem = f"{error}.{self._bridge.offer.missing()}"
+            raise _refusal(f"unknown prompt {params.name[:64]!r}: {problem}") from None
 
         words = self._words(publication, caller_of(context))
         if not words:
@@ -266,8 +276,8 @@ class IdeaPrompts:
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
     # Prompts of the protocol have no system role.
-    shown: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
-    return types.PromptMessage(role=shown, content=types.TextContent(type="text", text=text))
+    prompt_role: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
+    return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 
 
 def _properties(publication: Publication) -> JSONObject:

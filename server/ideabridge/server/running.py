@@ -186,8 +186,8 @@ async def _report(notes: MemoryObjectReceiveStream[_Note], request: ToolRequest)
         await request.context.session.report_progress(done, total, message)
 
 
-def _has_started(one: Progress) -> bool:
-    return any(item.started for item in one.items)
+def _has_started(progress: Progress) -> bool:
+    return any(item.started for item in progress.items)
 
 
 _PARTS: Final = 100
@@ -225,14 +225,14 @@ class _Counter:
     def so_far(self, run: Run) -> list[_Note]:
         """Notifications for the calls that are already running."""
         notes: list[_Note] = []
-        for one in run.calls():
-            key = (run.id, one.call.index)
-            if one.settled and _has_started(one):
+        for progress in run.calls():
+            key = (run.id, progress.call.index)
+            if progress.settled and _has_started(progress):
                 self._started.add(key)
-                self._finished.setdefault(run.id, set()).add(one.call.index)
-            elif _has_started(one):
+                self._finished.setdefault(run.id, set()).add(progress.call.index)
+            elif _has_started(progress):
                 self._started.add(key)
-                notes.append(self._note(run, f"{self._named(run, one)} started"))
+                notes.append(self._note(run, f"{self._named(run, progress)} started"))
 
         for room in run.rooms.values():
             notes.extend(self.so_far(room))
@@ -245,15 +245,15 @@ class _Counter:
 
         key = (run.id, event.call)
         calls = run.calls()
-        one = calls[event.call] if event.call < len(calls) else None
-        named = "a call" if one is None else self._named(run, one)
+        progress = calls[event.call] if event.call < len(calls) else None
+        named = "a call" if progress is None else self._named(run, progress)
         if isinstance(event, CallStarted):
             if key in self._started:
                 return None
             self._started.add(key)
             return self._note(run, f"{named} started")
 
-        if one is not None and not one.settled:
+        if progress is not None and not progress.settled:
             # Items of it are still running.
             return None
 
@@ -261,9 +261,9 @@ class _Counter:
         how = "failed" if event.error is not None else "done"
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
-    def _named(self, run: Run, one: Progress) -> str:
+    def _named(self, run: Run, progress: Progress) -> str:
         """The call, after the calls whose rooms contain it."""
-        names = [label(one)]
+        names = [label(progress)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
             names.append(label(answered))
@@ -289,7 +289,9 @@ class _Counter:
         skipped = self._skipped.setdefault(run.id, _Skipped())
         skipped.notes += 1
         if skipped.calls != len(calls) or skipped.notes > len(calls) // _PARTS:
-            skipped.count = sum(1 for one in calls if one.settled and not _has_started(one))
+            skipped.count = sum(
+                1 for progress in calls if progress.settled and not _has_started(progress)
+            )
             skipped.notes = 0
             skipped.calls = len(calls)
 
@@ -345,8 +347,8 @@ def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
                 continue
             before = len(blocks.placeholders)
             blocks.take(progress.items[0].parameters.get("reference"))
-            if found := blocks.placeholders[before:]:
-                read[str(progress.call.raw.get("reference"))] = found
+            if placeholders := blocks.placeholders[before:]:
+                read[str(progress.call.raw.get("reference"))] = placeholders
 
     return read
 
@@ -438,11 +440,11 @@ class Running:
             self.sampler.due(run, request, last.number), request
         )
         if forms or questions:
-            asked = tuple(one.approval for one in approvals)
+            approval_ids = tuple(approval.approval for approval in approvals)
             following = dataclasses.replace(
                 last,
                 number=last.number + 1,
-                asked=asked,
+                asked=approval_ids,
                 samples=samples,
                 at=time.time(),
                 key=request.key,
@@ -525,7 +527,7 @@ class Running:
     # -- answers -----------------------------------------------------------------------------------
 
     def answer_of(
-        self, run: Run, request: ToolRequest, *, known: Known = NOTHING, notes: Sequence[str] = ()
+        self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """The result of a tool call about a run, with more notes for the caller.
 
@@ -544,12 +546,12 @@ class Running:
         if run.status == "running":
             calls = run.calls()
             result["progress"] = (
-                f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+                f"{sum(1 for call in calls if call.settled)} of {len(calls)} calls done"
             )
-            asked = result.get("usage", {}).get("request")
-            if asked is not None:
+            open_request = result.get("usage", {}).get("request")
+            if open_request is not None:
                 result["progress"] += (
-                    f"; a request is being answered: {cost_of_request(asked['bytes'])}"
+                    f"; a request is being answered: {cost_of_request(open_request['bytes'])}"
                 )
 
             if run.is_elsewhere and self._is_queued(run.id):
@@ -560,20 +562,20 @@ class Running:
 
         approvals = result.get("approvals")
         if approvals:
-            result["approvals"] = shown = fitting_list(
+            result["approvals"] = listed = fitting_list(
                 preview_approvals(run, approvals), _APPROVALS_BYTES
             )
-            if len(shown) < len(approvals):
-                result["more_approvals"] = len(approvals) - len(shown)
+            if len(listed) < len(approvals):
+                result["more_approvals"] = len(approvals) - len(listed)
             result["decides"] = self.deciding.who_decides(run, request)
 
         requests = result.get("requests")
         if requests is not None:
             result["requests"] = brief_requests(
-                run, requests, self.bridge.offer.known, self.search, known
+                run, requests, self.bridge.offer.known, self.search, reader
             )
 
-        shorten_answer(run, result, is_next_turn=known.before is not None)
+        shorten_answer(run, result, is_next_turn=reader.before is not None)
         size = len(encode(result))
         content = blocks.place(
             [result.get(key) for key in (*VALUES, "errors")],
@@ -586,12 +588,16 @@ class Running:
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
             asking = [
-                one.runner.request for one in run.open_requests() if one.runner.request is not None
+                open_run.runner.request
+                for open_run in run.open_requests()
+                if open_run.runner.request is not None
             ]
-            why = "".join(f" Of a request, {one.largest()}." for one in asking[:1])
+            largest = "".join(
+                f" Of a request, {open_request.largest()}." for open_request in asking[:1]
+            )
             return refusal(
                 f"run {run.id} is {run.status}, but its answer has {size:,} bytes; "
-                f"at most {most:,} fit.{why}",
+                f"at most {most:,} fit.{largest}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
 
@@ -647,12 +653,12 @@ class Running:
         if run.status not in ENDED:
             return None
 
-        kept = self._kept(run.id)
-        if kept is None or "version" in kept or "error" in kept:
-            return kept
+        intent = self._kept(run.id)
+        if intent is None or "version" in intent or "error" in intent:
+            return intent
         self._save_soon(run)
         reason = self._unsaved.get(run.id, f"it is being published.{self.bridge.offer.away()}")
-        return {"name": kept.get("name"), "pending": reason}
+        return {"name": intent.get("name"), "pending": reason}
 
     def _save_soon(self, run: Run | RunRecord) -> anyio.Event:
         """Publish an ended run; the event is set after the first attempt."""
@@ -692,13 +698,13 @@ class Running:
         """Publish a run, and count the try before it begins: nothing else says afterwards what
         ended the process.
         """
-        why = "its process ended"
+        cause = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):
             self._keep(run, {"name": name, "tries": tries + 1})
             try:
                 return await self._outcome(run, caller, status, name)
             except (LimitExceededError, WorkerError) as error:
-                why = self.bridge.secrets.mask(str(error))
+                cause = self.bridge.secrets.mask(str(error))
             except (ModulesAwayError, StoreError, anyio.get_cancelled_exc_class()):
                 # The publication is not to blame.
                 with suppress(StoreError):
@@ -710,7 +716,7 @@ class Running:
         )
         return {
             "name": name,
-            "error": f"set aside: it was tried {_MOST_TRIES} times without success ({why}). "
+            "error": f"set aside: it was tried {_MOST_TRIES} times without success ({cause}). "
             f"`ideabridge ideas publish {run} {name}` tries again",
         }
 
@@ -742,15 +748,15 @@ class Running:
 
     def _intent(self, run: str) -> str | None:
         """The name under which a run is still to be published."""
-        kept = self._kept(run)
-        if kept is None or "version" in kept or "error" in kept:
+        intent = self._kept(run)
+        if intent is None or "version" in intent or "error" in intent:
             return None
-        return str(kept.get("name"))
+        return str(intent.get("name"))
 
     def _kept(self, run: str) -> JSONObject | None:
         raw = self.bridge.store.settings.get(_SAVE_AS + run)
-        kept = None if raw is None else decode_trusted(raw)
-        return kept if isinstance(kept, dict) else None
+        intent = None if raw is None else decode_trusted(raw)
+        return intent if isinstance(intent, dict) else None
 
     def _keep(self, run: str, value: JSONObject) -> None:
         self.bridge.store.settings.set(_SAVE_AS + run, encode(value))

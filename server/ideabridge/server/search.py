@@ -79,12 +79,12 @@ _IGNORED: Final = frozenset(_WORDLESS.split())
 
 
 def _synonyms() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    synonyms: dict[str, set[str]] = {}
     for line in _ALIKE.split("\n"):
         words = {*line.split()}
         for word in words:
-            found.setdefault(word, set()).update(words - {word})
-    return found
+            synonyms.setdefault(word, set()).update(words - {word})
+    return synonyms
 
 
 _SYNONYMS: Final = _synonyms()
@@ -129,8 +129,8 @@ class ToolSearch:
 
         words = words[:_MOST_CHARACTERS]
         named = self._exact.get(words.strip().lower(), ())
-        wanted = _words(words)
-        if not wanted:
+        word_list = _words(words)
+        if not word_list:
             everything = [
                 number
                 for number, tool in enumerate(tools)
@@ -140,7 +140,7 @@ class ToolSearch:
 
         scores = {
             number: score
-            for number, score in self._matches(_any_of(wanted))
+            for number, score in self._matches(_any_of(word_list))
             if self._is_of(number, module)
         }
         for number in scores:
@@ -163,8 +163,8 @@ class ToolSearch:
         """Return whether some tool matches every word; false without words."""
         if tools is not self._tools:
             self._index(tools)
-        wanted = _words(words[:_MOST_CHARACTERS])
-        return bool(wanted) and bool(self._matches(" AND ".join(map(_one, wanted)), most=1))
+        word_list = _words(words[:_MOST_CHARACTERS])
+        return bool(word_list) and bool(self._matches(" AND ".join(map(_one, word_list)), most=1))
 
     def _is_of(self, number: int, module: str | None) -> bool:
         return module is None or (self._tools is not None and self._tools[number].module == module)

@@ -169,8 +169,8 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     """
     mask = bridge.secrets.mask
 
-    def report(record: RunRecord, why: str) -> None:
-        _report(mask(f"run {record.id} is not taken up: {why}"))
+    def report(record: RunRecord, reason: str) -> None:
+        _report(mask(f"run {record.id} is not taken up: {reason}"))
 
     try:
         front.running.publish_left()
@@ -195,9 +195,10 @@ async def _retain(bridge: Bridge) -> None:
     if settings is False or path == ":memory:":
         return
 
-    stopped, who = threading.Event(), own_name()
+    stopped = threading.Event()
+    process = own_name()
 
-    def work() -> str:
+    def prune() -> str:
         # Uses its own connection, so that the server continues meanwhile. A deleted store is
         # not created again.
         if bridge.store.is_file and not Path(path).exists():
@@ -205,7 +206,7 @@ async def _retain(bridge: Bridge) -> None:
         try:
             with Store.open(path, durability=bridge.configuration.durability) as store:
                 retention = store.retention(Bounds(settings.days, settings.runs), stopped.wait)
-                return told_of(retention.round(time.time(), who))
+                return told_of(retention.round(time.time(), process))
         except PruningStoppedError:
             return ""
         except StoreError as error:
@@ -214,7 +215,7 @@ async def _retain(bridge: Bridge) -> None:
     try:
         await anyio.sleep(_RETENTION_STARTS)
         while True:
-            report = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            report = await anyio.to_thread.run_sync(prune, abandon_on_cancel=True)
             if report:
                 _report(report)
             await anyio.sleep(_RETENTION_LOOKS)
@@ -376,9 +377,9 @@ async def serve_http(
             provider = IdentityProvider(configuration.auth)
 
         credentials = Credentials(store, token=token, provider=provider)
-        why = configuration.opened_by(needs_token=credentials.are_required)
-        if why is not None:
-            raise ServeError(why)
+        refusal = configuration.opened_by(needs_token=credentials.are_required)
+        if refusal is not None:
+            raise ServeError(refusal)
 
         listening = stack.enter_context(
             bind(host, port, token=token, guarded=credentials.are_required)
@@ -514,8 +515,8 @@ async def work(
             worker = bridge.worker(most)
             mask = bridge.secrets.mask
 
-            def report(record: RunRecord, why: str) -> None:
-                _report(mask(f"run {record.id} is not taken up: {why}"))
+            def report(record: RunRecord, reason: str) -> None:
+                _report(mask(f"run {record.id} is not taken up: {reason}"))
 
             async def drain() -> None:
                 with anyio.move_on_after(drain_seconds):
@@ -574,7 +575,8 @@ async def _until_signalled(
         await serve()
         return
 
-    loop, signalled = asyncio.get_running_loop(), anyio.Event()
+    loop = asyncio.get_running_loop()
+    signalled = anyio.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         # Python calls this between two instructions, even if the event loop is blocked.
@@ -703,13 +705,13 @@ def bounded_log(level: LogLevel) -> Generator[None]:
     """
     root = logging.getLogger()
     handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)
-    ours = not root.handlers
-    if ours:
+    adds_handler = not root.handlers
+    if adds_handler:
         root.addHandler(handler)
 
     try:
         yield
     finally:
-        if ours:
+        if adds_handler:
             root.removeHandler(handler)
         handler.close()

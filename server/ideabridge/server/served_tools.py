@@ -102,16 +102,16 @@ class ExposedTool:
             is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
         )
         """Whether only views may call it, and views of its module are not passed on."""
-        shown = tool
+        tool_as_sent = tool
         if tool.module is not None and tool.wire is not None:
-            shown = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
+            tool_as_sent = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
 
-        self.definition = _definition_of(name, shown, object_input(tool.parameters), output)
+        self.definition = _definition_of(name, tool_as_sent, object_input(tool.parameters), output)
         self.as_sent = self.definition
         """The definition with the schemas as the module sends them."""
         if tool.module is not None:
             sent = output if self._wrapped else tool.wrapper or tool.output
-            self.as_sent = _definition_of(name, shown, tool.parameters, sent)
+            self.as_sent = _definition_of(name, tool_as_sent, tool.parameters, sent)
 
         self.tool = tool
         self.name = name
@@ -146,14 +146,17 @@ class ExposedTool:
             if self.tool.module is None:
                 return await without_misfit(result, self.definition)
 
-            shown = await without_misfit(
+            passed_on = await without_misfit(
                 self._views.result(self.tool.module, result), self.definition
             )
             structured = result.get("structuredContent")
-            if structured is not None and "structuredContent" not in shown:
-                shown = {**shown, "content": _with_text(shown["content"], cast("JSON", structured))}
+            if structured is not None and "structuredContent" not in passed_on:
+                passed_on = {
+                    **passed_on,
+                    "content": _with_text(passed_on["content"], cast("JSON", structured)),
+                }
 
-            return shown
+            return passed_on
         except InputRequired:
             entry.outcome = "asked"
             raise
@@ -250,8 +253,8 @@ class ExposedTool:
         if status in ENDED:
             await self._waiting.give(run)
 
-        made = run.calls()[0] if run.calls() else None
-        if status != "done" or made is None:
+        call = run.calls()[0] if run.calls() else None
+        if status != "done" or call is None:
             entry.outcome = "asked" if status == "needs_approval" else "error"
             again = (
                 f"once it is decided, call {self.name} again with the same arguments for its "
@@ -261,15 +264,15 @@ class ExposedTool:
             return {**self._running.answer_of(run, request, notes=notes), "isError": True}
 
         if run.errors():
-            entry.outcome = "denied" if (made.error or {}).get("kind") == "denied" else "error"
+            entry.outcome = "denied" if (call.error or {}).get("kind") == "denied" else "error"
             return refusal("\n".join(error_line(error) for error in run.errors()))
 
-        ran = made.tool
+        ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
             # A person has replaced the call by one of another tool.
             return {**self._running.answer_of(run, request), "isError": True}
 
-        return await self._answer(ran, made.value)
+        return await self._answer(ran, call.value)
 
     async def _called(
         self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
@@ -342,14 +345,14 @@ class ExposedTool:
                 raise
 
             entry.error = error
-            said = str(error)
+            problem = str(error)
             if tool.annotations.read_only is not True:
-                said = f"{self.name} ran, and its result cannot be used: {said}"
+                problem = f"{self.name} ran, and its result cannot be used: {problem}"
 
             _, *sent = cast("list[JSON]", error.result["content"])
             return bounded(
                 _in_era(
-                    {**error.result, "content": [{"type": "text", "text": said}, *sent]}, request
+                    {**error.result, "content": [{"type": "text", "text": problem}, *sent]}, request
                 )
             )
         except ModuleProtocolError as error:
@@ -515,9 +518,9 @@ class PublishedTool:
         """The tool in its wire form. Its annotations follow from the current tools that it
         calls.
         """
-        known = self._bridge.offer.known
-        if known is not self._known:
-            self._known = known
+        tools = self._bridge.offer.known
+        if tools is not self._known:
+            self._known = tools
             publication = self.publication
             hints = self._bridge.hints(publication, caller=publication.owner or LOCAL)
             annotations = Annotations.from_json(hints).to_json()

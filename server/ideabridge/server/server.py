@@ -266,10 +266,10 @@ class Front:
                 types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself"
             ) from None
 
-    def _log(self, what: str, error: Exception) -> None:
+    def _log(self, place: str, error: Exception) -> None:
         note_failure()
         text = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
-        logger.error("ideabridge: error in %s: %s", what[:64], text)
+        logger.error("ideabridge: error in %s: %s", place[:64], text)
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -410,11 +410,11 @@ class Front:
 
             if name == VIEW_RUN:
                 if self.running.module_views.module is not None:
-                    why = (
+                    reason = (
                         f"{name} is for the view of a run, which is not offered "
                         "beside the views of a module"
                     )
-                    raise UnknownToolError(why)
+                    raise UnknownToolError(reason)
 
                 may_decide = self.running.deciding.offers(request)
                 return await self._views.call(arguments, request.caller, may_decide=may_decide)

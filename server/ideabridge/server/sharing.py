@@ -112,7 +112,7 @@ class Sharing:
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person decides, {places}"
-        approvals = [f"{question.id}:{one.approval}" for one in question.pending()]
+        approvals = [f"{question.id}:{approval.approval}" for approval in question.pending()]
         result: JSONObject = {
             "name": task.name,
             "needs_person": {
@@ -133,14 +133,14 @@ class Sharing:
 
     def _plan(self, task: ProgramTask, written: ProgramAnswer) -> Plan:
         """The plan that stands for a question: one call whose result is written already."""
-        shown: JSONObject = {
+        plan: JSONObject = {
             "name": task.name,
             "with": list[JSON](self._others(task)),
             **written.to_json(),
         }
         if task.description is not None:
-            shown["description"] = task.description
-        values = escaped(shown)
+            plan["description"] = task.description
+        values = escaped(plan)
         parameters = values if isinstance(values, dict) else {}
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 

@@ -154,7 +154,7 @@ class Deciding:
         # Remove this client's holds only; another client with a person may hold the same run.
         # Include the run of the form, which another process may have sent.
         runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
-        left = {held: self._change_holders(held, key, holds=False) for held in runs}
+        left = {run: self._change_holders(run, key, holds=False) for run in runs}
         formless: str | None = None
         if self._has_session(request):
             formless = key
@@ -211,28 +211,32 @@ class Deciding:
             return
 
         key = self._key(request)
-        held = f"{key} {run.root.id}"
-        if held not in self._held:
+        entry = f"{key} {run.root.id}"
+        if entry not in self._held:
             self._change_holders(run.root.id, key, holds=True)
-            _note(self._held, held, None)
+            _note(self._held, entry, None)
 
     def _runs_of(self, key: str) -> list[str]:
-        return [held.removeprefix(f"{key} ") for held in self._held if held.startswith(f"{key} ")]
+        return [
+            entry.removeprefix(f"{key} ") for entry in self._held if entry.startswith(f"{key} ")
+        ]
 
     def _change_holders(self, run: str, key: str, *, holds: bool) -> list[str]:
         """Add or remove a client that holds a run; returns all clients that hold it."""
-        kept: list[str] = []
+        holders: list[str] = []
 
         def change(before: bytes) -> bytes:
-            kept[:] = [one for one in before.decode().split("\n") if one and one != key]
-            kept.extend([key] if holds else [])
-            return "\n".join(kept).encode()
+            holders[:] = [
+                holder for holder in before.decode().split("\n") if holder and holder != key
+            ]
+            holders.extend([key] if holds else [])
+            return "\n".join(holders).encode()
 
         self._store.settings.change(_setting(run), change)
         if not holds:
             self._held.pop(f"{key} {run}", None)
 
-        return kept
+        return holders
 
     def offers(self, request: ToolRequest) -> bool:
         """Return whether `decide_approval` is offered to the client's model."""
@@ -291,10 +295,10 @@ def _setting(run: str) -> str:
     return f"forms.{run}"
 
 
-def _note(kept: OrderedDict[str, T], key: str, value: T) -> None:
-    kept[key] = value
-    if len(kept) > _REMEMBERED:
-        kept.popitem(last=False)
+def _note(table: OrderedDict[str, T], key: str, value: T) -> None:
+    table[key] = value
+    if len(table) > _REMEMBERED:
+        table.popitem(last=False)
 
 
 # -- answers of a person ---------------------------------------------------------------------------
@@ -323,7 +327,7 @@ def _decision_of(
     value = content.get("value")
     reason = content.get("reason")
     offered: dict[str, Choice] = {
-        one: one for one in approval.choices if one in choices_of(approval)
+        choice: choice for choice in approval.choices if choice in choices_of(approval)
     }
     decision = offered.get(chosen)
     if decision is None:
@@ -336,11 +340,11 @@ def _decision_of(
         return _approval_of(approval, content, reason, by)
 
     if decision == "value" and isinstance(value, str):
-        given = _read(value)
+        answer_value = _read(value)
     else:
-        given = MISSING
+        answer_value = MISSING
 
-    return Decision(decision, reason=reason, by=by, value=given)
+    return Decision(decision, reason=reason, by=by, value=answer_value)
 
 
 def _approval_of(
@@ -351,15 +355,15 @@ def _approval_of(
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
-        taken, *_ = texts
-        text = content.get(name, taken)
+        default, *_ = texts
+        text = content.get(name, default)
         if text not in texts:
             return (
                 f"{name}: expected one of the values for {clipped(assumption.at)}, "
                 f"found {clipped(str(text))}"
             )
 
-        if text != taken:
+        if text != default:
             chosen[assumption.at] = texts[str(text)]
 
     grant = _grant_of(content)
@@ -446,7 +450,7 @@ async def _decide(
 
 
 def _is_pending(run: Run, approval: str) -> bool:
-    return any(one.approval == approval for one in run.pending())
+    return any(pending.approval == approval for pending in run.pending())
 
 
 def _note_refused(approval: str, fault: str, request: ToolRequest, deciding: Deciding) -> None:
@@ -482,7 +486,7 @@ class Forms:
 
     def update(self) -> None:
         """Send the forms of new approvals, and withdraw those of decided ones."""
-        pending = {one.approval: one for one in self._run.pending()}
+        pending = {approval.approval: approval for approval in self._run.pending()}
         for key, scope in self.open.items():
             if key not in pending:
                 scope.cancel()
@@ -603,7 +607,7 @@ async def answered(
     """
     left = list(last.left)
     faults = dict[str, tuple[int, str]]()
-    pending = {one.approval: one for one in run.pending()}
+    pending = {approval.approval: approval for approval in run.pending()}
     seconds = time.time() - last.at
     for key in last.asked:
         response = responses.get(key)
@@ -651,7 +655,7 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     """The approvals of the next round."""
     if last.number >= MAX_FORM_ROUNDS:
         return []
-    return [one for one in run.pending() if one.approval not in last.left][:_AT_ONCE]
+    return [approval for approval in run.pending() if approval.approval not in last.left][:_AT_ONCE]
 
 
 def forms_of(
@@ -661,9 +665,11 @@ def forms_of(
     were not accepted.
     """
     forms: JSONObject = {}
-    for one in approvals:
-        fault = last.faults.get(one.approval, (0, None))[1]
-        forms[one.approval] = _elicitation(_text_of(one, fault, request, deciding), form_of(one))
+    for approval in approvals:
+        fault = last.faults.get(approval.approval, (0, None))[1]
+        forms[approval.approval] = _elicitation(
+            _text_of(approval, fault, request, deciding), form_of(approval)
+        )
     return forms
 
 

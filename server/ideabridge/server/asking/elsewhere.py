@@ -63,7 +63,7 @@ class CallsElsewhere:
     Args:
         bridge: has the store.
         group: task group that lives as long as the server.
-        held: the keys of the calls that are parked here.
+        held_keys: returns the keys of the calls that are parked here.
         resume: continues one of them.
         give_up: cancels one of them.
     """
@@ -72,13 +72,13 @@ class CallsElsewhere:
         self,
         bridge: Bridge,
         group: TaskGroup,
-        held: Callable[[], Collection[str]],
+        held_keys: Callable[[], Collection[str]],
         resume: Resume,
         give_up: Callable[[str], None],
     ) -> None:
         self._bridge = bridge
         self._group = group
-        self._held = held
+        self._held_keys = held_keys
         self._resume = resume
         self._give_up = give_up
         self._waiting: dict[str, anyio.Event] = {}
@@ -96,22 +96,22 @@ class CallsElsewhere:
                 self._look(about)
 
     def _look(self, about: set[str] | None) -> None:
-        held = {key for key in self._held() if about is None or key in about}
-        for row, value in self._bridge.store.settings.under(f"{_TOPIC} ").items() if held else ():
+        keys = {key for key in self._held_keys() if about is None or key in about}
+        for row, value in self._bridge.store.settings.under(f"{_TOPIC} ").items() if keys else ():
             key = row.removeprefix(f"{_TOPIC} ").partition(".")[0]
-            asked = cast("JSONObject", decode_trusted(value))
-            if key in held and "responses" in asked and row not in self._serving:
+            question = cast("JSONObject", decode_trusted(value))
+            if key in keys and "responses" in question and row not in self._serving:
                 self._serving.add(row)
-                self._group.start_soon(self._serve, row, key, asked)
+                self._group.start_soon(self._serve, row, key, question)
 
-    async def _serve(self, row: str, key: str, asked: JSONObject) -> None:
+    async def _serve(self, row: str, key: str, question: JSONObject) -> None:
         """Give the answers to a call that is parked here, and write what comes of it."""
         try:
             if not await self._replace(row, {"taken": 0}):
                 return
             async with anyio.create_task_group() as group:
                 beat = group.start_soon(self._beat, row, key)
-                outcome = await self._outcome(key, asked)
+                outcome = await self._outcome(key, question)
                 beat.cancel()
                 await self._replace(row, {"outcome": outcome}, notice=f"{_TOPIC} {key}")
             with anyio.move_on_after(_KEPT_SECONDS):
@@ -134,10 +134,10 @@ class CallsElsewhere:
                 self._give_up(key)
                 return
 
-    async def _outcome(self, key: str, asked: JSONObject) -> JSONObject:
+    async def _outcome(self, key: str, question: JSONObject) -> JSONObject:
         try:
-            responses = _RESPONSES.validate_python(asked["responses"])
-            result = await self._resume(key, str(asked["caller"]), responses)
+            responses = _RESPONSES.validate_python(question["responses"])
+            result = await self._resume(key, str(question["caller"]), responses)
         except InputRequired as asking:
             return {"asks": cast("JSON", asking.result)}
         except ModuleToolError as error:
@@ -175,12 +175,12 @@ class CallsElsewhere:
                 client answered.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
-        given: JSONObject = {name: wire(one) for name, one in responses.items()}
-        asked = encode({"caller": caller, "responses": given})
+        answers: JSONObject = {name: wire(response) for name, response in responses.items()}
+        question = encode({"caller": caller, "responses": answers})
         self._waiting.setdefault(key, anyio.Event())
         try:
             await self._write(
-                lambda: self._bridge.store.settings.set(row, asked, notice=f"{_TOPIC} {key}")
+                lambda: self._bridge.store.settings.set(row, question, notice=f"{_TOPIC} {key}")
             )
             return _opened(await self._outcome_of(row, key, lost))
         finally:
@@ -189,17 +189,17 @@ class CallsElsewhere:
                 await self._delete(row)
 
     async def _outcome_of(self, row: str, key: str, lost: str) -> JSONObject:
-        seen: bytes | None = None
+        last_value: bytes | None = None
         until = anyio.current_time() + _TAKES_SECONDS
         while True:
             value = self._bridge.store.settings.get(row)
-            told = {} if value is None else cast("JSONObject", decode_trusted(value))
-            outcome = told.get("outcome")
+            record = {} if value is None else cast("JSONObject", decode_trusted(value))
+            outcome = record.get("outcome")
             if isinstance(outcome, dict):
                 return outcome
 
-            if value != seen and "taken" in told:
-                seen = value
+            if value != last_value and "taken" in record:
+                last_value = value
                 until = anyio.current_time() + _SILENT_SECONDS
 
             silent = until - anyio.current_time()
@@ -226,22 +226,22 @@ class CallsElsewhere:
 def _opened(outcome: JSONObject) -> Any:
     """The result in an outcome; what it has of an error is raised."""
     [(kind, value)] = outcome.items()
-    told = cast("Any", value)
+    body = cast("Any", value)
     match kind:
         case "asks":
-            raise InputRequired(told["inputRequests"], read_state(told["requestState"]))
+            raise InputRequired(body["inputRequests"], read_state(body["requestState"]))
         case "failed":
-            raise ModuleToolError(*told)
+            raise ModuleToolError(*body)
         case "unusable":
-            raise ModuleOutputError(*told)
+            raise ModuleOutputError(*body)
         case "refused":
-            module, message, code, said, data = told
-            raise ModuleProtocolError(module, message, code=code, said=said, data=data)
+            module, message, code, answer, data = body
+            raise ModuleProtocolError(module, message, code=code, said=answer, data=data)
         case "error":
-            raise MCPError(*told)
+            raise MCPError(*body)
         case "message":
-            raise CallElsewhereError(told)
+            raise CallElsewhereError(body)
         case "answer":
-            return Answer(*told)
+            return Answer(*body)
         case _:
-            return told
+            return body

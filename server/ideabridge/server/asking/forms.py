@@ -194,12 +194,12 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
     """(name of the field, assumption, its values by their texts) for each literal that has more
     than one; the value that was taken comes first.
     """
-    for number, one in enumerate(request.assumed, 1):
+    for number, assumption in enumerate(request.assumed, 1):
         texts: dict[str, Candidate] = {}
-        for candidate in one.choices:
+        for candidate in assumption.choices:
             texts.setdefault(_clipped(candidate.choice, _DESCRIPTION), candidate)
         if len(texts) > 1:
-            yield f"assumed_{number}", one, texts
+            yield f"assumed_{number}", assumption, texts
 
 
 def choices_of(request: ApprovalRequest) -> tuple[str, ...]:
@@ -241,9 +241,9 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
         elif key == "description":
             cleaned[key] = _clipped(str(value), _DESCRIPTION)
         elif key == "enumNames":
-            cleaned[key] = [f"[{module}] {_clipped(str(one), _TITLE)}" for one in value]
+            cleaned[key] = [f"[{module}] {_clipped(str(text), _TITLE)}" for text in value]
         elif key in ("oneOf", "anyOf"):
-            cleaned[key] = [_cleaned(one, module) for one in value]
+            cleaned[key] = [_cleaned(part, module) for part in value]
         elif key == "items":
             cleaned[key] = _cleaned(value, module)
 
@@ -299,10 +299,10 @@ def marked_question(
     params = question.params
     if isinstance(params, types.ElicitRequestFormParams):
         schema = cast("JSON", params.requested_schema)
-        asked: JSONObject = {"module": module, "message": params.message, "schema": schema}
-        text = "\n".join([*_asks(module, "asks", fault), *_words_of_module(asked)])
+        marked: JSONObject = {"module": module, "message": params.message, "schema": schema}
+        text = "\n".join([*_asks(module, "asks", fault), *_words_of_module(marked)])
         return types.ElicitRequest(
-            params=types.ElicitRequestFormParams(message=text, requested_schema=_of_module(asked))
+            params=types.ElicitRequestFormParams(message=text, requested_schema=_of_module(marked))
         )
 
     if isinstance(params, types.ElicitRequestURLParams):
@@ -318,9 +318,9 @@ def marked_question(
     return question
 
 
-def _asks(module: str, what: str, fault: str | None) -> list[str]:
+def _asks(module: str, verb: str, fault: str | None) -> list[str]:
     faults = [f"The last answer was not accepted: {clipped(fault)}"] if fault else []
-    return [f"Module {visible(module)} {what} (the text is its own):", *faults, ""]
+    return [f"Module {visible(module)} {verb} (the text is its own):", *faults, ""]
 
 
 def _marked_sampling(
@@ -408,8 +408,8 @@ def message(
             f"  {commands.decide} {word} {request.run}:{request.approval}",
         ]
 
-    why = [] if request.question is not None else list(_reasons(request.why))
-    lines += ["", *why, f"Run {request.run}, approval {request.approval}."]
+    reasons = [] if request.question is not None else list(_reasons(request.why))
+    lines += ["", *reasons, f"Run {request.run}, approval {request.approval}."]
     return "\n".join(lines)
 
 
@@ -425,16 +425,16 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
     yield "Do not write a password or a token into it."
 
 
-def _reasons(why: str) -> Iterator[str]:
+def _reasons(text: str) -> Iterator[str]:
     """Why it asks, one line for each reason. A reason cannot have line ends of its own: they
     are made visible.
     """
-    first, *others = why[: FORM.reasons].split("\n")
+    first, *others = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
-    for one in others:
-        yield from _marked(visible(one), "  - ")
-    if len(why) > FORM.reasons:
-        yield f"... (shortened; {len(why):,} characters)"
+    for line in others:
+        yield from _marked(visible(line), "  - ")
+    if len(text) > FORM.reasons:
+        yield f"... (shortened; {len(text):,} characters)"
 
 
 def _headline(request: ApprovalRequest) -> str:
@@ -514,8 +514,8 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
 def _values(request: ApprovalRequest) -> JSONObject:
     """The parameters of a call, or the calls and the output of a plan, by name."""
     if request.plan is None:
-        shown = call_without_ids(request.call)
-        return {key: value for key, value in shown.items() if key not in ("_tool", "_module")}
+        bare_call = call_without_ids(request.call)
+        return {key: value for key, value in bare_call.items() if key not in ("_tool", "_module")}
 
     calls = plan_without_ids(request.plan).get("calls")
     values: JSONObject = {
@@ -535,15 +535,15 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
     """
     first = f"{_MARK}  "
     if name is not None:
-        shown = f"{_name(name)}: "
-        if len(shown) <= _NAME_BESIDE and shown.isascii():
-            first = f"{_MARK}{shown}"
+        label = f"{_name(name)}: "
+        if len(label) <= _NAME_BESIDE and label.isascii():
+            first = f"{_MARK}{label}"
         else:
-            yield from _marked(shown.rstrip())
+            yield from _marked(label.rstrip())
 
     begin = 0
-    ends = [one.end() for one in _LINE_END.finditer(text)] if breaks else []
-    for end in [*(one for one in ends if one < len(text) - 1), len(text)]:
+    ends = [ending.end() for ending in _LINE_END.finditer(text)] if breaks else []
+    for end in [*(end for end in ends if end < len(text) - 1), len(text)]:
         yield from _marked(visible(text[begin:end]), first)
         first = f"{_MARK}  "
         begin = end
@@ -566,7 +566,7 @@ def clipped(text: str) -> str:
 
 
 def _clipped(text: str, most: int) -> str:
-    shown = visible(text[: most + 1])
-    if len(shown) <= most:
-        return shown
-    return f"{shown[:most]}... (shortened; {len(text):,} characters)"
+    clean = visible(text[: most + 1])
+    if len(clean) <= most:
+        return clean
+    return f"{clean[:most]}... (shortened; {len(text):,} characters)"

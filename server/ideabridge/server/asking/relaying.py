@@ -90,9 +90,9 @@ def without_secrets(message: MessageT, secrets: Secrets) -> MessageT:
 
     Every message that is sent on behalf of a module passes here, whatever was checked before.
     """
-    told = wire(message)
-    redacted = secrets.redact(told)
-    if redacted is told:
+    wire_form = wire(message)
+    redacted = secrets.redact(wire_form)
+    if redacted is wire_form:
         return message
     return type(message).model_validate(redacted, by_name=False)
 
@@ -148,8 +148,10 @@ class RelayedClient:
                 declared = session.client_capabilities
             else:
                 declared = None
-            told = {} if declared is None else wire(declared)
-            self._capabilities = {kind: cast("JSON", told[kind]) for kind in _KINDS if kind in told}
+            declaration = {} if declared is None else wire(declared)
+            self._capabilities = {
+                kind: cast("JSON", declaration[kind]) for kind in _KINDS if kind in declaration
+            }
         return self._capabilities
 
     @property
@@ -194,8 +196,8 @@ class RelayedClient:
             kind = types.ListRootsResult
 
         try:
-            asked = without_secrets(question, self._secrets)
-            return await session.send_request(asked, kind, ANSWER_SECONDS, metadata)
+            redacted = without_secrets(question, self._secrets)
+            return await session.send_request(redacted, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
             raise MCPError(
                 types.INVALID_REQUEST, f"the client's answer to {question.method} is not one"
@@ -264,8 +266,8 @@ class _ParkedCall:
                     await self._answered.wait()
                     self._answered = anyio.Event()
         except TimeoutError:
-            why = f"{NOBODY} any more: the client did not come again within {ANSWER_SECONDS:g} s"
-            raise MCPError(types.INVALID_REQUEST, why) from None
+            reason = f"{NOBODY} any more: the client did not come again within {ANSWER_SECONDS:g} s"
+            raise MCPError(types.INVALID_REQUEST, reason) from None
         finally:
             self._questions.pop(name, None)
 
@@ -273,11 +275,13 @@ class _ParkedCall:
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
         """Give the answers of the client. Others than those that it was asked for are ignored."""
-        given = {name: one for name, one in responses.items() if name in self._questions}
-        self._answers.update(given)
-        for name in given:
+        answers = {
+            name: response for name, response in responses.items() if name in self._questions
+        }
+        self._answers.update(answers)
+        for name in answers:
             del self._questions[name]
-        if given:
+        if answers:
             self._answered.set()
 
     async def next(self) -> Any:
@@ -318,7 +322,7 @@ def _named_in(result: JSONObject) -> Iterator[str]:
 
 def _objects(value: JSON) -> list[JSONObject]:
     if isinstance(value, list):
-        return [one for one in value if isinstance(one, dict)]
+        return [member for member in value if isinstance(member, dict)]
     return []
 
 
@@ -388,8 +392,8 @@ class Relaying:
         if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             # A client that has set no level gets every message.
             return self._levels.get(session_id(context), _LEVELS[0])
-        wanted = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
-        return wanted if wanted in _LEVELS else None
+        level = (context.meta or {}).get(types.LOG_LEVEL_META_KEY)
+        return level if level in _LEVELS else None
 
     async def answered(
         self,
@@ -426,12 +430,16 @@ class Relaying:
 
         async def parked(client: DirectClient) -> AnswerT:
             # It goes on after this request.
-            async with self._modules.using(module, user) as used:
-                return await call(used, client)
+            async with self._modules.using(module, user) as connected:
+                return await call(connected, client)
 
-        async with self._modules.using(module, user) as used:
+        async with self._modules.using(module, user) as connected:
             return await self._answered(
-                client, caller_of(context), used, lambda client: call(used, client), parked
+                client,
+                caller_of(context),
+                connected,
+                lambda client: call(connected, client),
+                parked,
             )
 
     def _checked(
@@ -445,15 +453,16 @@ class Relaying:
             ModuleInputRequiredError: it was asked often enough.
         """
         accepted = {
-            name: _RESPONSE.validate_python(one, by_name=False) for name, one in last.given.items()
+            name: _RESPONSE.validate_python(response, by_name=False)
+            for name, response in last.given.items()
         }
         faults: dict[str, str] = {}
         are_forms = True
-        for name, asked in last.questions.items():
+        for name, wire_question in last.questions.items():
             response = responses.get(name)
             if response is None:
                 continue
-            question = _QUESTION.validate_python(asked, by_name=False)
+            question = _QUESTION.validate_python(wire_question, by_name=False)
             try:
                 accepted[name] = read_response(module, question, response, self._secrets)
             except AnswerError as error:
@@ -463,13 +472,13 @@ class Relaying:
         if not faults:
             return accepted or None
         if last.tries + 1 >= MAX_ASKS or not are_forms:
-            why = f"the answer was not passed on: {next(iter(faults.values()))}"
-            raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {why}")
+            problem = f"the answer was not passed on: {next(iter(faults.values()))}"
+            raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {problem}")
 
-        given = {name: wire(one) for name, one in accepted.items()}
+        responses_given = {name: wire(response) for name, response in accepted.items()}
         questions = {name: last.questions[name] for name in faults}
         following = Round(
-            "", state=last.state, questions=questions, given=given, tries=last.tries + 1
+            "", state=last.state, questions=questions, given=responses_given, tries=last.tries + 1
         )
         raise InputRequired(self._marked(module, questions, faults), following)
 
@@ -478,9 +487,9 @@ class Relaying:
     ) -> JSONObject:
         """Return the questions of a round in wire form, marked as the module's."""
         marked: JSONObject = {}
-        for name, asked in questions.items():
+        for name, wire_question in questions.items():
             question = marked_question(
-                module, _QUESTION.validate_python(asked, by_name=False), faults.get(name)
+                module, _QUESTION.validate_python(wire_question, by_name=False), faults.get(name)
             )
             marked[name] = wire(without_secrets(question, self._secrets))
         return marked
@@ -518,7 +527,7 @@ class Relaying:
     async def _begun(
         self, client: RelayedClient, caller: str, call: Callable[[DirectClient], Awaitable[AnswerT]]
     ) -> AnswerT:
-        count = sum(1 for one in self._parked.values() if one.caller == caller and one.is_parked)
+        count = sum(1 for call in self._parked.values() if call.caller == caller and call.is_parked)
         if count >= MOST_PARKED:
             raise ParkedCallError(
                 f"{count} calls of yours wait for answers; at most {MOST_PARKED} may wait at a time"

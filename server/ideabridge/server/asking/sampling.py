@@ -248,31 +248,31 @@ def _raw(blocks: list[Any]) -> JSON:
     return text
 
 
-def _expect_fits(size: int, what: str) -> None:
+def _expect_fits(size: int, unit: str) -> None:
     if size > MAX_ANSWER:
         raise SampleError(
-            f"the answer has {size:,} {what}; at most {MAX_ANSWER:,} are taken (write fewer "
+            f"the answer has {size:,} {unit}; at most {MAX_ANSWER:,} are taken (write fewer "
             "calls, or shorter values)"
         )
 
 
 def _described(blocks: list[Any]) -> str:
     """The blocks of an answer, for a message to the model that wrote it."""
-    shown = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
+    descriptions = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
     if len(blocks) > _SHOWN_BLOCKS:
         more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"]
     else:
         more = []
-    return ", ".join([*shown, *more]) or "nothing"
+    return ", ".join([*descriptions, *more]) or "nothing"
 
 
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
         # json.dumps, because `encode` limits the depth.
-        shown = (
+        description = (
             json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
         )
-        return f"a call of {block.name[:60]!r} with {shown}"
+        return f"a call of {block.name[:60]!r} with {description}"
 
     kind = str(block.type)[:_SHOWN]
     if isinstance(block, types.ImageContent | types.AudioContent):
@@ -291,14 +291,14 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 def _journaled(result: _Result) -> str:
     """The form in which the journal keeps an answer without a solution."""
     blocks = _blocks(result)
-    kept = list[str]()
+    texts = list[str]()
     left = _KEPT
     for block in blocks:
         if left > 0 and isinstance(block, types.TextContent):
-            kept.append(block.text[:left])
+            texts.append(block.text[:left])
             left -= len(block.text) + 1
 
-    text = "\n".join(kept)
+    text = "\n".join(texts)
     return text if text.strip() else _described(blocks)
 
 
@@ -350,14 +350,14 @@ class Sampler:
             return
 
         if not request.samples:
-            why = "this client declares no sampling"
+            obstacle = "this client declares no sampling"
         elif seconds <= 0:
-            why = "nobody is asked without waiting (wait_s)"
+            obstacle = "nobody is asked without waiting (wait_s)"
         else:
-            why = f"its answer did not come within {seconds:g} s"
+            obstacle = f"its answer did not come within {seconds:g} s"
 
         request.notes.append(
-            f"the run is answered by the client's model, but {why}: "
+            f"the run is answered by the client's model, but {obstacle}: "
             f"{_HAND_IN}, or ask check_run again"
         )
 
@@ -373,14 +373,14 @@ class Sampler:
         if request.halted or not self.can_ask(run, request):
             return []
 
-        free, held, sent = self._open(run, request)
+        free, outstanding, sent = self._open(run, request)
         if not free:
-            if sent and not held:
+            if sent and not outstanding:
                 self._halt(request, _unanswered_note(sent))
             return []
 
-        due = [one for one in free if len(one.turns.rejected) < MALFORMED]
-        if not due and not held:
+        due = [sample for sample in free if len(sample.turns.rejected) < MALFORMED]
+        if not due and not outstanding:
             last = free[0].turns.rejected[-1].errors
             self._halt(
                 request,
@@ -403,8 +403,10 @@ class Sampler:
         """
         if request.halted or not self.can_ask(run, request):
             return False
-        free, held, _ = self._open(run, request)
-        return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
+        free, outstanding, _ = self._open(run, request)
+        return bool(outstanding) and not any(
+            len(sample.turns.rejected) < MALFORMED for sample in free
+        )
 
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
         """The runs that wait for a solution: those to ask now, those that other requests of this
@@ -414,15 +416,25 @@ class Sampler:
         # A client that refused is not asked again when somebody looks at the run. The Requests of
         # this request itself have come back.
         if request.round is not None:
-            own = {one.run for one in request.round.samples}
+            own = {sample.run for sample in request.round.samples}
         else:
             own = set[str]()
 
-        sent = [one for one in self._unanswered(run.root, waiting) if one[0].run not in own]
+        sent = [
+            question
+            for question in self._unanswered(run.root, waiting)
+            if question[0].run not in own
+        ]
         samples = {sample for sample, _ in sent}
-        left = [one for one in waiting if _sample_of(one) not in samples]
-        held = [one for one in left if (one.id, one.turn) in self._out]
-        return [one for one in left if one not in held], held, sent
+        left = [sample_run for sample_run in waiting if _sample_of(sample_run) not in samples]
+        outstanding = [
+            sample_run for sample_run in left if (sample_run.id, sample_run.turn) in self._out
+        ]
+        return (
+            [sample_run for sample_run in left if sample_run not in outstanding],
+            outstanding,
+            sent,
+        )
 
     def _unanswered(self, root: Run, waiting: Sequence[Run]) -> list[_Sent]:
         """The Requests of rounds that were sent before and that the waiting runs still ask."""
@@ -432,8 +444,8 @@ class Sampler:
 
         stored: Any = decode_trusted(raw)
         sent = [(Sample(run, turn, attempt), at) for run, turn, attempt, at in stored]
-        asked = {_sample_of(run) for run in waiting}
-        return [one for one in sent if one[0] in asked]
+        samples = {_sample_of(run) for run in waiting}
+        return [question for question in sent if question[0] in samples]
 
     def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
         """Store Requests before they are sent; Requests that no run asks any more are removed."""
@@ -446,10 +458,10 @@ class Sampler:
         self._bridge.store.settings.set(_setting(root), encode(entries))
 
     @staticmethod
-    def _halt(request: ToolRequest, why: str) -> None:
+    def _halt(request: ToolRequest, note: str) -> None:
         request.halted = True
-        if why not in request.notes:
-            request.notes.append(why)
+        if note not in request.notes:
+            request.notes.append(note)
 
     # -- on the back-channel -----------------------------------------------------------------------
 
@@ -463,22 +475,22 @@ class Sampler:
             return True
 
         mine: set[_Key] = set()
-        asked = False
+        has_asked = False
         async with anyio.create_task_group() as group:
             while True:
-                for one in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
+                for sample in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
                     # Before its task begins, so that other requests do not send it too.
-                    mine.add((one.id, one.turn))
-                    self._out.add((one.id, one.turn))
-                    group.start_soon(self._ask, one, request, mine, request.sampled + 1)
-                    asked = True
+                    mine.add((sample.id, sample.turn))
+                    self._out.add((sample.id, sample.turn))
+                    group.start_soon(self._ask, sample, request, mine, request.sampled + 1)
+                    has_asked = True
 
                 if not mine:
                     break
                 # An answered room continues while others still wait.
                 await run.runner.wait_changed()
 
-        return asked
+        return has_asked
 
     async def _ask(self, run: Run, request: ToolRequest, mine: set[_Key], number: int) -> None:
         turn = run.turn
@@ -543,8 +555,8 @@ class Sampler:
         text = self._bridge.secrets.mask(error.error.message)[:500]
         if _is_refusal(error):
             request.halted = True
-            why = f"the person at the client refused to let its model answer: {text}"
-            await run.patiently(lambda: run.root.cancel(why))
+            reason = f"the person at the client refused to let its model answer: {text}"
+            await run.patiently(lambda: run.root.cancel(reason))
             return
 
         if run.runner.request is not None and says_too_large(text):
@@ -671,17 +683,17 @@ def _setting(root: Run) -> str:
 def _waiting(run: Run) -> list[Run]:
     """The run or rooms that wait for a solution of the client's model."""
     return [
-        one
-        for one in run.open_requests()
-        if one.turns.mind == SAMPLING and one.runner.request is not None
+        run_asking
+        for run_asking in run.open_requests()
+        if run_asking.turns.mind == SAMPLING and run_asking.runner.request is not None
     ]
 
 
 def _unanswered_note(sent: Sequence[_Sent]) -> str:
-    which = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
+    turns = ", ".join(f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent[:3])
     more = f" and {len(sent) - 3} more" if len(sent) > 3 else ""
     return (
-        f"the client's model was asked ({which}{more}) and no answer has come: the person may "
+        f"the client's model was asked ({turns}{more}) and no answer has come: the person may "
         "have refused, the client may have ended the call, or the model is still working. The "
         "run waits; the model is not asked for this again. If the person refused, cancel the run "
         f"with check_run; otherwise {_HAND_IN}"

@@ -49,7 +49,8 @@ class BrowserPerson:
         Raises:
             SignInError: that takes too long.
         """
-        self._state, self._arrived = _state_of(url), anyio.Event()
+        self._state = _state_of(url)
+        self._arrived = anyio.Event()
         self._show(url)
         with anyio.move_on_after(SECONDS):
             await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
@@ -65,8 +66,8 @@ class BrowserPerson:
         """
         async with stream:
             target = await _target(stream)
-            found = urlsplit(target)
-            if found.path != urlsplit(self.redirect_uri).path:
+            address = urlsplit(target)
+            if address.path != urlsplit(self.redirect_uri).path:
                 await _respond(stream, "404 Not Found", "There is nothing here.")
             elif not self._state or _state_of(target) != self._state:
                 await _respond(
@@ -79,10 +80,8 @@ class BrowserPerson:
                     "ideabridge has the answer. You can close this page, and look at the terminal."
                 )
                 await _respond(stream, "200 OK", text)
-                self._state, self._back = (
-                    "",
-                    urlsplit(self.redirect_uri)._replace(query=found.query).geturl(),
-                )
+                self._state = ""
+                self._back = urlsplit(self.redirect_uri)._replace(query=address.query).geturl()
                 self._arrived.set()
 
 

@@ -61,7 +61,8 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
             now = time.monotonic() - began
             bar = bars.setdefault(note["call"], Bar(note["call"], now, now))
             if note["what"] != "started":
-                bar.finished, bar.failed = now, note["what"] == "failed"
+                bar.finished = now
+                bar.failed = note["what"] == "failed"
 
     result = await client.call_tool(tool, arguments, progress_callback=on_progress)
     seconds = time.monotonic() - began
@@ -76,7 +77,7 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
     """Return, for each call, the calls that were running when it started, itself included."""
-    return [[bar.call for bar in bars if bar.started <= one.started < bar.finished] for one in bars]
+    return [[bar.call for bar in bars if bar.started <= own.started < bar.finished] for own in bars]
 
 
 def draw(bars: list[Bar], width: int = 40) -> list[str]:

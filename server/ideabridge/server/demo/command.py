@@ -42,13 +42,13 @@ def demo(
 
     began = time.monotonic()
     demo = Demo(find_repository(repo), executable(), say)
-    found = anyio.run(demo.run)
+    results = anyio.run(demo.run)
     seconds = time.monotonic() - began
     checks = demo.checks
     if options.json:
         print_json(
             {
-                **found,
+                **results,
                 "seconds": round(seconds, 3),
                 "checks": list(checks.found),
                 "ok": not checks.wrong,

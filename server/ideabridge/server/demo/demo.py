@@ -63,9 +63,9 @@ class DemoSetupError(IdeabridgeError):
 
 def example(name: str) -> Path:
     """A file of `examples/`: in the checkout, or the copy in an installed package."""
-    here = Path(__file__).absolute()
-    copy = here.with_name(name)
-    return copy if copy.is_file() else here.parents[4] / "examples" / name
+    module_file = Path(__file__).absolute()
+    copy = module_file.with_name(name)
+    return copy if copy.is_file() else module_file.parents[4] / "examples" / name
 
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ class Repository:
         return {"added": added, "removed": removed}, len(patch)
 
 
-def find_repository(given: Path | None) -> Repository:
+def find_repository(folder_given: Path | None) -> Repository:
     """The given repository, or else this project's own checkout, or else that of the
     current folder.
 
@@ -132,13 +132,13 @@ def find_repository(given: Path | None) -> Repository:
         DemoSetupError: there is none, it has no commits, or git is not installed.
     """
     own = Path(__file__).absolute().parents[4]
-    if given is None:
+    if folder_given is None:
         if (own / ".git").exists() and (own / "pyproject.toml").is_file():
-            given = own
+            folder_given = own
         else:
-            given = Path.cwd()
+            folder_given = Path.cwd()
 
-    folder = given.expanduser().absolute()
+    folder = folder_given.expanduser().absolute()
     named = f"{folder} (choose a repository with --repo)"
     if not folder.is_dir():
         raise DemoSetupError(f"{named}: is not a folder")
@@ -180,8 +180,8 @@ def _git(folder: Path, *words: str) -> str:
         raise DemoSetupError(f"git {words[0]} took longer than {_GIT_SECONDS} s") from None
 
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-        raise DemoSetupError(said or f"git {words[0]} failed")
+        message = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+        raise DemoSetupError(message or f"git {words[0]} failed")
 
     return done.stdout.decode("utf-8", "replace")
 
@@ -194,22 +194,22 @@ class Checks:
     def __init__(self) -> None:
         self.found: list[Members] = []
 
-    def same(self, what: str, ours: JSON, theirs: JSON) -> None:
+    def same(self, check: str, actual: JSON, expected: JSON) -> None:
         """Check that two values are equal."""
         self.holds(
-            what,
-            ours == theirs,
-            f"got {encode_text(ours)[:200]}, expected {encode_text(theirs)[:200]}",
+            check,
+            actual == expected,
+            f"got {encode_text(actual)[:200]}, expected {encode_text(expected)[:200]}",
         )
 
-    def holds(self, what: str, truth: bool, otherwise: str) -> None:
+    def holds(self, check: str, truth: bool, otherwise: str) -> None:
         """Record whether something holds; `otherwise` says why it does not."""
-        self.found.append({"check": what, "holds": truth, **({} if truth else {"why": otherwise})})
+        self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
     def wrong(self) -> list[str]:
         """One line for each check that failed."""
-        return [f"{one['check']}: {one['why']}" for one in self.found if not one["holds"]]
+        return [f"{check['check']}: {check['why']}" for check in self.found if not check["holds"]]
 
 
 def check_answer(
@@ -224,27 +224,27 @@ def check_answer(
         Counter(f"{date.astimezone(ZoneInfo(zone)):%A}" for _, _, date in commits)
     )
     newest, _, date = commits[0]
-    reported = {one["name"]: one["commits"] for one in answer["authors"]}
+    reported = {author["name"]: author["commits"] for author in answer["authors"]}
     checks.same(f"{who}: number of commits as git counts them", answer["commits"], len(commits))
     checks.same(f"{who}: commits by author as git counts them", reported, authors)
     checks.same(f"{who}: commits by weekday in {zone}", answer["weekdays"], weekdays)
     checks.same(f"{who}: the newest commit", answer["newest"], newest)
-    there = datetime.fromisoformat(answer["newest_there"])
-    right = there.astimezone(ZoneInfo(zone)).utcoffset() == there.utcoffset()
+    newest_local = datetime.fromisoformat(answer["newest_there"])
+    right = newest_local.astimezone(ZoneInfo(zone)).utcoffset() == newest_local.utcoffset()
     # The server that converts times knows only the time of day, so the date is today's.
-    time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (there, date))
-    what = f"{who}: the newest commit's time of day in {zone}"
-    why = f"got {there}, expected {expected} UTC"
-    checks.holds(what, right and time == expected, why)
+    time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (newest_local, date))
+    check = f"{who}: the newest commit's time of day in {zone}"
+    problem = f"got {newest_local}, expected {expected} UTC"
+    checks.holds(check, right and time == expected, problem)
     change = answer["change"]
     expected_change = repository.newest_change()
     if expected_change is None or ("message" in change and expected_change[1] > _LARGE):
-        what = f"{who}: the plan reports that git cannot make the patch, and goes on"
-        checks.holds(what, "message" in change, encode_text(change)[:200])
+        check = f"{who}: the plan reports that git cannot make the patch, and goes on"
+        checks.holds(check, "message" in change, encode_text(change)[:200])
     else:
-        what = f"{who}: lines the newest commit changes, as git counts them"
+        check = f"{who}: lines the newest commit changes, as git counts them"
         checks.same(
-            what, {key: change.get(key) for key in ("added", "removed")}, expected_change[0]
+            check, {key: change.get(key) for key in ("added", "removed")}, expected_change[0]
         )
 
 
@@ -281,9 +281,11 @@ class Demo:
             except TimeoutError:
                 raise CheckFailedError(f"the demo did not end within {SECONDS} s") from None
             except Exception as error:
-                said = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
-                why = assistant.cause_of(error) + (f"\nthe server wrote: {said}" if said else "")
-                raise CheckFailedError(why) from error
+                log_end = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+                cause = assistant.cause_of(error) + (
+                    f"\nthe server wrote: {log_end}" if log_end else ""
+                )
+                raise CheckFailedError(cause) from error
 
     def _write_configuration(self, folder: Path) -> Path:
         """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in
@@ -351,27 +353,27 @@ class Demo:
             "tokens": first["tokens"],
         }
 
-    async def _hand_over(self, client: Client, given: Members, store: Path) -> Members:
+    async def _hand_over(self, client: Client, arguments: Members, store: Path) -> Members:
         """Assistant A sends the plan."""
-        plan = {**PLAN, "input": given}
+        plan = {**PLAN, "input": arguments}
         calls = PLAN["calls"]
         self.say(
             f"It hands over one plan of {len(calls)} calls ({len(encode(plan)):,} bytes), once:",
             None,
         )
-        for one in calls:
-            module = f"{one['_module']}." if "_module" in one else ""
+        for step in calls:
+            module = f"{step['_module']}." if "_module" in step else ""
             parameters = ", ".join(
-                f"{key}={value}" for key, value in one.items() if not key.startswith("_")
+                f"{key}={value}" for key, value in step.items() if not key.startswith("_")
             )
-            self.say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
+            self.say(f"   {module}{step['_tool']}({parameters}) -> {step['_outputPath']}", None)
 
         reply = await call(client, "run_plan", plan)
         content = reply.content
         output = reply.content.get("output")
         if content["status"] != "done" or output is None:
             raise CheckFailedError(f"run_plan: expected an output, found {encode(content)[:600]!r}")
-        self._show("assistant A", given, output, reply)
+        self._show("assistant A", arguments, output, reply)
         self.checks.same("assistant A: errors", content["errors"], [])
         sizes = await anyio.to_thread.run_sync(_result_bytes, store, content["run"])
         # In a shallow clone there is no patch to measure.
@@ -417,7 +419,7 @@ class Demo:
         self._head(f"Assistant A publishes the run as the tool {name}({names}), answered by: {how}")
         self.say(f"   {published['description']}", "dim")
 
-    async def _second_assistant(self, serve: list[str], given: Members) -> Members:
+    async def _second_assistant(self, serve: list[str], arguments: Members) -> Members:
         """Assistant B, another process, calls the tool through another server on the same store."""
         async with await anyio.open_process(serve, stdin=None, stdout=None, cwd=_OUTSIDE) as server:
             try:
@@ -430,7 +432,7 @@ class Demo:
                     assistant.__name__,
                     address,
                     NAME,
-                    json.dumps(given),
+                    json.dumps(arguments),
                 ]
                 # The address is local: a configured proxy must not get the requests.
                 environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
@@ -444,19 +446,21 @@ class Demo:
                 f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}"
             )
 
-        found = cast("Members", json.loads(done.stdout))
+        report = cast("Members", json.loads(done.stdout))
         about = (
-            f"It speaks MCP {found['protocol']}, finds the tool among "
-            f"{found['tools']}, and calls it with other"
+            f"It speaks MCP {report['protocol']}, finds the tool among "
+            f"{report['tools']}, and calls it with other"
         )
-        self.say(f"{about} input: count={given['count']}, timezone={given['timezone']}", None)
-        bars = [Bar(**one) for one in found["bars"]]
-        reply = ToolReply(found["content"], found["bytes"], found["seconds"], bars)
-        self._show("assistant B", given, reply.content, reply)
-        return found
+        self.say(
+            f"{about} input: count={arguments['count']}, timezone={arguments['timezone']}", None
+        )
+        bars = [Bar(**members) for members in report["bars"]]
+        reply = ToolReply(report["content"], report["bytes"], report["seconds"], bars)
+        self._show("assistant B", arguments, reply.content, reply)
+        return report
 
     async def _recorded(
-        self, client: Client, first: Members, same: Members, other: Members
+        self, client: Client, first: Members, same: Members, changed: Members
     ) -> Members:
         """The recorded answer: the same input returns the stored output at once, and other
         input is refused.
@@ -472,7 +476,7 @@ class Demo:
         )
         refused = ""
         try:
-            await call(client, RECORDED_NAME, other)
+            await call(client, RECORDED_NAME, changed)
         except CheckFailedError as error:
             refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
             self.say(f"Other input is refused: {refused}", "dim")
@@ -485,17 +489,20 @@ class Demo:
         self.say("", None)
         self.say(f"{self.step}. {text}", "bold cyan")
 
-    def _show(self, who: str, given: Members, output: Members, reply: ToolReply) -> None:
-        check_answer(self.checks, who, output, self.repository, given["count"], given["timezone"])
+    def _show(self, who: str, arguments: Members, output: Members, reply: ToolReply) -> None:
+        check_answer(
+            self.checks, who, output, self.repository, arguments["count"], arguments["timezone"]
+        )
         self.say("What ran when:", None)
         for line in assistant.draw(reply.bars):
             self.say(f"   {line}", "green")
 
         groups = [group for group in assistant.at_once(reply.bars) if len(group) > 1]
         if groups:
-            one, other = groups[0][:2]
+            name, beside = groups[0][:2]
             self.say(
-                f"   up to {max(map(len, groups))} calls at once, for example {one} beside {other}",
+                f"   up to {max(map(len, groups))} calls at once, "
+                f"for example {name} beside {beside}",
                 None,
             )
 
@@ -506,10 +513,10 @@ class Demo:
     def end(self, seconds: float) -> None:
         """Print the result of every check."""
         self._head("Every answer, compared with git and the time zone database")
-        for one in self.checks.found:
-            mark, style = ("✓", "green") if one["holds"] else ("✗", "bold red")
-            why = f": {one['why']}" if "why" in one else ""
-            self.say(f"   {mark} {one['check']}{why}", style)
+        for check in self.checks.found:
+            mark, style = ("✓", "green") if check["holds"] else ("✗", "bold red")
+            problem = f": {check['why']}" if "why" in check else ""
+            self.say(f"   {mark} {check['check']}{problem}", style)
 
         self.say("", None)
         if self.checks.wrong:
@@ -524,14 +531,14 @@ class Demo:
 
 async def _address_of(server: Process) -> str:
     """The address that a server over HTTP prints when it is ready."""
-    said = ""
+    output = ""
     assert server.stderr is not None
     async for text in TextReceiveStream(server.stderr, errors="replace"):
-        said += text
-        if found := _ADDRESS.search(said):
-            return found.group(1)
+        output += text
+        if match := _ADDRESS.search(output):
+            return match.group(1)
 
-    raise CheckFailedError(f"serve --http did not start: {said.strip()[-500:]}")
+    raise CheckFailedError(f"serve --http did not start: {output.strip()[-500:]}")
 
 
 def _result_bytes(store: Path, run: str) -> list[int]:

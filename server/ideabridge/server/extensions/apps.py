@@ -71,15 +71,15 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A page of tools for a client that shows views: ours name the view, and the page with them
     has `view_run`.
     """
-    found = [
+    views = [
         {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}}
         if tool["name"] in VIEWED
         else tool
         for tool in tools
     ]
     if any(tool["name"] == "run_plan" for tool in tools):
-        return [*found, TOOL]
-    return found
+        return [*views, TOOL]
+    return views
 
 
 def page() -> dict[str, Any]:
@@ -116,51 +116,52 @@ class RunViews:
             history = read.history
             # Of a large run the trace says enough.
             is_here = history is not None or not (waits or read.is_small)
-            shown = await compute_in_thread(view_of, read) if is_here else {}
+            run_view = await compute_in_thread(view_of, read) if is_here else {}
             open_ = list[Pending]()
             if history is not None and status not in _ENDED:
                 open_ += await self._histories.pending(record, history)
 
         if not is_here:
-            made = await read_beside(
+            read_view = await read_beside(
                 view, store, record.id, last, is_small=False, what=f"reading run {record.id}"
             )
-            shown = cast("JSONObject", made)
+            run_view = cast("JSONObject", read_view)
 
         if history is None and waits:
             open_ += await self._histories.pending(record)
 
         # A thread, because a call may be long.
-        approvals = await compute_in_thread(lambda: [_approval(one) for one in open_])
+        approvals = await compute_in_thread(lambda: [_approval(approval) for approval in open_])
         answered: JSONObject = {
             "run": record.id,
             "title": record.title,
             "status": status,
             "ended": status in _ENDED,
             "reason": reason,
-            **shown,
+            **run_view,
             "approvals": list[JSON](approvals),
             "mayDecide": may_decide,
         }
         return answer(answered, f"run {record.id}: {status}")
 
 
-def _approval(one: Pending) -> JSONObject:
-    shown = one.shown(VIEW)
-    name = one.question.shown.get("_tool")
+def _approval(pending: Pending) -> JSONObject:
+    content = pending.shown(VIEW)
+    name = pending.question.shown.get("_tool")
     return {
-        "approval": one.approval,
+        "approval": pending.approval,
         "what": " ".join(
             filter(
-                None, [short(name if isinstance(name, str) else one.question.kind, 80), shown.sums]
+                None,
+                [short(name if isinstance(name, str) else pending.question.kind, 80), content.sums],
             )
         ),
-        "call": shown.content,
-        "why": shown.why,
-        "omitted": shown.omitted,
+        "call": content.content,
+        "why": content.why,
+        "omitted": content.omitted,
         "choices": [
             choice
-            for choice in shown.choices(one.question.choices)
+            for choice in content.choices(pending.question.choices)
             if choice in ("approve", "deny")
         ],
     }

@@ -43,11 +43,11 @@ class ModuleViews:
         ]
         self.module = allowed[0] if allowed else None
         for name in allowed[1:]:
-            why = (
+            problem = (
                 "its views are not passed on: hosts cannot keep the views of two modules "
                 f"apart, and {self.module!r}"
             )
-            bridge.modules[name].note([f"{why} has 'views', too"])
+            bridge.modules[name].note([f"{problem} has 'views', too"])
 
     def serves(self, module: str, uri: str) -> bool:
         """Return whether a module may have, or report a change of, the resource with this URI."""
@@ -69,11 +69,11 @@ class ModuleViews:
         if changed == meta:
             return part
 
-        kept = {key: value for key, value in part.items() if key != "_meta"}
+        rest = {key: value for key, value in part.items() if key != "_meta"}
         if changed:
-            kept["_meta"] = changed
+            rest["_meta"] = changed
 
-        return kept
+        return rest
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
         """The entries of a list of a module that are passed on."""

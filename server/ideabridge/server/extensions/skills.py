@@ -103,9 +103,13 @@ class IdeaSkills:
 
         # A skill tells to call its tool.
         callable_here = [
-            one for one in page.items if why_not_here(store, one, caller, lacking) is None
+            publication
+            for publication in page.items
+            if why_not_here(store, publication, caller, lacking) is None
         ]
-        entries = await compute_in_thread(lambda: [self._entry(one) for one in callable_here])
+        entries = await compute_in_thread(
+            lambda: [self._entry(publication) for publication in callable_here]
+        )
         result: dict[str, Any] = {"skills": entries, **_complete()}
         return {**result, "nextCursor": page.next} if page.next is not None else result
 
@@ -157,42 +161,48 @@ class IdeaSkills:
 
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
-    def _entry(self, one: Publication) -> JSONObject:
+    def _entry(self, publication: Publication) -> JSONObject:
         """The entry of a skill. Whoever lists again costs no more than the look for
         what has changed.
         """
-        learned = sha256(encode_text(one.learned).encode()).digest()
-        stamp = _Stamp(one.version, one.time, learned, self._bridge.secrets.count)
-        known = self._entries.get(one.name)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        learned = sha256(encode_text(publication.learned).encode()).digest()
+        stamp = _Stamp(publication.version, publication.time, learned, self._bridge.secrets.count)
+        cached = self._entries.get(publication.name)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
 
-        entry = self._new_entry(one)
+        entry = self._new_entry(publication)
         # Several threads are here at once, so each step on the entries is one that
         # none can interrupt.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
 
-        self._entries[one.name] = (stamp, entry)
+        self._entries[publication.name] = (stamp, entry)
         return entry
 
-    def _new_entry(self, one: Publication) -> JSONObject:
-        root = f"skill://{one.name}/{skill_name(one.name)}/"
+    def _new_entry(self, publication: Publication) -> JSONObject:
+        root = f"skill://{publication.name}/{skill_name(publication.name)}/"
         resources: list[JSON] = []
-        for path, text in self._files(one).items():
+        for path, text in self._files(publication).items():
             data = text.encode()
             digest = f"sha256:{sha256(data).hexdigest()}"
             resources.append({"uri": root + path, "digest": digest, "size": len(data)})
 
-        return {"uri": root + _MAIN, "frontmatter": self._frontmatter(one), "resources": resources}
+        return {
+            "uri": root + _MAIN,
+            "frontmatter": self._frontmatter(publication),
+            "resources": resources,
+        }
 
-    def _frontmatter(self, one: Publication) -> JSONObject:
-        description = " ".join(self._bridge.secrets.mask(one.description).split()) or one.name
-        return {"name": skill_name(one.name), "description": description[:_LONGEST]}
+    def _frontmatter(self, publication: Publication) -> JSONObject:
+        description = (
+            " ".join(self._bridge.secrets.mask(publication.description).split()) or publication.name
+        )
+        return {"name": skill_name(publication.name), "description": description[:_LONGEST]}
 
-    def _files(self, one: Publication) -> dict[str, str]:
+    def _files(self, publication: Publication) -> dict[str, str]:
         """The files of a skill, by their paths."""
-        plan = one.present_plan or {}
+        plan = publication.present_plan or {}
         mask = self._bridge.secrets.mask
         program = plan.get("program")
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
@@ -200,7 +210,7 @@ class IdeaSkills:
         is_long = len(program if isinstance(program, str) else encode_text(read)) > LARGEST
         files = {_MAIN: ""}
         if is_long:
-            files[_MAIN] = mask(self._text(one, _TOO_LONG.format(name=one.name)))
+            files[_MAIN] = mask(self._text(publication, _TOO_LONG.format(name=publication.name)))
             return files
 
         runs = ""
@@ -208,33 +218,46 @@ class IdeaSkills:
             files["references/program.py"] = mask(program.rstrip("\n") + "\n")
             runs = _RUNS.format(path="references/program.py")
         elif plan:
-            shown = as_it_runs(read)
-            files["references/plan.json"] = mask(readable_json(shown, compact=True) + "\n")
+            plan_as_run = as_it_runs(read)
+            files["references/plan.json"] = mask(readable_json(plan_as_run, compact=True) + "\n")
             runs = _RUNS.format(path="references/plan.json")
 
-        files[_MAIN] = mask(self._text(one, runs))
+        files[_MAIN] = mask(self._text(publication, runs))
         return files
 
-    def _text(self, one: Publication, runs: str) -> str:
+    def _text(self, publication: Publication, runs: str) -> str:
         """The text of SKILL.md; `runs` says what a call runs."""
         # A JSON text is a YAML scalar, whatever characters it has.
-        head = [f"{key}: {encode_text(value)}" for key, value in self._frontmatter(one).items()]
-        reads = one.annotations.get("readOnlyHint") is True
-        lines = ["---", *head, "---", "", f"# {one.name}", "", one.description.strip(), ""]
-        lines.append(f"Call the tool `{one.name}` of this server. {_READS if reads else _CHANGES}")
-        step: JSONObject = {"_tool": one.name, "_module": f"idea:{one.name}"}
+        head = [
+            f"{key}: {encode_text(value)}" for key, value in self._frontmatter(publication).items()
+        ]
+        reads = publication.annotations.get("readOnlyHint") is True
+        lines = [
+            "---",
+            *head,
+            "---",
+            "",
+            f"# {publication.name}",
+            "",
+            publication.description.strip(),
+            "",
+        ]
+        lines.append(
+            f"Call the tool `{publication.name}` of this server. {_READS if reads else _CHANGES}"
+        )
+        step: JSONObject = {"_tool": publication.name, "_module": f"idea:{publication.name}"}
         lines.append(
             "If your list of tools lacks it: `run_plan` with the call "
             f"`{encode_text(step)}` and the input in it."
         )
-        if may_assume(one):
+        if may_assume(publication):
             lines.append(_ASSUMES)
 
         lines += ["", "## Input", ""]
-        if one.is_by_assistant:
+        if publication.is_by_assistant:
             lines += [_WORDS, ""]
 
-        lines += _input(one.input_schema or {})
+        lines += _input(publication.input_schema or {})
         if runs:
             lines += ["", "## What it does", "", runs]
 
@@ -311,7 +334,7 @@ def _kind_of(schema: JSONObject) -> str:
 
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(str(one) for one in kind)
+        return " or ".join(str(name) for name in kind)
     if not isinstance(kind, str):
         return "any"
 

@@ -62,9 +62,9 @@ class RunTasks:
         """The answer of a tool that has started a run: a task if the run is still at
         work, else as it is.
         """
-        told = cast("JSONObject", result.get("structuredContent") or {})
-        run_id = told.get("run")
-        if told.get("status") != "running" or not isinstance(run_id, str):
+        content = cast("JSONObject", result.get("structuredContent") or {})
+        run_id = content.get("run")
+        if content.get("status") != "running" or not isinstance(run_id, str):
             return result
         return {**self._task(run_id, "working"), "resultType": "task"}
 
@@ -103,7 +103,7 @@ class RunTasks:
         run = await self._run(params.task_id, request)
         if run.status == "running":
             calls = run.calls()
-            ended = sum(one.settled for one in calls)
+            ended = sum(call.settled for call in calls)
             message = f"{ended} of {len(calls)} calls have ended"
             return {
                 **self._task(run.id, "working"),

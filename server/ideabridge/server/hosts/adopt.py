@@ -123,10 +123,10 @@ class Adoption:
 
 
 def _line(text: str, most: int) -> str:
-    shown = visible(text[:most])
-    if len(shown) <= most and len(text) <= most:
-        return shown
-    return f"{shown[:most]}…"
+    clean = visible(text[:most])
+    if len(clean) <= most and len(text) <= most:
+        return clean
+    return f"{clean[:most]}…"
 
 
 def find_servers(
@@ -149,8 +149,8 @@ def find_servers(
     Raises:
         HostFileError: a file cannot be read, or the host has no server of a name in `only`.
     """
-    wanted = list(only)
-    found: list[Adoption] = []
+    wanted_names = list(only)
+    adoptions: list[Adoption] = []
     read: dict[Path, HostDocument] = {}
     for file in host.files(environment):
         if file.path not in read:
@@ -158,7 +158,7 @@ def find_servers(
 
         content = read[file.path].content
         inputs = _inputs(content)
-        taken = {one.name for one in found}
+        earlier_names = {adoption.name for adoption in adoptions}
         for name, raw in file.servers(content).items():
             translation = _translated(raw, file, environment, inputs)
             problem = translation.problem or _problem(name, translation.entry, environment)
@@ -167,7 +167,7 @@ def find_servers(
                 elsewhere = _starts_elsewhere(
                     translation.entry, environment.project, target.file.parent
                 )
-                if elsewhere and name in wanted:
+                if elsewhere and name in wanted_names:
                     translation.notes.append(elsewhere)
                 elif elsewhere:
                     problem = problem or (
@@ -185,17 +185,21 @@ def find_servers(
                 "",
                 tuple(_line(note, _MOST_REASON) for note in translation.notes),
             )
-            found.append(_judged(adoption, problem, is_taken=name in taken, replaces=replaces))
+            adoptions.append(
+                _judged(adoption, problem, is_taken=name in earlier_names, replaces=replaces)
+            )
 
-    missing = [name for name in wanted if name not in {one.name for one in found}]
+    missing = [
+        name for name in wanted_names if name not in {adoption.name for adoption in adoptions}
+    ]
     if missing:
-        names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in found))
+        names = ", ".join(dict.fromkeys(adoption.shown_name for adoption in adoptions))
         raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {names or 'none'}")
 
-    if wanted:
-        found = [one for one in found if one.name in wanted]
+    if wanted_names:
+        adoptions = [adoption for adoption in adoptions if adoption.name in wanted_names]
 
-    return found, [path for path, document in read.items() if document.text is not None]
+    return adoptions, [path for path, document in read.items() if document.text is not None]
 
 
 def _depends_on_project(raw: JSONObject) -> bool:
@@ -263,15 +267,15 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     if problem is not None:
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
 
-    there = target.servers.get(adoption.name)
-    if isinstance(there, dict) and adapt(there) == adapt(entry):
+    present = target.servers.get(adoption.name)
+    if isinstance(present, dict) and adapt(present) == adapt(entry):
         return replace(adoption, verdict="same")
     if target.is_shared and (
         places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
     ):
         return replace(adoption, verdict="unusable", why=_secret_refusal(adoption, places))
 
-    if there is None:
+    if present is None:
         return adoption
     if replaces:
         return replace(adoption, verdict="replaced")
@@ -284,10 +288,10 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
     """Say why a server with a secret stays where it is, and what to do."""
-    shown = _line(", ".join(places), _MOST_REASON)
-    holds = f"{shown} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
-    why = f"{holds}, and a repository may hold {adoption.target.file}"
-    return f"{why}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
+    place_list = _line(", ".join(places), _MOST_REASON)
+    holds = f"{place_list} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
+    problem = f"{holds}, and a repository may hold {adoption.target.file}"
+    return f"{problem}. Write ${{VAR}} in its place in {adoption.file}, and set the variable"
 
 
 def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str | None:
@@ -301,17 +305,19 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
 def _inputs(content: JSONObject) -> dict[str, str]:
     listed = content.get("inputs")
     if isinstance(listed, list):
-        inputs = [one for one in listed if isinstance(one, dict)]
+        inputs = [entry for entry in listed if isinstance(entry, dict)]
     else:
         inputs = []
     return {
-        str(one["id"]): str(one.get("description") or "")
-        for one in inputs
-        if isinstance(one.get("id"), str)
+        str(entry["id"]): str(entry.get("description") or "")
+        for entry in inputs
+        if isinstance(entry.get("id"), str)
     }
 
 
-def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adoption], list[str]]:
+def movable(
+    adoptions: Sequence[Adoption], named: Iterable[str]
+) -> tuple[list[Adoption], list[str]]:
     """Return the servers to remove from the host after `ideabridge.json` has them, and a line for
     each that stays.
 
@@ -319,18 +325,20 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
     unless the user named it.
 
     Args:
-        found: every server of the host.
+        adoptions: every server of the host.
         named: the names that the user gave.
     """
-    wanted = set(named)
+    named_set = set(named)
     moving: list[Adoption] = []
     staying: list[str] = []
-    for adoption in found:
+    for adoption in adoptions:
         where = f"{adoption.shown_name}: stays in {adoption.file} ({adoption.scope})"
         if not (adoption.adopted or adoption.verdict == "same"):
             staying.append(f"{where}: {adoption.why}")
         elif (
-            adoption.scope == "user" and not adoption.target.is_own and adoption.name not in wanted
+            adoption.scope == "user"
+            and not adoption.target.is_own
+            and adoption.name not in named_set
         ):
             staying.append(
                 f"{where}, where every project has it; `--move "
@@ -345,7 +353,7 @@ def movable(found: Sequence[Adoption], named: Iterable[str]) -> tuple[list[Adopt
             f"{adoption.shown_name}: the host starts the one of {adoption.file} "
             f"({adoption.scope}) from now on"
         )
-        for adoption in found
+        for adoption in adoptions
         if adoption.verdict == "shadowed" and adoption.name in names
     ]
     return moving, staying
@@ -360,8 +368,8 @@ def removals(
         HostFileError: a file cannot be read.
         CommentedHostFileError: a file has comments, which writing would lose.
     """
-    places_of = {(one.file, one.scope, one.name) for one in moving}
-    found: dict[Path, tuple[HostDocument, JSONObject]] = {}
+    places_of = {(adoption.file, adoption.scope, adoption.name) for adoption in moving}
+    edits: dict[Path, tuple[HostDocument, JSONObject]] = {}
     for file in host.files(environment):
         names = [
             name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)
@@ -369,8 +377,8 @@ def removals(
         if not names:
             continue
 
-        if file.path in found:
-            document, content = found[file.path]
+        if file.path in edits:
+            document, content = edits[file.path]
         else:
             document = read_document(file.path)
             document.check_strict()
@@ -379,9 +387,9 @@ def removals(
         for name in names:
             content = file.without_server(content, name)
 
-        found[file.path] = document, content
+        edits[file.path] = document, content
 
-    return list(found.values())
+    return list(edits.values())
 
 
 def merge(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:

@@ -86,10 +86,10 @@ class HostFile:
 
     def servers(self, content: JSONObject) -> JSONObject:
         """The servers in the file's content, by name; empty if the content has no such object."""
-        found: JSON = content
+        servers: JSON = content
         for key in self.keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+            servers = servers.get(key) if isinstance(servers, dict) else None
+        return servers if isinstance(servers, dict) else {}
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
         """The content with one server added; everything else keeps its place."""
@@ -97,8 +97,8 @@ class HostFile:
 
     def without_server(self, content: JSONObject, name: str) -> JSONObject:
         """The content without one server; everything else keeps its place."""
-        kept = {key: value for key, value in self.servers(content).items() if key != name}
-        return _put(content, self.keys, kept)
+        others = {key: value for key, value in self.servers(content).items() if key != name}
+        return _put(content, self.keys, others)
 
 
 def _put(content: JSONObject, keys: tuple[str, ...], value: JSON) -> JSONObject:
@@ -371,8 +371,8 @@ def _where(error: Exception) -> str:
 
 
 def _render(content: JSONObject, before: str | None) -> str:
-    found = _INDENT.search(before) if before else None
-    indent: str | int = found.group(1) if found else 2
+    indentation = _INDENT.search(before) if before else None
+    indent: str | int = indentation.group(1) if indentation else 2
     try:
         text = json.dumps(content, indent=indent, ensure_ascii=False)
         text.encode()

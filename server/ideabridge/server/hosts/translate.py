@@ -51,10 +51,10 @@ def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, s
         elif key == "env" and isinstance(value, dict):
             # In VS Code a null unsets a variable, and numbers are allowed; here every
             # variable is text.
-            kept: JSONObject = {
+            members: JSONObject = {
                 name: _as_text(text) for name, text in value.items() if text is not None
             }
-            result.entry[key] = _translated(kept, environment, inputs, result.notes)
+            result.entry[key] = _translated(members, environment, inputs, result.notes)
         else:
             result.entry[key] = _translated(value, environment, inputs, result.notes)
 
@@ -96,14 +96,14 @@ def _variable(
         if variable[0].isdigit():
             variable = f"INPUT_{variable}"
 
-        asked = f" ({inputs[name]})" if inputs.get(name) else ""
-        note = f"the host asks for {name!r}{asked}: set the variable {variable} instead"
+        prompt = f" ({inputs[name]})" if inputs.get(name) else ""
+        note = f"the host asks for {name!r}{prompt}: set the variable {variable} instead"
         if note not in notes:
             notes.append(note)
 
         return f"${{{variable}}}"
 
-    known = {
+    variables = {
         "workspaceFolder": str(environment.project),
         "workspaceRoot": str(environment.project),
         "workspaceFolderBasename": environment.project.name,
@@ -112,7 +112,7 @@ def _variable(
         "/": "\\" if environment.platform == "win32" else "/",
     }
     # Any other variable stays as it is; the check of ideabridge.json reports an unknown one.
-    return known.get(inside, match.group())
+    return variables.get(inside, match.group())
 
 
 def is_ourselves(entry: JSONObject) -> bool:

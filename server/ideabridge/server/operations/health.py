@@ -58,7 +58,7 @@ class Health:
 
         # A module that has failed is tried again later, and the server serves without it.
         self._connected = self._connected or all(
-            one.state != "connecting" for one in bridge.modules.statuses()
+            status.state != "connecting" for status in bridge.modules.statuses()
         )
         if not self._connected:
             reasons.append("modules are connecting for the first time")

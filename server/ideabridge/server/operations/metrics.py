@@ -174,8 +174,8 @@ class Metrics:
         bridge = self._bridge
         if key in self._tools:
             return key
-        known = known_name(bridge, module, name)
-        return self._bounded(*key) if known == key else known
+        own_name = known_name(bridge, module, name)
+        return self._bounded(*key) if own_name == key else own_name
 
     def _bounded(self, module: str, name: str) -> tuple[str, str]:
         if (module, name) not in self._tools:

@@ -93,7 +93,7 @@ def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]
         return "", name if name in bridge.toolbox.tools else "other"
     if module not in bridge.modules:
         return "other", "other"
-    listed = any(name == (one.name_in_module) for one in bridge.modules[module].known_tools)
+    listed = any(name == tool.name_in_module for tool in bridge.modules[module].known_tools)
     return module, name if listed else "other"
 
 
@@ -178,7 +178,8 @@ class RequestWatch:
             http = None
 
         served = http or ServedRequest("", person_of(caller_of(ctx)))
-        served.method, served.is_call = self._known(ctx.method), ctx.request_id is not None
+        served.method = self._method_label(ctx.method)
+        served.is_call = ctx.request_id is not None
         token = _now.set(served)
         status: RequestStatus = "error"
         try:
@@ -194,14 +195,15 @@ class RequestWatch:
             if http is None and served.is_call:
                 self._report(served)
 
-    def _known(self, method: str) -> str:
+    def _method_label(self, method: str) -> str:
+        """The method, or "unknown" for one that nothing handles: clients choose these names."""
         server = self._server
-        known = (
+        is_known = (
             method in _SDK_METHODS
             or server.get_request_handler(method)
             or server.get_notification_handler(method)
         )
-        return method if known else "unknown"
+        return method if is_known else "unknown"
 
     def _report(self, served: ServedRequest) -> None:
         for observer in self._observers:
@@ -274,9 +276,9 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
 
     before = (requests_logger.level, requests_logger.propagate)
     handler = _Lines()
-    ours = not logging.getLogger().handlers
+    adds_handler = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
-    if ours:
+    if adds_handler:
         # Not through the log of errors, which leaves out what is alike.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False

@@ -83,9 +83,9 @@ class Telemetry:
     ) -> None:
         self.bridge = bridge
         self._ids = _Ids()
-        ours = Resource({"service.name": "ideabridge", "service.version": version})
+        own_attributes = Resource({"service.name": "ideabridge", "service.version": version})
         provider = TracerProvider(
-            resource=ours.merge(OTELResourceDetector().detect()),
+            resource=own_attributes.merge(OTELResourceDetector().detect()),
             id_generator=self._ids,
             shutdown_on_exit=False,
         )
@@ -238,10 +238,10 @@ def _hash(run_id: str) -> bytes:
 
 
 def _parsed(traceparent: str) -> SpanContext | None:
-    found = trace.get_current_span(
+    context = trace.get_current_span(
         _WRITER.extract({_TRACEPARENT: traceparent}, Context())
     ).get_span_context()
-    return found if found.is_valid else None
+    return context if context.is_valid else None
 
 
 def _traceparent() -> str | None:
@@ -307,9 +307,9 @@ class _RunSpans:
         if ended is not None:
             self._end(ended.status)
 
-    def _chat(self, asked: int, mind: str | None, model: str | None, error: str | None) -> None:
-        told = self._usage.get("model")
-        model = model or (told if isinstance(told, str) else None)
+    def _chat(self, asked_at: int, mind: str | None, model: str | None, error: str | None) -> None:
+        reported = self._usage.get("model")
+        model = model or (reported if isinstance(reported, str) else None)
         provider = self._provider() if mind in (None, "model") else mind
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
@@ -325,7 +325,7 @@ class _RunSpans:
 
         name = "chat" if model is None else f"chat {model}"
         within = self._telemetry.within(self._run)
-        span = self._telemetry.span(name, SpanKind.CLIENT, attributes, within, asked)
+        span = self._telemetry.span(name, SpanKind.CLIENT, attributes, within, asked_at)
         if error is not None:
             _fail(span, error)
 

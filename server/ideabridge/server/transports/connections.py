@@ -110,15 +110,19 @@ class Connections:
         Raises:
             QuotaError: all requests of the caller have arrived.
         """
-        held = self._held[caller]
-        others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - held
+        own = self._held[caller]
+        others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - own
         share = (self._most - others) // 2
-        if held >= share:
-            arriving = (one for one in self._ranks[Rank.SENDING] if one.caller == caller)
+        if own >= share:
+            arriving = (
+                connection
+                for connection in self._ranks[Rank.SENDING]
+                if connection.caller == caller
+            )
             oldest = next(arriving, None)
             if oldest is None:
                 raise QuotaError(
-                    f"you have {held:,} connections with a request in progress; one "
+                    f"you have {own:,} connections with a request in progress; one "
                     f"caller may have {share:,} now"
                 )
 
@@ -190,12 +194,12 @@ class Connections:
                 by_caller[holding.caller] += unsent
 
             [(caller, _)] = by_caller.most_common(1)
-            held = {
+            connections_of = {
                 holding: unsent
                 for holding, unsent in self._unsent.items()
                 if holding.caller == caller
             }
-            max(held, key=lambda holding: held[holding]).drop()
+            max(connections_of, key=lambda holding: connections_of[holding]).drop()
 
     def _enter(self, connection: GuardedProtocol) -> None:
         ranked = self._ranks[connection.rank]
@@ -313,9 +317,9 @@ class GuardedProtocol(H11Protocol):
         self.transport.abort()
 
     def _release(self) -> None:
-        held = self.received
+        received = self.received
         self.received = 0
-        self._all.receive(-held)
+        self._all.receive(-received)
 
     # -- calls by asyncio and uvicorn --------------------------------------------------------------
 

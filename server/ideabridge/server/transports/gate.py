@@ -101,7 +101,7 @@ def without_port(place: str) -> str:
     return name if colon and is_port else place
 
 
-def _not_a_name(what: str, text: str, place: str) -> str:
+def _not_a_name(part: str, text: str, place: str) -> str:
     host = without_port(place)
     if host.startswith("["):
         plain = host.removeprefix("[").removesuffix("]")
@@ -109,11 +109,11 @@ def _not_a_name(what: str, text: str, place: str) -> str:
         plain = host
 
     is_usable = 0 < len(plain) < 254 and all(
-        one.isascii() and (one.isalnum() or one in "._-:") for one in plain
+        character.isascii() and (character.isalnum() or character in "._-:") for character in plain
     )
     option = f"--allow-host {host}" if is_usable else "--allow-host NAME"
     return (
-        f"{what} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
+        f"{part} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
     )
 
 
@@ -211,11 +211,11 @@ class TokenDoor:
         if not self._credentials.are_required:
             return ANYBODY
 
-        why = (
+        problem = (
             "expected the header Authorization: Bearer TOKEN with a valid token; "
             "`ideabridge users add` makes one"
         )
-        return _refusal(401, "invalid_token", why, self._challenge("invalid_token"))
+        return _refusal(401, "invalid_token", problem, self._challenge("invalid_token"))
 
     def holds(self, admission: Admission) -> bool:
         """See `Door`."""
@@ -258,8 +258,8 @@ def _bearer(scope: Scope) -> bytes | None:
     return None
 
 
-def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> JSONResponse:
-    return JSONResponse({"error": error, "error_description": why}, status, headers)
+def _refusal(status: int, error: str, problem: str, headers: Mapping[str, str]) -> JSONResponse:
+    return JSONResponse({"error": error, "error_description": problem}, status, headers)
 
 
 # -- the gate --------------------------------------------------------------------------------------

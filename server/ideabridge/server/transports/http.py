@@ -146,9 +146,9 @@ def names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
     """
     names = list(_LOOPBACK_NAMES)
     if not is_loopback(host):
-        shown = f"[{host}]" if ":" in host else host
+        host_in_address = f"[{host}]" if ":" in host else host
         names += [
-            *(() if host in _EVERYWHERE else (shown,)),
+            *(() if host in _EVERYWHERE else (host_in_address,)),
             socket.gethostname(),
             socket.getfqdn(),
         ]
@@ -203,22 +203,27 @@ class _LargeAnswers:
                     start = message
                     return
             elif is_stream:
-                held = start
+                response_start = start
                 start = None
                 data = _large_answer(message.get("body", b""))
-                if data is not None and held is not None:
+                if data is not None and response_start is not None:
                     is_answered = True
                     headers = [
-                        pair for pair in held["headers"] if pair[0].lower() != b"content-type"
+                        pair
+                        for pair in response_start["headers"]
+                        if pair[0].lower() != b"content-type"
                     ]
                     await send(
-                        {**held, "headers": [*headers, (b"content-type", b"application/json")]}
+                        {
+                            **response_start,
+                            "headers": [*headers, (b"content-type", b"application/json")],
+                        }
                     )
                     await send({"type": "http.response.body", "body": data})
                     return
 
-                if held is not None:
-                    await send(held)
+                if response_start is not None:
+                    await send(response_start)
 
                 if data is not None:
                     message = {**message, "body": _too_late(data)}
@@ -238,24 +243,24 @@ def _large_answer(event: bytes) -> bytes | None:
 
 def _too_late(data: bytes) -> bytes:
     """The event of an error in place of an answer that comes after notifications."""
-    told = orjson.loads(data)
-    why = (
+    answer = orjson.loads(data)
+    problem = (
         f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP "
         "after a notification or 15 s. Call it without a progress token, or within "
         "run_plan with an _outputPath"
     )
-    result: dict[str, Any] = {"error": {"code": types.INTERNAL_ERROR, "message": why}}
-    if "content" in told.get("result", ()):
+    result: dict[str, Any] = {"error": {"code": types.INTERNAL_ERROR, "message": problem}}
+    if "content" in answer.get("result", ()):
         result = {
             "result": {
-                "content": [{"type": "text", "text": why}],
+                "content": [{"type": "text", "text": problem}],
                 "isError": True,
                 "resultType": "complete",
             }
         }
     return (
         b"event: message\r\ndata: "
-        + orjson.dumps({"jsonrpc": "2.0", "id": told["id"], **result})
+        + orjson.dumps({"jsonrpc": "2.0", "id": answer["id"], **result})
         + b"\r\n\r\n"
     )
 
@@ -316,9 +321,9 @@ class _Messages:
             await _refuse(send, _TOO_LARGE, size_problem(size), whole)
             return
 
-        why = await compute_beside(whole, problem, whole)
-        if why is not None:
-            await _refuse(send, 400, why, whole, whole)
+        reason = await compute_beside(whole, problem, whole)
+        if reason is not None:
+            await _refuse(send, 400, reason, whole, whole)
             return
 
         message = await compute_beside(whole, read_body, whole)
@@ -351,13 +356,14 @@ class _Messages:
             QuotaError: the caller has reached the limit of sessions, all are in use, and the
                 request may open another.
         """
-        session, caller = header(scope, b"mcp-session-id"), caller_in(scope)
+        session = header(scope, b"mcp-session-id")
+        caller = caller_in(scope)
         if session in self._crowded_out:
-            why = (
+            problem = (
                 f"the session was ended: you opened more than {_MOST_SESSIONS}, and this "
                 "one was unused for longest"
             )
-            await _refuse(send, _GONE, f"{why}; begin a new one")
+            await _refuse(send, _GONE, f"{problem}; begin a new one")
             return
 
         if (
@@ -367,34 +373,34 @@ class _Messages:
         ):
             self._expect_room(caller)
 
-        known = self._sessions.get(session)
-        if known is not None and known.caller != caller:
+        state = self._sessions.get(session)
+        if state is not None and state.caller != caller:
             # The SDK answers that there is no such session.
-            known = None
+            state = None
 
         statuses: list[int] = []
 
         async def watched_send(message: Message) -> None:
-            nonlocal session, known
+            nonlocal session, state
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
                 # A refused session has an id, too; the SDK forgets it at once.
                 if not session and message["status"] < _REFUSED:
                     session = header(message, b"mcp-session-id")
                     if session:
-                        known = self._sessions[session] = _Session(caller, 1)
+                        state = self._sessions[session] = _Session(caller, 1)
                         await self._end_excess(scope, caller)
 
             await send(message)
 
-        if known is not None:
-            known.busy += 1
+        if state is not None:
+            state.busy += 1
 
         try:
             await self._app(scope, receive, watched_send)
         finally:
-            if known is not None:
-                known.busy -= 1
+            if state is not None:
+                state.busy -= 1
                 if scope["method"] == "DELETE":
                     self._ended(session)
                 if _GONE in statuses or scope["method"] == "DELETE":
@@ -404,7 +410,7 @@ class _Messages:
 
     def _sessions_of(self, caller: str) -> list[str]:
         """The sessions of a caller, the least recently used one first."""
-        return [session for session, one in self._sessions.items() if one.caller == caller]
+        return [session for session, state in self._sessions.items() if state.caller == caller]
 
     def _unused(self, sessions: list[str]) -> list[str]:
         return [session for session in sessions if not self._sessions[session].busy]
@@ -454,14 +460,16 @@ class _Messages:
         self._ended(session)
 
 
-async def _refuse(send: Send, status: int, why: str, head: bytes = b"", tail: bytes = b"") -> None:
+async def _refuse(
+    send: Send, status: int, problem: str, head: bytes = b"", tail: bytes = b""
+) -> None:
     """Answer a message, of which the beginning and the end are known, with an error."""
-    answer = refused(head, tail, why)
+    answer = refused(head, tail, problem)
     if answer is None:
         answer = {
             "jsonrpc": "2.0",
             "id": None,
-            "error": {"code": types.INVALID_REQUEST, "message": why},
+            "error": {"code": types.INVALID_REQUEST, "message": problem},
         }
     elif "result" in answer:
         # A tool error is a successful response.
@@ -491,8 +499,8 @@ class HTTPServer(uvicorn.Server):
         await super().startup(sockets)
         # asyncio uses one number for the connections that it accepts at once and for
         # those that wait.
-        for one in sockets or ():
-            one.listen(_BACKLOG)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)
 
 
 def http_server(app: ASGIApp) -> HTTPServer:
@@ -525,9 +533,9 @@ def _descriptors() -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
+    limit = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        return limit
 
     return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft

@@ -141,7 +141,7 @@ class IdentityProvider:
         if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_TEXT:
             return None
 
-        shown = claims.get(self.settings.name_claim)
+        name = claims.get(self.settings.name_claim)
         # `scope` is the claim of RFC 9068; Microsoft and Okta use `scp`.
         scopes: object = claims.get("scope", claims.get("scp", ""))
         if isinstance(scopes, list):
@@ -153,7 +153,7 @@ class IdentityProvider:
         return Identity(
             self.settings.issuer,
             subject,
-            shown if isinstance(shown, str) and shown else subject,
+            name if isinstance(name, str) and name else subject,
             tuple(word for word in words if isinstance(word, str)),
             float(claims["exp"]),
         )
@@ -198,15 +198,16 @@ class IdentityProvider:
                     "ideabridge: keys of %s: %s", self.settings.issuer, self._failure[:300]
                 )
                 return
-            self._keys, self._fetched = keys, self._clock()
+            self._keys = keys
+            self._fetched = self._clock()
 
     async def _fetch_keys(self) -> list[JSONObject]:
         async with httpx.AsyncClient(follow_redirects=False, timeout=_TIMEOUT) as client:
             url = self.settings.jwks_url or await self._discover(client)
-            held = (await _object(client, url)).get("keys")
-        if not isinstance(held, list):
+            keys = (await _object(client, url)).get("keys")
+        if not isinstance(keys, list):
             raise ProviderError(f"{url}: expected a JSON Web Key Set, found no list `keys`")
-        return [key for key in held[:_MOST_KEYS] if isinstance(key, dict)]
+        return [key for key in keys[:_MOST_KEYS] if isinstance(key, dict)]
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
         """The address of the keys in the issuer's metadata (OpenID Connect Discovery,
@@ -214,12 +215,12 @@ class IdentityProvider:
         """
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
-        wanted = (
+        addresses = (
             f"{path}/.well-known/openid-configuration",
             f"/.well-known/oauth-authorization-server{path}",
         )
         failure = ""
-        for place in wanted:
+        for place in addresses:
             url = urlunsplit((parts.scheme, parts.netloc, place, "", ""))
             try:
                 metadata = await _object(client, url)

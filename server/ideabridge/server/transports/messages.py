@@ -76,10 +76,12 @@ def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
         try:
             value, position = _DECODER.raw_decode(text, position)
         except ValueError:
-            why = "the message cannot be read: expected one JSON object in UTF-8"
+            problem = "the message cannot be read: expected one JSON object in UTF-8"
             messages.append(
                 RefusedMessage(
-                    id_at_start(text[position:].encode("utf-8", "replace")), types.PARSE_ERROR, why
+                    id_at_start(text[position:].encode("utf-8", "replace")),
+                    types.PARSE_ERROR,
+                    problem,
                 )
             )
             break
@@ -176,8 +178,8 @@ def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
 
 def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
     if not isinstance(value, dict):
-        why = f"expected a JSON-RPC message, which is an object; found {kind_of(value)}"
-        return [RefusedMessage(None, types.INVALID_REQUEST, why)]
+        problem = f"expected a JSON-RPC message, which is an object; found {kind_of(value)}"
+        return [RefusedMessage(None, types.INVALID_REQUEST, problem)]
 
     message = cast("dict[str, Any]", _without_surrogates(cast("object", value)))
     has_answer = message.get("result") is not None or message.get("error") is not None
@@ -214,11 +216,13 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
 
     if request is None:
         if _is_fraction(message.get("id")):
-            found = "a number with a fraction"
+            id_kind = "a number with a fraction"
         else:
-            found = kind_of(message.get("id"))
+            id_kind = kind_of(message.get("id"))
         return RefusedMessage(
-            answered_id, types.INVALID_REQUEST, f"id: expected a text or an integer, found {found}"
+            answered_id,
+            types.INVALID_REQUEST,
+            f"id: expected a text or an integer, found {id_kind}",
         )
 
     if params == []:
@@ -256,12 +260,12 @@ def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMess
         result = {}
 
     if not isinstance(result, dict):
-        why = f"the client answered with {kind_of(result)} in place of an object"
+        problem = f"the client answered with {kind_of(result)} in place of an object"
         return [
             JSONRPCError(
                 jsonrpc="2.0",
                 id=request,
-                error=types.ErrorData(code=types.INTERNAL_ERROR, message=why),
+                error=types.ErrorData(code=types.INTERNAL_ERROR, message=problem),
             )
         ]
 

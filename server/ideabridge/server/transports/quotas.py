@@ -145,21 +145,21 @@ def problem(message: bytes) -> str | None:
     return None
 
 
-def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
+def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
     """The answer to a refused message as a JSON-RPC object; None if no id is found in its
     beginning or end.
     """
     request_id = id_at_start(head)
     if request_id is None:
-        found = _TAIL.search(tail[-ENDS:])
-        request_id = None if found is None else _read_id(found[1])
+        match = _TAIL.search(tail[-ENDS:])
+        request_id = None if match is None else _read_id(match[1])
 
     if request_id is None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
         # The host's model sees a tool error, and not a protocol error.
         result = {
-            "content": [{"type": "text", "text": why}],
+            "content": [{"type": "text", "text": reason}],
             "isError": True,
             "resultType": "complete",
         }
@@ -168,7 +168,7 @@ def refused(head: bytes, tail: bytes, why: str) -> dict[str, Any] | None:
     return {
         "jsonrpc": "2.0",
         "id": request_id,
-        "error": {"code": types.INVALID_REQUEST, "message": why},
+        "error": {"code": types.INVALID_REQUEST, "message": reason},
     }
 
 
@@ -176,8 +176,8 @@ def id_at_start(message: bytes) -> int | str | None:
     """The id of a message that cannot be read, if it stands at its beginning, where it can be that
     of nothing else.
     """
-    found = _HEAD.match(message[:ENDS])
-    return None if found is None else _read_id(found[2])
+    match = _HEAD.match(message[:ENDS])
+    return None if match is None else _read_id(match[2])
 
 
 def _read_id(text: bytes) -> int | str | None:

@@ -116,9 +116,9 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             await self._refuse(line.head, line.tail, size_problem(line.size))
             return
 
-        why = problem(line)
-        if why is not None:
-            await self._refuse(line, line, why)
+        reason = problem(line)
+        if reason is not None:
+            await self._refuse(line, line, reason)
             return
 
         for message in read_messages(line):
@@ -127,11 +127,11 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             else:
                 self._messages.append(SessionMessage(message))
 
-    async def _refuse(self, head: bytes, tail: bytes, why: str) -> None:
+    async def _refuse(self, head: bytes, tail: bytes, reason: str) -> None:
         """Answer a message over the limits, of which the beginning and the end are known."""
-        answer = refused(head, tail, why)
+        answer = refused(head, tail, reason)
         if answer is None:
-            answer = RefusedMessage(None, types.INVALID_REQUEST, why).answer
+            answer = RefusedMessage(None, types.INVALID_REQUEST, reason).answer
         await self._writer.write(orjson.dumps(answer) + b"\n")
 
     async def aclose(self) -> None:
