@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.server.demo.assistant import Bar, at_once, draw
+from ideabridge.server.demo.assistant import Bar, at_once, draw_bars
 from ideabridge.server.demo.demo import (
     PLAN,
     Checks,
@@ -224,11 +224,11 @@ def test_parsing_logs(tools: ModuleType) -> None:
 def test_timelines() -> None:
     bars = [Bar("a", 0.0, 1.0), Bar("b", 0.0, 2.0), Bar("late", 1.0, 2.0, failed=True)]
     assert at_once(bars) == [["a", "b"], ["a", "b"], ["b", "late"]]
-    lines = draw(bars, width=10)
+    lines = draw_bars(bars, width=10)
     assert lines[0] == "a    │█████     │   1000 ms"
     assert lines[1] == "b    │██████████│   2000 ms"
     assert lines[2] == "late │     █████│   1000 ms (failed, caught)"
-    assert draw([]) == []
+    assert draw_bars([]) == []
     # With three spaces before it, the demo's own fits 80 columns.
-    assert max(map(len, draw([Bar("time.get_current_time", 0.0, 1.0)]))) + 3 <= 80
-    assert draw([Bar("x", 1.0, 1.0)], width=4) == ["x │█   │      0 ms"]
+    assert max(map(len, draw_bars([Bar("time.get_current_time", 0.0, 1.0)]))) + 3 <= 80
+    assert draw_bars([Bar("x", 1.0, 1.0)], width=4) == ["x │█   │      0 ms"]

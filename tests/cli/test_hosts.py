@@ -23,9 +23,9 @@ from ideabridge.server.hosts.host import (
     HostEnvironment,
     HostFileError,
     find_host,
-    read_document,
+    read_host_document,
 )
-from ideabridge.server.hosts.translate import is_ourselves, translate
+from ideabridge.server.hosts.translate import is_ourselves, translate_server
 from ideabridge.server.main import main
 from ideabridge.tools.documents import blank_comments
 from tests.trusting import write_trusted
@@ -94,7 +94,7 @@ def test_writing_keeps_everything_else(tmp_path: Path) -> None:
     )
     path = put(tmp_path / "a.json", text)
     path.chmod(0o640)
-    document = read_document(path)
+    document = read_host_document(path)
     backup = document.write({**document.content, "new": {"a": []}})
     after = path.read_text(encoding="utf-8")
     assert json.loads(after) == {**json.loads(text), "new": {"a": []}}
@@ -110,7 +110,7 @@ def test_writing_keeps_everything_else(tmp_path: Path) -> None:
 
 def test_a_new_file_is_the_owners_only(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.json"
-    assert read_document(path).write({"a": 1}) is None
+    assert read_host_document(path).write({"a": 1}) is None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text(encoding="utf-8") == '{\n  "a": 1\n}\n'
 
@@ -119,14 +119,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real = put(tmp_path / "dotfiles" / "mcp.json", {"a": 1})
     link = tmp_path / "mcp.json"
     link.symlink_to(real)
-    read_document(link).write({"a": 2})
+    read_host_document(link).write({"a": 2})
     assert link.is_symlink()
     assert json.loads(real.read_text(encoding="utf-8")) == {"a": 2}
 
 
 def test_a_file_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = put(tmp_path / "a.json", {"a": 1})
-    document = read_document(path)
+    document = read_host_document(path)
     put(path, {"a": "theirs"})
     with pytest.raises(HostFileError, match="changed by another program"):
         document.write({"a": 2})
@@ -136,7 +136,7 @@ def test_a_file_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
 def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
     text = '{ // a\n  "u": "http://x/*no*/,]", /* b\n */ "l": [1, 2,],\n  "s": "a\\"//b",\n}'
     path = put(tmp_path / "mcp.json", text)
-    document = read_document(path)
+    document = read_host_document(path)
     assert document.content == {"u": "http://x/*no*/,]", "l": [1, 2], "s": 'a"//b'}
     with pytest.raises(CommentedHostFileError):
         document.write({})
@@ -180,17 +180,17 @@ def test_blanking_comments_moves_nothing(text: str) -> None:
 
 def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(HostFileError, match="line 2, column 8"):
-        read_document(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
+        read_host_document(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
 
     with pytest.raises(HostFileError, match="expected an object"):
-        read_document(put(tmp_path / "b.json", "[1]"))
+        read_host_document(put(tmp_path / "b.json", "[1]"))
 
     with pytest.raises(HostFileError, match="NaN"):
-        read_document(put(tmp_path / "c.json", '{"a": NaN}'))
+        read_host_document(put(tmp_path / "c.json", '{"a": NaN}'))
 
     (tmp_path / "d.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(HostFileError, match="UTF-8"):
-        read_document(tmp_path / "d.json")
+        read_host_document(tmp_path / "d.json")
 
 
 JSON_VALUES = st.recursive(
@@ -225,7 +225,7 @@ def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
 
 def test_variables_of_editors() -> None:
     places = HostEnvironment(Path("/p/app"), Path("/h"), {}, "linux")
-    found = translate(
+    found = translate_server(
         {
             "type": "stdio",
             "command": "${userHome}/bin/x",
@@ -940,7 +940,7 @@ def test_a_host_file_that_is_a_link_to_a_regular_one_is_read(home: Path, project
     real = home / "dotfiles.json"
     real.write_bytes(b'\xef\xbb\xbf{\r\n  "mcpServers": {}\r\n}\r\n')
     (project / ".mcp.json").symlink_to(real)
-    document = read_document(project / ".mcp.json")
+    document = read_host_document(project / ".mcp.json")
     assert document.content == {"mcpServers": {}}
     assert document.text == '{\n  "mcpServers": {}\n}\n'
 

@@ -17,7 +17,7 @@ from mcp import types
 
 from ideabridge.bridge.modules.asking import FormError, read_inquiry
 from ideabridge.bridge.runs.people import ApprovalRequest
-from ideabridge.server.asking.forms import form_of, message
+from ideabridge.server.asking.forms import approval_form, message
 from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool
 from tests import preloaded
@@ -66,7 +66,7 @@ def asked(plan: bool, /, **parameters: Any) -> ApprovalRequest:
 
 
 def choices(request: ApprovalRequest) -> list[str]:
-    form: Any = form_of(request)
+    form: Any = approval_form(request)
     return form["properties"]["decision"]["enum"]
 
 
@@ -294,7 +294,7 @@ def test_what_came_of_a_call_that_is_not_shown_whole_is_not_said_in_the_form() -
         ("retry", "skip", "value"),
     )
     assert choices(request) == ["skip"]
-    form: Any = form_of(request)
+    form: Any = approval_form(request)
     assert form["properties"].keys() == {"decision", "reason"}
 
 

@@ -24,7 +24,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.callers import Credentials
 from ideabridge.server.serve import link_to
 from ideabridge.server.transports.gate import Admission, Gate, HostNames
-from ideabridge.server.transports.http import bind, http_server
+from ideabridge.server.transports.http import bind_socket, http_server
 from ideabridge.server.transports.quotas import Quotas
 from tests import preloaded
 from tests.server.serving import configured, listening, served
@@ -328,7 +328,7 @@ class Room:
 @asynccontextmanager
 async def gated(room: Room) -> AsyncGenerator[int]:
     """A server in this process with the room behind its page; gives its port."""
-    with Store.open(":memory:") as store, bind("127.0.0.1", 0, token=None) as bound:
+    with Store.open(":memory:") as store, bind_socket("127.0.0.1", 0, token=None) as bound:
         gate = Gate(
             Room(),
             room,

@@ -11,7 +11,7 @@ import pytest
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.server import answers
 from ideabridge.server.asking import forms
-from ideabridge.server.asking.forms import choices_of, form_of, message, publication_form
+from ideabridge.server.asking.forms import approval_form, choices_of, message, publication_form
 from ideabridge.server.views import shown
 from ideabridge.server.views.shown import FORM, PAGE, VIEW, Room, show_question
 from ideabridge.tools import names
@@ -69,7 +69,7 @@ def asked(kind: str, value: JSON) -> ApprovalRequest:
 def test_a_form_writes_only_what_it_shows(name: str, kind: str, written: list[int]) -> None:
     request = asked(kind, LARGE[name])
     text = message(request)
-    form: Any = form_of(request)
+    form: Any = approval_form(request)
     assert form["properties"]["decision"]["enum"] == ["deny"]
     assert choices_of(request) == ("deny",)
     assert "characters, SHA-256" in text

@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from ideabridge.server.serve import MOST_ALIKE
 from ideabridge.server.transports import connections
 from ideabridge.server.transports import http as http_transport
-from ideabridge.server.transports.http import HTTPServer, bind, http_server
+from ideabridge.server.transports.http import HTTPServer, bind_socket, http_server
 from tests import preloaded
 from tests.server.serving import configured
 
@@ -331,7 +331,7 @@ async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.6) -> Asy
         ("IDLE_SECONDS", 2 * seconds),
     ):
         monkeypatch.setattr(connections, name, least)
-    with bind("127.0.0.1", 0, token=None) as listening:
+    with bind_socket("127.0.0.1", 0, token=None) as listening:
         port = listening.getsockname()[1]
         server: HTTPServer = http_server(_echo)
         async with anyio.create_task_group() as group:

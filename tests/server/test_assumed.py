@@ -13,7 +13,7 @@ import pytest
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import value_answer
 from ideabridge.server.assumed import may_assume, reporting_output, with_report
-from ideabridge.server.served_tools import described
+from ideabridge.server.served_tools import published_description
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.schema import Validator
 
@@ -175,8 +175,8 @@ def test_only_a_tool_that_can_assume_declares_it(more: dict[str, Any], may: bool
 
 
 def test_the_description_says_what_the_runs_leave_open() -> None:
-    assert described(published(None)) == "D."
-    assert described(published(None, plan={"calls": []})) == "D."
+    assert published_description(published(None)) == "D."
+    assert published_description(published(None, plan={"calls": []})) == "D."
 
 
 # -- over transports -------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.server.serve import serve_http
 from ideabridge.server.transports.gate import HostNames
-from ideabridge.server.transports.http import ServeError, names_of
+from ideabridge.server.transports.http import ServeError, host_names_of
 
 from .serving import call, configured, http_process, over_stdio, refused
 
@@ -65,7 +65,7 @@ def status_of(names: HostNames, host: str, origin: str = "") -> int | None:
 
 
 def test_hosts_that_are_taken() -> None:
-    loopback = names_of("127.0.0.1", ())
+    loopback = host_names_of("127.0.0.1", ())
     for host in ("127.0.0.1", "127.0.0.1:8787", "LOCALHOST:1", "[::1]", "[::1]:8787"):
         assert status_of(loopback, host) is None
 
@@ -84,7 +84,7 @@ def test_hosts_that_are_taken() -> None:
     ):
         assert status_of(loopback, "localhost", origin) == 403
 
-    everywhere = names_of("0.0.0.0", ("tools.example", "other.example:8080"))
+    everywhere = host_names_of("0.0.0.0", ("tools.example", "other.example:8080"))
     assert status_of(everywhere, "tools.example", "https://tools.example") is None
     assert status_of(everywhere, "0.0.0.0") == 421
     assert status_of(everywhere, "other.example:8080") is None

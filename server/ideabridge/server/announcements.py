@@ -93,7 +93,7 @@ class Announcements:
         # so the number is limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
-        self._seen = bridge.store.publications.catalogue_version()
+        self._catalogue_version = bridge.store.publications.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
         self._hints = catalogue.listed_hints()
@@ -183,7 +183,7 @@ class Announcements:
         if module is not None:
             self._watched[uri] = module
 
-    def _wanted(self) -> set[_Watched]:
+    def _subscriptions(self) -> set[_Watched]:
         """What clients subscribed to."""
         watched = {
             (client.caller, uri) for client in self._sessions.values() for uri in client.uris
@@ -257,8 +257,8 @@ class Announcements:
 
         self._data = data
         version = self._bridge.store.publications.catalogue_version()
-        published = version != self._seen
-        self._seen = version
+        published = version != self._catalogue_version
+        self._catalogue_version = version
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
         hints = self._catalogue.listed_hints()
@@ -287,7 +287,7 @@ class Announcements:
             (event.uri, module) for module, event in reported if isinstance(event, ResourceUpdated)
         }
         if updated or self._watched:
-            watched = self._wanted()
+            watched = self._subscriptions()
             for uri, module in sorted(updated):
                 await self._announce_change(uri, module)
 
@@ -303,7 +303,7 @@ class Announcements:
         await _send_all(self._sessions.values(), send)
 
     async def _announce_updates(self) -> None:
-        wanted_now = self._wanted()
+        wanted_now = self._subscriptions()
         for watched in self._versions.keys() - wanted_now:
             del self._versions[watched]
 

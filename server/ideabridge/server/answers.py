@@ -121,7 +121,7 @@ async def value_answer(
     else:
         structured = {"result": checked}
 
-    return bounded(answer(structured, _text_of(plain), blocks))
+    return bounded_answer(answer(structured, _text_of(plain), blocks))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
@@ -129,7 +129,7 @@ def text_answer(value: JSON) -> ToolAnswer:
     value is too large.
     """
     plain, blocks = _without_blocks(value)
-    return bounded(
+    return bounded_answer(
         {"content": [{"type": "text", "text": _text_of(plain)}, *blocks], "resultType": "complete"}
     )
 
@@ -157,7 +157,7 @@ def _text_of(value: JSON) -> str:
     return value if isinstance(value, str) else encode_text(value)
 
 
-def bounded(result: ToolAnswer) -> ToolAnswer:
+def bounded_answer(result: ToolAnswer) -> ToolAnswer:
     """`result` as it is, or an error if its content or its structured content has more than
     `MAX_DIRECT` bytes.
     """
@@ -244,7 +244,9 @@ def run_text(result: dict[str, Any]) -> str:
     errors = result["errors"]
     if errors:
         lines.append("errors:")
-        error_lines = _bounded_lines([f"- {error_line(error)}" for error in errors], _TEXT_ERRORS)
+        error_lines = _bounded_lines(
+            [f"- {solution_error_line(error)}" for error in errors], _TEXT_ERRORS
+        )
         lines += error_lines
         if len(errors) > len(error_lines):
             lines.append(f"- ... and {len(errors) - len(error_lines):,} more")
@@ -296,7 +298,7 @@ def _bounded_lines(lines: list[str], most: int) -> list[str]:
     return lines
 
 
-def error_line(error: JSON) -> str:
+def solution_error_line(error: JSON) -> str:
     """One error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)

@@ -153,10 +153,13 @@ def _preview(approval: JSONObject, run: Run, place: int | None) -> JSONObject:
     if not isinstance(call, dict) or len(encode(call)) <= _SMALL * 2:
         return approval
     raw = run.machine.history[place].call.raw if place is not None else {}
-    return {**approval, "call": {key: _shown(value, raw.get(key)) for key, value in call.items()}}
+    return {
+        **approval,
+        "call": {key: _value_preview(value, raw.get(key)) for key, value in call.items()},
+    }
 
 
-def _shown(value: JSON, written: JSON) -> JSON:
+def _value_preview(value: JSON, written: JSON) -> JSON:
     if len(encode(value)) <= _SMALL:
         return value
 

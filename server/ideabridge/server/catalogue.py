@@ -164,7 +164,7 @@ class ToolCatalogue:
         self._expose_tools = "tools" in expose
         # Every plan may use these, so they are not the user's tools.
         self._built_in = list(builtin_toolbox())
-        self._seen: list[Tool] | None = None
+        self._tools_seen: list[Tool] | None = None
         self._version = -1
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
@@ -210,11 +210,11 @@ class ToolCatalogue:
 
         if version != self._version:
             self._published.clear()
-        elif self._seen is tools or not (tools or self._exposed):
+        elif self._tools_seen is tools or not (tools or self._exposed):
             return
 
         self._version = version
-        self._seen = tools
+        self._tools_seen = tools
         self._expose(tools)
 
     def _expose(self, tools: list[Tool]) -> None:
@@ -298,7 +298,7 @@ class ToolCatalogue:
             if not lost:
                 return
             # Another process has given the name to another tool: the tool gets a new name here.
-            self._expose(self._seen or [])
+            self._expose(self._tools_seen or [])
             names = self._new_names
 
     def _is_exposed(self, tool: Tool) -> bool:

@@ -238,7 +238,7 @@ class DirectCalls:
         self._touched: dict[str, _Session] = {}
         self._bytes = 0
         self._writing = 0
-        self._some = anyio.Event()
+        self._has_waiting = anyio.Event()
         self._lost = 0
         self._failing = False
         # The session of stdio: one client per process.
@@ -331,7 +331,7 @@ class DirectCalls:
         if len(self._ended) >= _AT_ONCE:
             self.flush()
         else:
-            self._some.set()
+            self._has_waiting.set()
 
     def client(self, request: ToolRequest) -> str:
         """Name and version of the client of a request, as they are recorded."""
@@ -459,9 +459,9 @@ class DirectCalls:
     async def run(self) -> None:
         """Write ended calls to the store a moment after they end, until cancelled."""
         while True:
-            await self._some.wait()
+            await self._has_waiting.wait()
             await anyio.sleep(FLUSH_SECONDS)
-            self._some = anyio.Event()
+            self._has_waiting = anyio.Event()
             self.flush()
 
     def flush(self) -> None:
@@ -512,7 +512,7 @@ class DirectCalls:
         waiting = [*calls, *self._ended]
         self._ended = waiting[-_MOST_KEPT:]
         self._lost += len(waiting) - len(self._ended)
-        self._some.set()
+        self._has_waiting.set()
         if not self._failing:
             logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
 
@@ -520,7 +520,7 @@ class DirectCalls:
         self._end(sessions, "the store cannot be written")
 
     def _end(self, ids: Sequence[str], reason: str) -> None:
-        """End sessions in memory, of which some calls are not written: no session has a gap."""
+        """End sessions in memory whose calls are not all written, so that no session has a gap."""
         if ids:
             logger.warning(
                 "results of direct calls in %d sessions are not kept: %s", len(ids), reason

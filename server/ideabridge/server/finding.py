@@ -19,7 +19,7 @@ from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.search import ToolSearch, tool_line
-from ideabridge.server.served_tools import described
+from ideabridge.server.served_tools import published_description
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
@@ -393,7 +393,7 @@ def _idea_tool(publication: Publication) -> Tool:
     module = f"{IDEA}{publication.name}"
     return Tool(
         publication.name,
-        described(publication),
+        published_description(publication),
         parameters,
         publication.output_schema,
         module=module,

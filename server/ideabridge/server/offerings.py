@@ -148,14 +148,14 @@ class Offerings:
     async def prompts(self, context: Context, params: types.PaginatedRequestParams | None) -> Wire:
         """One page of prompts."""
 
-        async def theirs() -> list[JSONObject]:
+        async def module_entries() -> list[JSONObject]:
             return [
                 {**entry, "name": name}
                 for name, (_, entry) in (await self._prompts(caller_of(context))).items()
             ]
 
         return await self._page(
-            "prompts", params, lambda: self._idea_prompts.list(context, params), theirs
+            "prompts", params, lambda: self._idea_prompts.list(context, params), module_entries
         )
 
     async def _page(
@@ -163,7 +163,7 @@ class Offerings:
         kind: Kind,
         params: types.PaginatedRequestParams | None,
         ideas: Callable[[], Awaitable[types.PaginatedResult]],
-        theirs: Callable[[], Awaitable[list[JSONObject]]],
+        module_entries: Callable[[], Awaitable[list[JSONObject]]],
     ) -> Wire:
         cursor = None if params is None else params.cursor
         within = None if cursor is None else _CURSOR.match(cursor)
@@ -179,7 +179,7 @@ class Offerings:
         entries: list[Any] = result[_LISTED[kind]]
         room = PAGE_BYTES - sum(len(encode(entry)) for entry in entries)
         begin = int(within[1]) if within is not None else 0
-        all_entries = await theirs()
+        all_entries = await module_entries()
         for place, entry in enumerate(all_entries[begin:], begin):
             room -= len(encode(entry))
             if entries and (room < 0 or len(entries) >= PAGE):
@@ -446,7 +446,8 @@ class Offerings:
         if any(entry["uri"] == uri for entry in self._views.entries(name, resources)):
             return True
         return any(
-            fits(str(entry["uriTemplate"]), uri) for entry in self._views.entries(name, templates)
+            matches_template(str(entry["uriTemplate"]), uri)
+            for entry in self._views.entries(name, templates)
         )
 
     def _only_one(self) -> Module | None:
@@ -546,7 +547,7 @@ class Offerings:
         return {"resultType": "complete", **cast("Wire", result)}
 
 
-def fits(template: str, uri: str) -> bool:
+def matches_template(template: str, uri: str) -> bool:
     """Return whether a URI may come from a template (RFC 6570): its literal parts
     occur in this order.
     """

@@ -445,7 +445,7 @@ _VALIDATORS: Final = {
 }
 
 
-async def read_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
+async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """The checked arguments of a call of an own tool.
 
     Models often write objects and arrays as JSON text, which is parsed, and null for an
@@ -516,7 +516,7 @@ class OwnHandlers:
         Raises:
             IdeabridgeError: the call fails; the message states the reason.
         """
-        return await self._handlers[name](await read_arguments(name, arguments), request)
+        return await self._handlers[name](await read_tool_arguments(name, arguments), request)
 
     # -- plans -------------------------------------------------------------------------------------
 
@@ -566,7 +566,7 @@ class OwnHandlers:
             raise ArgumentError("solve: expected a task or a context; or run, turn and solution")
         if begins is None:
             return await self._submit_solution(
-                await read_arguments("submit_solution", arguments), request
+                await read_tool_arguments("submit_solution", arguments), request
             )
 
         if turn is not None:

@@ -179,7 +179,7 @@ class Publishing:
             program_request = await self._bridge.publisher.program_request(
                 refs, request.caller, wanted=words
             )
-            instructions = self._told(program_request, name)
+            instructions = self._program_instructions(program_request, name)
             return answer({**program_request.to_json(), "request": instructions}, instructions)
 
         if isinstance(arguments.get("program"), str):
@@ -281,7 +281,7 @@ class Publishing:
             and self._bridge.configuration.programs
         )
         if not wants_program or not report.get("open"):
-            return self._shown(publication)
+            return self._version_answer(publication)
         if self._bridge.configuration.program_mind == "model" and self._bridge.mind is not None:
             return await self._by_model(task, self._bridge.mind.name, publication, arguments)
         if await self._was_sampled(publication, request):
@@ -292,9 +292,9 @@ class Publishing:
         program_request = await self._bridge.publisher.program_request(
             task.refs, task.caller, wanted=words
         )
-        return self._shown(publication, program_request)
+        return self._version_answer(publication, program_request)
 
-    def _shown(
+    def _version_answer(
         self, publication: Publication, program_request: ProgramRequest | None = None
     ) -> ToolAnswer:
         """The answer about a new version, with the Request for a program if one is wanted."""
@@ -311,7 +311,7 @@ class Publishing:
 
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if program_request is not None:
-            instructions = self._told(program_request, publication.name)
+            instructions = self._program_instructions(program_request, publication.name)
             # A host shows the text or the structured content, so each has the whole Request,
             # and has it once.
             result["needs_program"] = {
@@ -323,7 +323,7 @@ class Publishing:
 
         return answer(result, text)
 
-    def _told(self, program_request: ProgramRequest, name: str) -> str:
+    def _program_instructions(self, program_request: ProgramRequest, name: str) -> str:
         """A Request with how it is answered, as text."""
         first, *others = program_request.runs
         runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
@@ -415,7 +415,7 @@ class Publishing:
             return await self._rounds.hand_in(task, written)
 
         judged = await self._judged(task, written.to_json(), judge, seconds)
-        return self._still_judged(task.name) if judged is None else self._shown(judged)
+        return self._still_judged(task.name) if judged is None else self._version_answer(judged)
 
     async def _judged(
         self,
@@ -487,18 +487,19 @@ class Publishing:
                 task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S)
             )
         except NeedsPersonError as error:
-            return self._noted(self._shown(version), str(error))
+            return self._noted(self._version_answer(version), str(error))
         except PublicationError as error:
             return self._noted(
-                self._shown(version), f"the configured model wrote no program: {error}"
+                self._version_answer(version), f"the configured model wrote no program: {error}"
             )
 
         if judged is None:
             return self._noted(
-                self._shown(version), "the configured model writes a program for the next version"
+                self._version_answer(version),
+                "the configured model writes a program for the next version",
             )
 
-        return self._shown(judged)
+        return self._version_answer(judged)
 
     # -- sampling ----------------------------------------------------------------------------------
 
@@ -540,9 +541,11 @@ class Publishing:
                     task, version, run, f"its run {run.id} is {run.status}"
                 )
             try:
-                return self._shown(await self._rounds.hand_in(task, await answer_of(run), run))
+                return self._version_answer(
+                    await self._rounds.hand_in(task, await answer_of(run), run)
+                )
             except NeedsPersonError as error:
-                published = self._shown(self._version(task, version))
+                published = self._version_answer(self._version(task, version))
                 return self._noted(published, f"{error}. {_HAND_IN.format(run=run.id)}")
             except ProgramRefusedError as error:
                 if len(self._rounds.refused(task)) >= ROUNDS:
@@ -558,7 +561,7 @@ class Publishing:
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
         note = f"the client's model wrote no program that does what the run did: {reason}"
-        return self._noted(self._shown(self._version(task, version)), note)
+        return self._noted(self._version_answer(self._version(task, version)), note)
 
     def _version(self, task: ProgramTask, version: Publication | None) -> Publication:
         """The version without a program, which another request may have published."""

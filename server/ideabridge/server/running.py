@@ -56,8 +56,8 @@ from ideabridge.server.asking.elicitation import (
     ENDED,
     Deciding,
     answer_once,
-    answered,
-    forms_of,
+    approval_forms,
+    note_answers,
     open_forms,
     wait_until_asked,
     wait_with_forms,
@@ -435,7 +435,7 @@ class Running:
         else:
             approvals = []
 
-        forms = forms_of(approvals, last, request, self.deciding)
+        forms = approval_forms(approvals, last, request, self.deciding)
         questions, samples = await self.sampler.questions(
             self.sampler.due(run, request, last.number), request
         )
@@ -486,7 +486,7 @@ class Running:
 
         run = await self.bridge.run(last.run, caller=request.caller)
         request.resumed = run
-        request.round = await answered(run, last, responses or {}, request, self.deciding)
+        request.round = await note_answers(run, last, responses or {}, request, self.deciding)
         await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
@@ -653,7 +653,7 @@ class Running:
         if run.status not in ENDED:
             return None
 
-        intent = self._kept(run.id)
+        intent = self._stored_intent(run.id)
         if intent is None or "version" in intent or "error" in intent:
             return intent
         self._save_soon(run)
@@ -721,7 +721,7 @@ class Running:
         }
 
     def _tries(self, run: str) -> int:
-        tries = (self._kept(run) or {}).get("tries", 0)
+        tries = (self._stored_intent(run) or {}).get("tries", 0)
         return tries if isinstance(tries, int) else 0
 
     async def _outcome(self, run: str, caller: str, status: str, name: str) -> JSONObject:
@@ -748,12 +748,12 @@ class Running:
 
     def _intent(self, run: str) -> str | None:
         """The name under which a run is still to be published."""
-        intent = self._kept(run)
+        intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None
         return str(intent.get("name"))
 
-    def _kept(self, run: str) -> JSONObject | None:
+    def _stored_intent(self, run: str) -> JSONObject | None:
         raw = self.bridge.store.settings.get(_SAVE_AS + run)
         intent = None if raw is None else decode_trusted(raw)
         return intent if isinstance(intent, dict) else None

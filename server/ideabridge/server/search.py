@@ -164,7 +164,9 @@ class ToolSearch:
         if tools is not self._tools:
             self._index(tools)
         word_list = _words(words[:_MOST_CHARACTERS])
-        return bool(word_list) and bool(self._matches(" AND ".join(map(_one, word_list)), most=1))
+        return bool(word_list) and bool(
+            self._matches(" AND ".join(map(_word_query, word_list)), most=1)
+        )
 
     def _is_of(self, number: int, module: str | None) -> bool:
         return module is None or (self._tools is not None and self._tools[number].module == module)
@@ -227,12 +229,12 @@ def _words(text: str) -> list[str]:
     return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
 
 
-def _one(word: str) -> str:
+def _word_query(word: str) -> str:
     return f'("{word}" OR "{word}"*)' if len(word) >= _PREFIX else f'"{word}"'
 
 
 def _any_of(words: list[str]) -> str:
-    return " OR ".join(map(_one, words))
+    return " OR ".join(map(_word_query, words))
 
 
 # -- lines -----------------------------------------------------------------------------------------

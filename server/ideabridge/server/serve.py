@@ -357,9 +357,9 @@ async def serve_http(
     from ideabridge.server.transports.http import (
         ServeError,
         application,
-        bind,
+        bind_socket,
+        host_names_of,
         http_server,
-        names_of,
         reachable,
         url_of,
     )
@@ -382,7 +382,7 @@ async def serve_http(
             raise ServeError(refusal)
 
         listening = stack.enter_context(
-            bind(host, port, token=token, guarded=credentials.are_required)
+            bind_socket(host, port, token=token, guarded=credentials.are_required)
         )
         url = url_of(listening)
         observers = stack.enter_context(request_log(log_level))
@@ -412,7 +412,7 @@ async def serve_http(
                 TokenDoor(app, credentials, _metadata(configuration, url)),
                 page,
                 Health(front.running),
-                names=names_of(host, hosts),
+                names=host_names_of(host, hosts),
                 credentials=credentials,
                 quotas=front.quotas,
                 per_minute=configuration.users.requests_per_minute,
@@ -478,7 +478,7 @@ def _with_metrics(app: ASGIApp, front: Front) -> tuple[ASGIApp, Observer]:
     return with_metrics(app, metrics), metrics.observe
 
 
-async def work(
+async def run_worker(
     configuration: Configuration,
     *,
     most: int,

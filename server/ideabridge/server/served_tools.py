@@ -32,12 +32,12 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import LOCAL, user_of
 from ideabridge.server.answers import (
     ToolAnswer,
-    bounded,
-    error_line,
+    bounded_answer,
     object_input,
     object_output,
     refusal,
     showable,
+    solution_error_line,
     text_answer,
     value_answer,
     without_misfit,
@@ -265,7 +265,7 @@ class ExposedTool:
 
         if run.errors():
             entry.outcome = "denied" if (call.error or {}).get("kind") == "denied" else "error"
-            return refusal("\n".join(error_line(error) for error in run.errors()))
+            return refusal("\n".join(solution_error_line(error) for error in run.errors()))
 
         ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
@@ -339,7 +339,7 @@ class ExposedTool:
                 raise
             entry.error = error
             self._running.relaying.note_named(name, error.result, request.caller)
-            return bounded(_in_era({**error.result}, request))
+            return bounded_answer(_in_era({**error.result}, request))
         except ModuleOutputError as error:
             if error.result is None:
                 raise
@@ -350,7 +350,7 @@ class ExposedTool:
                 problem = f"{self.name} ran, and its result cannot be used: {problem}"
 
             _, *sent = cast("list[JSON]", error.result["content"])
-            return bounded(
+            return bounded_answer(
                 _in_era(
                     {**error.result, "content": [{"type": "text", "text": problem}, *sent]}, request
                 )
@@ -367,7 +367,7 @@ class ExposedTool:
         if "structuredContent" in result and self._wraps(tool):
             result["structuredContent"] = {"result": answer.value}
 
-        return bounded(_in_era(result, request))
+        return bounded_answer(_in_era(result, request))
 
     async def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         if self._activity is None and tool.output is None:
@@ -446,7 +446,7 @@ async def _unstructured(value: JSON) -> ToolAnswer:
     if isinstance(value, list) and value:
         with suppress(ValidationError):
             _CONTENT.validate_python(value, by_name=False)
-            return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
+            return bounded_answer({"content": cast("list[Any]", value), "resultType": "complete"})
 
     return text_answer(value)
 
@@ -504,10 +504,10 @@ class PublishedTool:
         if publication.output_schema is not None:
             self._output = Validator(publication.output_schema, what=f"the output of {name}")
 
-        self._known: list[Tool] | None = None
+        self._tools_seen: list[Tool] | None = None
         self._definition: dict[str, Any] = {
             "name": name,
-            "description": described(publication),
+            "description": published_description(publication),
             "inputSchema": showable(object_input(publication.input_schema)),
         }
         if output is not None:
@@ -519,8 +519,8 @@ class PublishedTool:
         calls.
         """
         tools = self._bridge.offer.known
-        if tools is not self._known:
-            self._known = tools
+        if tools is not self._tools_seen:
+            self._tools_seen = tools
             publication = self.publication
             hints = self._bridge.hints(publication, caller=publication.owner or LOCAL)
             annotations = Annotations.from_json(hints).to_json()
@@ -580,7 +580,7 @@ class PublishedTool:
 
     async def _of_run(self, run: Run, request: ToolRequest) -> ToolAnswer:
         status = await self._running.wait_started(run, request)
-        errors = [f"- {error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
+        errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
             result = with_report(await self._of_value(run.given()), run)
             if errors and not result.get("isError"):
@@ -614,7 +614,7 @@ class PublishedTool:
         )
 
 
-def described(publication: Publication) -> str:
+def published_description(publication: Publication) -> str:
     """The description for models, with the input of a recorded answer or what the runs of a plan
     leave open, and with the user who wrote it.
     """

@@ -135,7 +135,7 @@ class Sharing:
         """The plan that stands for a question: one call whose result is written already."""
         plan: JSONObject = {
             "name": task.name,
-            "with": list[JSON](self._others(task)),
+            "with": list[JSON](self._audience_names(task)),
             **written.to_json(),
         }
         if task.description is not None:
@@ -144,7 +144,7 @@ class Sharing:
         parameters = values if isinstance(values, dict) else {}
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
-    def _others(self, task: ProgramTask) -> list[str]:
+    def _audience_names(self, task: ProgramTask) -> list[str]:
         """The names of those who would get the tool besides its owner; `all` means everybody."""
         if task.to is None:
             callers = self._bridge.store.publications.shares(task.name)

@@ -7,8 +7,8 @@ without forms, and nothing is denied.
 
 Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28
 the request is answered with the forms, and the client sends it again with the person's answers
-(`forms_of`, `answered`). A form belongs to one approval, and an approval to one resolved call, so
-answers cannot be confused.
+(`approval_forms`, `note_answers`). A form belongs to one approval, and an approval to one resolved
+call, so answers cannot be confused.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.users import person_of, user_of
 from ideabridge.server.asking.forms import (
     Commands,
+    approval_form,
     assumed_of,
     choices_of,
-    clipped,
-    form_of,
+    clipped_for_form,
     message,
 )
 from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest
@@ -112,7 +112,7 @@ class Deciding:
         # The time at which a client last declined at once.
         self._declined: OrderedDict[str, float] = OrderedDict()
         # The pairs of client and run that this process has stored.
-        self._held: OrderedDict[str, None] = OrderedDict()
+        self._holdings: OrderedDict[str, None] = OrderedDict()
 
     # -- forms -------------------------------------------------------------------------------------
 
@@ -212,13 +212,13 @@ class Deciding:
 
         key = self._key(request)
         entry = f"{key} {run.root.id}"
-        if entry not in self._held:
+        if entry not in self._holdings:
             self._change_holders(run.root.id, key, holds=True)
-            _note(self._held, entry, None)
+            _note(self._holdings, entry, None)
 
     def _runs_of(self, key: str) -> list[str]:
         return [
-            entry.removeprefix(f"{key} ") for entry in self._held if entry.startswith(f"{key} ")
+            entry.removeprefix(f"{key} ") for entry in self._holdings if entry.startswith(f"{key} ")
         ]
 
     def _change_holders(self, run: str, key: str, *, holds: bool) -> list[str]:
@@ -234,7 +234,7 @@ class Deciding:
 
         self._store.settings.change(_setting(run), change)
         if not holds:
-            self._held.pop(f"{key} {run}", None)
+            self._holdings.pop(f"{key} {run}", None)
 
         return holders
 
@@ -359,8 +359,8 @@ def _approval_of(
         text = content.get(name, default)
         if text not in texts:
             return (
-                f"{name}: expected one of the values for {clipped(assumption.at)}, "
-                f"found {clipped(str(text))}"
+                f"{name}: expected one of the values for {clipped_for_form(assumption.at)}, "
+                f"found {clipped_for_form(str(text))}"
             )
 
         if text != default:
@@ -456,7 +456,7 @@ def _is_pending(run: Run, approval: str) -> bool:
 def _note_refused(approval: str, fault: str, request: ToolRequest, deciding: Deciding) -> None:
     note = (
         f"approval {approval} is still waiting: the person's answer in the form was not "
-        f"accepted: {clipped(fault)}"
+        f"accepted: {clipped_for_form(fault)}"
     )
     request.notes.append(deciding.bridge.secrets.mask(note))
 
@@ -482,7 +482,7 @@ class Forms:
         self._request = request
         self._group = group
         self._deciding = deciding
-        self._seen: set[str] = set()
+        self._keys_asked: set[str] = set()
 
     def update(self) -> None:
         """Send the forms of new approvals, and withdraw those of decided ones."""
@@ -494,8 +494,8 @@ class Forms:
         if not self._deciding.shows_forms(self._request, self._run):
             return
         for key, approval in pending.items():
-            if key not in self._seen and len(self.open) < _AT_ONCE:
-                self._seen.add(key)
+            if key not in self._keys_asked and len(self.open) < _AT_ONCE:
+                self._keys_asked.add(key)
                 self.open[key] = anyio.CancelScope()
                 self._group.start_soon(self._ask, approval, self.open[key])
 
@@ -510,7 +510,7 @@ class Forms:
                 try:
                     result = await context.session.elicit_form(
                         _text_of(approval, fault, request, deciding),
-                        form_of(approval),
+                        approval_form(approval),
                         related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
@@ -592,7 +592,7 @@ def answer_once(
 # -- in rounds -------------------------------------------------------------------------------------
 
 
-async def answered(
+async def note_answers(
     run: Run,
     last: Round,
     responses: Mapping[str, types.InputResponse],
@@ -658,7 +658,7 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [approval for approval in run.pending() if approval.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(
+def approval_forms(
     approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding
 ) -> JSONObject:
     """The forms of the next round, by approval; `last` contains the answers that
@@ -668,7 +668,7 @@ def forms_of(
     for approval in approvals:
         fault = last.faults.get(approval.approval, (0, None))[1]
         forms[approval.approval] = _elicitation(
-            _text_of(approval, fault, request, deciding), form_of(approval)
+            _text_of(approval, fault, request, deciding), approval_form(approval)
         )
     return forms
 

@@ -139,7 +139,7 @@ _GRANT: Final[dict[str, Any]] = {
 """The fields with which a person allows further calls; see `grant.py`."""
 
 
-def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
+def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """The fields of a form: those of a module's question, marked as such, or a decision. If the
     call is not shown whole, the only possible decision is a refusal.
     """
@@ -319,7 +319,7 @@ def marked_question(
 
 
 def _asks(module: str, verb: str, fault: str | None) -> list[str]:
-    faults = [f"The last answer was not accepted: {clipped(fault)}"] if fault else []
+    faults = [f"The last answer was not accepted: {clipped_for_form(fault)}"] if fault else []
     return [f"Module {visible(module)} {verb} (the text is its own):", *faults, ""]
 
 
@@ -374,7 +374,7 @@ def message(
     """
     lines = [
         _headline(request),
-        *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []),
+        *([f"The last answer was not accepted: {clipped_for_form(fault)}"] if fault else []),
         "",
     ]
     if request.question is not None:
@@ -560,7 +560,7 @@ def _name(name: str) -> str:
     return name if _NAME.fullmatch(name) else readable_json(name)
 
 
-def clipped(text: str) -> str:
+def clipped_for_form(text: str) -> str:
     """A text in one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 

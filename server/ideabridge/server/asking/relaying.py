@@ -85,7 +85,7 @@ _ENDED: Final = (
 )
 
 
-def without_secrets(message: MessageT, secrets: Secrets) -> MessageT:
+def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
     """Return a message to a client without the secrets of the configuration, wherever it holds one.
 
     Every message that is sent on behalf of a module passes here, whatever was checked before.
@@ -162,7 +162,7 @@ class RelayedClient:
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Pass a log message on with the stream of the request."""
         notification = types.LoggingMessageNotification(
-            params=without_secrets(message, self._secrets)
+            params=redacted_message(message, self._secrets)
         )
         await self._context.session.send_notification(notification, self._context.request_id)
 
@@ -173,7 +173,7 @@ class RelayedClient:
         if not self.takes_rounds:
             params = types.ElicitCompleteNotificationParams(elicitation_id=name)
             notification = types.ElicitCompleteNotification(
-                params=without_secrets(params, self._secrets)
+                params=redacted_message(params, self._secrets)
             )
             await self._context.session.send_notification(notification)
 
@@ -196,7 +196,7 @@ class RelayedClient:
             kind = types.ListRootsResult
 
         try:
-            redacted = without_secrets(question, self._secrets)
+            redacted = redacted_message(question, self._secrets)
             return await session.send_request(redacted, kind, ANSWER_SECONDS, metadata)
         except ValidationError:
             raise MCPError(
@@ -233,7 +233,7 @@ class _ParkedCall:
         self.taken = anyio.Event()
         self._questions: dict[str, JSONObject] = {}
         self._answers: dict[str, types.InputResponse] = {}
-        self._asked = 0
+        self._question_count = 0
         self._result: Any = None
         self._error: BaseException | None = None
         self._ended = False
@@ -256,9 +256,9 @@ class _ParkedCall:
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
         """Ask, and wait for the client to come again with the answer."""
-        self._asked += 1
-        name = f"question-{self._asked}"
-        self._questions[name] = wire(without_secrets(question, self._secrets))
+        self._question_count += 1
+        name = f"question-{self._question_count}"
+        self._questions[name] = wire(redacted_message(question, self._secrets))
         self._moved.set()
         try:
             with anyio.fail_after(ANSWER_SECONDS):
@@ -491,7 +491,7 @@ class Relaying:
             question = marked_question(
                 module, _QUESTION.validate_python(wire_question, by_name=False), faults.get(name)
             )
-            marked[name] = wire(without_secrets(question, self._secrets))
+            marked[name] = wire(redacted_message(question, self._secrets))
         return marked
 
     async def _answered(

@@ -539,7 +539,7 @@ def import_modules(
     never imported.
     """
     from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
-    from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
+    from ideabridge.server.hosts.adopt import find_servers, merge_servers, movable, removals
     from ideabridge.server.hosts.host import HostEnvironment, find_host
 
     chosen = find_host(host)
@@ -589,7 +589,7 @@ def import_modules(
     if write or move:
         for target in receiving:
             backups[target.file] = target.document.write(
-                merge(target, found), private=target.is_own, shared=target.is_shared
+                merge_servers(target, found), private=target.is_own, shared=target.is_shared
             )
         for file in trusted:
             trust_file(file)
@@ -697,11 +697,11 @@ def _targets(options: Options) -> Destinations:
     from ideabridge.bridge.configuration import is_user_file, user_file
     from ideabridge.bridge.trust import FILE_NAME, repository_of
     from ideabridge.server.hosts.adopt import Destination, Destinations
-    from ideabridge.server.hosts.host import read_document
+    from ideabridge.server.hosts.host import read_host_document
 
     def target(file: Path, *, is_own: bool, is_shared: bool) -> Destination:
         in_repository = repository_of(Path(os.path.realpath(file)).parent) is not None
-        return Destination(read_document(file), is_own, is_shared or in_repository)
+        return Destination(read_host_document(file), is_own, is_shared or in_repository)
 
     if options.config is not None:
         file = options.config.expanduser().absolute()

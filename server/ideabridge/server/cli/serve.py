@@ -184,10 +184,12 @@ async def work(
             "a worker needs the store of the servers; this configuration keeps it in memory"
         )
 
-    from ideabridge.server.serve import work
+    from ideabridge.server.serve import run_worker
 
     told = _print_status if at_terminal() else _print_unusable
-    await work(configuration, most=most, only=modules or None, drain_seconds=drain, on_status=told)
+    await run_worker(
+        configuration, most=most, only=modules or None, drain_seconds=drain, on_status=told
+    )
 
 
 @command("config", "project", "store", "tools", "allow_all")
@@ -462,14 +464,14 @@ def install(
         CommentedHostFileError,
         HostEnvironment,
         find_host,
-        read_document,
+        read_host_document,
     )
 
     chosen = find_host(host)
     places = HostEnvironment(project=options.folder())
     file = chosen.target(places, scope)
     entry = chosen.entry([*executable(), "serve", *_arguments(options, scope)])
-    document = read_document(file.path)
+    document = read_host_document(file.path)
     before = file.servers(document.content).get(SERVER_NAME)
     content = file.with_server(document.content, SERVER_NAME, entry)
     result: JSONObject = {

@@ -80,7 +80,7 @@ def at_once(bars: list[Bar]) -> list[list[str]]:
     return [[bar.call for bar in bars if bar.started <= own.started < bar.finished] for own in bars]
 
 
-def draw(bars: list[Bar], width: int = 40) -> list[str]:
+def draw_bars(bars: list[Bar], width: int = 40) -> list[str]:
     """One line for each call, in the order in which they started. The longest bar has
     `width` characters.
     """

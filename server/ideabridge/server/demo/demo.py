@@ -277,7 +277,7 @@ class Demo:
             log = folder / "serve.log"
             try:
                 with anyio.fail_after(SECONDS), log.open("w", encoding="utf-8") as errors:
-                    return await self._both(folder, serve, errors)
+                    return await self._run_two_assistants(folder, serve, errors)
             except TimeoutError:
                 raise CheckFailedError(f"the demo did not end within {SECONDS} s") from None
             except Exception as error:
@@ -317,7 +317,7 @@ class Demo:
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
 
-    async def _both(self, folder: Path, serve: list[str], log: TextIO) -> Members:
+    async def _run_two_assistants(self, folder: Path, serve: list[str], log: TextIO) -> Members:
         root = str(self.repository.root)
         count = self.repository.commits
         for_a = {"repo": root, "count": count, "timezone": "Europe/Berlin"}
@@ -494,7 +494,7 @@ class Demo:
             self.checks, who, output, self.repository, arguments["count"], arguments["timezone"]
         )
         self.say("What ran when:", None)
-        for line in assistant.draw(reply.bars):
+        for line in assistant.draw_bars(reply.bars):
             self.say(f"   {line}", "green")
 
         groups = [group for group in assistant.at_once(reply.bars) if len(group) > 1]

@@ -108,12 +108,12 @@ class ModuleViews:
         parts: list[JSON] = []
         for part in contents if isinstance(contents, list) else []:
             if isinstance(part, dict) and self._withholds(module, part):
-                raise MCPError(types.INVALID_PARAMS, self.why(module, part))
+                raise MCPError(types.INVALID_PARAMS, self.reason_withheld(module, part))
             parts.append(self.part(module, part) if isinstance(part, dict) else part)
 
         return {**self.part(module, result), "contents": parts}
 
-    def why(self, module: str, part: JSONObject) -> str:
+    def reason_withheld(self, module: str, part: JSONObject) -> str:
         """Why a view of a module is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
@@ -145,7 +145,7 @@ class ModuleViews:
         if kind not in ("resource", "resource_link") or not isinstance(resource, dict):
             return block
         if self._withholds(module, resource):
-            return {"type": "text", "text": f"({self.why(module, resource)})"}
+            return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}
 
         resource = self.part(module, resource)
         if module != self.module and is_html(resource.get("mimeType")):

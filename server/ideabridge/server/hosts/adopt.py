@@ -23,10 +23,10 @@ from ideabridge.server.hosts.host import (
     HostFile,
     HostFileError,
     Scope,
-    read_document,
+    read_host_document,
 )
 from ideabridge.server.hosts.relative import relative_places
-from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
+from ideabridge.server.hosts.translate import Translation, is_ourselves, translate_server
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import visible
 
@@ -154,7 +154,7 @@ def find_servers(
     read: dict[Path, HostDocument] = {}
     for file in host.files(environment):
         if file.path not in read:
-            read[file.path] = read_document(file.path)
+            read[file.path] = read_host_document(file.path)
 
         content = read[file.path].content
         inputs = _inputs(content)
@@ -218,7 +218,7 @@ def _translated(
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
 
-    translation = translate(raw, environment, inputs)
+    translation = translate_server(raw, environment, inputs)
     if file.scope == "local":
         # The host starts it in this project only, and its words may name files there.
         if isinstance(translation.entry.get("command"), str):
@@ -380,7 +380,7 @@ def removals(
         if file.path in edits:
             document, content = edits[file.path]
         else:
-            document = read_document(file.path)
+            document = read_host_document(file.path)
             document.check_strict()
             content = document.content
 
@@ -392,7 +392,7 @@ def removals(
     return list(edits.values())
 
 
-def merge(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
+def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
     """The content of a configuration with the servers that it receives; everything else
     keeps its place.
     """

@@ -305,7 +305,7 @@ def _free(target: Path) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def read_document(path: Path) -> HostDocument:
+def read_host_document(path: Path) -> HostDocument:
     """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
 
     Raises:

@@ -31,7 +31,9 @@ class Translation:
     problem: str | None = None
 
 
-def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, str]) -> Translation:
+def translate_server(
+    raw: JSONObject, environment: HostEnvironment, inputs: dict[str, str]
+) -> Translation:
     """Translate the entry of one server.
 
     Args:

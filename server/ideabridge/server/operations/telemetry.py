@@ -274,7 +274,7 @@ class _RunSpans:
         self._telemetry = telemetry
         self._run = run
         self._began: int | None = None
-        self._asked: int | None = None
+        self._asked_at: int | None = None
         self._usage: dict[str, JSON] = {}
 
     def see(self, events: Sequence[Event]) -> None:
@@ -285,7 +285,7 @@ class _RunSpans:
                 case RunStarted():
                     self._began = time.time_ns()
                 case RequestMade():
-                    self._asked = time.time_ns()
+                    self._asked_at = time.time_ns()
                     self._usage = {}
                 case UsageNoted():
                     self._usage = event.usage
@@ -294,14 +294,14 @@ class _RunSpans:
                 case SolutionClosed():
                     answered = None, None, "broken" if event.broken is not None else None
                 case RunEnded():
-                    if self._asked is not None and answered is None:
+                    if self._asked_at is not None and answered is None:
                         answered = None, None, event.status
                 case _:
                     pass
 
-        if answered is not None and self._asked is not None:
-            self._chat(self._asked, *answered)
-            self._asked = None
+        if answered is not None and self._asked_at is not None:
+            self._chat(self._asked_at, *answered)
+            self._asked_at = None
 
         ended = next((event for event in events if isinstance(event, RunEnded)), None)
         if ended is not None:

@@ -100,7 +100,7 @@ class Connections:
         # Bytes of the answers that clients read too slowly.
         self._unsent: dict[GuardedProtocol, int] = {}
         # The connections with an admitted request, by caller.
-        self._held: Counter[str] = Counter()
+        self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
         """Note that a request of a caller may send its body. One caller may have half of the
@@ -110,7 +110,7 @@ class Connections:
         Raises:
             QuotaError: all requests of the caller have arrived.
         """
-        own = self._held[caller]
+        own = self._in_progress[caller]
         others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - own
         share = (self._most - others) // 2
         if own >= share:
@@ -166,9 +166,9 @@ class Connections:
             return False
         del ranked[connection]
         if connection.rank in _ADMITTED:
-            self._held[connection.caller] -= 1
-            if not self._held[connection.caller]:
-                del self._held[connection.caller]
+            self._in_progress[connection.caller] -= 1
+            if not self._in_progress[connection.caller]:
+                del self._in_progress[connection.caller]
 
         return True
 
@@ -205,7 +205,7 @@ class Connections:
         ranked = self._ranks[connection.rank]
         ranked[connection] = None
         if connection.rank in _ADMITTED:
-            self._held[connection.caller] += 1
+            self._in_progress[connection.caller] += 1
         if connection.rank is Rank.SENDING and len(ranked) > self._most // 2:
             self._drop_of_largest_sender()
 

@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
+def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
     """A listening socket; port 0 selects a free port.
 
     `token` is that of the environment variable; `guarded`: requests need another token.
@@ -140,7 +140,7 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
     return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
 
 
-def names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
+def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
     """The names of a server in Host and Origin headers: those of this machine, the bound
     address, and `allowed`.
     """

@@ -57,7 +57,7 @@ class RefusedMessage:
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
-def read_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
+def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
     """The messages on a line or in a body, in their order. Empty: there is nothing to do and
     nothing to answer.
 
@@ -101,7 +101,7 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
     if _is_plain(body) or _read_plain(body) is not None:
         return body
 
-    messages = read_messages(body)
+    messages = read_wire_messages(body)
     if len(messages) != 1:
         code = types.INVALID_REQUEST if body.strip(_NOISE) else types.PARSE_ERROR
         return RefusedMessage(

@@ -45,7 +45,7 @@ class Quotas:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._held: dict[tuple[str, str], int] = {}
+        self._amounts: dict[tuple[str, str], int] = {}
         # (uses left, time of this count); the least recently used pair is first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
@@ -58,20 +58,20 @@ class Quotas:
             QuotaError: the caller would hold more than `most`.
         """
         key = caller, kind
-        count = self._held.get(key, 0)
+        count = self._amounts.get(key, 0)
         if count + amount > most:
             more = "" if amount == 1 else f" and ask for {amount:,} more"
             raise QuotaError(
                 f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time"
             )
 
-        self._held[key] = count + amount
+        self._amounts[key] = count + amount
         try:
             yield
         finally:
-            self._held[key] -= amount
-            if not self._held[key]:
-                del self._held[key]
+            self._amounts[key] -= amount
+            if not self._amounts[key]:
+                del self._amounts[key]
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
         """Count one use of a kind (a plural for the message, such as "calls"): at most `most` at

@@ -24,7 +24,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from ideabridge.bridge.modules.stdio import Lines, LongLine
-from ideabridge.server.transports.messages import RefusedMessage, read_messages
+from ideabridge.server.transports.messages import RefusedMessage, read_wire_messages
 from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, size_problem
 
 _CHUNK: Final = 64 * 1024
@@ -81,7 +81,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         """
         while True:
             while self._waiting and not self._messages:
-                await self._taken(self._waiting.popleft())
+                await self._enqueue(self._waiting.popleft())
             if self._messages:
                 return self._messages.popleft()
             if self._closed:
@@ -110,7 +110,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         if rest is not None:
             self._waiting.append(rest)
 
-    async def _taken(self, line: bytes | LongLine) -> None:
+    async def _enqueue(self, line: bytes | LongLine) -> None:
         """Put the messages on a line into the queue, and answer those that are refused."""
         if isinstance(line, LongLine):
             await self._refuse(line.head, line.tail, size_problem(line.size))
@@ -121,7 +121,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             await self._refuse(line, line, reason)
             return
 
-        for message in read_messages(line):
+        for message in read_wire_messages(line):
             if isinstance(message, RefusedMessage):
                 await self._writer.write(orjson.dumps(message.answer) + b"\n")
             else:

@@ -328,7 +328,7 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 def check_hosts(found: Findings, project: Path) -> None:
     """Which hosts of this machine have ideabridge."""
-    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_document
+    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_host_document
 
     places = HostEnvironment(project=project)
     for host in HOSTS:
@@ -336,7 +336,7 @@ def check_hosts(found: Findings, project: Path) -> None:
         others = 0
         for file in host.files(places):
             try:
-                servers = file.servers(read_document(file.path).content)
+                servers = file.servers(read_host_document(file.path).content)
             except IdeabridgeError as error:
                 found.add(f"host {host.name}", str(error), wrong=True)
                 continue
