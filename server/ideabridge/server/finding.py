@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import anyio
@@ -69,43 +70,24 @@ class Finding:
             UnknownFilterError: `module` is not a configured server.
         """
         module = arguments.get("module")
-        modules = self._bridge.modules
-        if module is not None and module not in modules:
-            if modules.names:
-                known = f" Known: {', '.join(modules.names)[:300]}."
-            else:
-                known = " None is configured."
-            raise UnknownFilterError(
-                "module: unknown module "
-                f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
-                f"{self._bridge.offer.missing()}"
-            )
-
+        self._expect_server(module)
         words_given = cast("str | list[str]", arguments["words"])
-        questions = (
-            [words_given] if isinstance(words_given, str) else words_given[:_QUESTIONS] or [""]
-        )
+        if isinstance(words_given, str):
+            questions = [words_given]
+        else:
+            questions = words_given[:_QUESTIONS] or [""]
+
         limit = int(arguments.get("limit", _TOOLS))
         caller = request.caller
         # Each question has its share of the places, and at least two.
         share = max(limit // len(questions), min(limit, 2))
-        # A published idea is a tool, too, even if the host does not list it. Up to half of the
-        # places are for ideas.
-        ideas: dict[str, Publication] = {}
         if module is None and share > 1:
-            for words in questions:
-                for publication in self._bridge.store.publications.search(
-                    words, share // 2, caller=caller
-                ):
-                    ideas[publication.name] = publication
+            # Up to half of the places are for ideas.
+            ideas = self._ideas_for(questions, share // 2, caller)
+        else:
+            ideas = dict[str, Publication]()
 
-        tools_now = self._bridge.offer.known
-        if not await modules.known(0, module) and (
-            module or not all(self._search.fits(tools_now, words) for words in questions)
-        ):
-            left = max(0.0, self._patience - anyio.current_time())
-            await modules.known(LIST_SECONDS if module else left, module)
-
+        await self._wait_for_tools(questions, module)
         tools_found: dict[ToolKey, Tool] = {}
         count = 0
         for words in questions:
@@ -120,8 +102,8 @@ class Finding:
         tool_lines: list[str] = []
         left = _ROOM
         named = {words.strip() for words in questions}
-        for publication in (*tools_found.values(), *ideas.values()):
-            entry, line = self._shown(publication, named, caller)
+        for hit in (*tools_found.values(), *ideas.values()):
+            entry, line = self._describe(hit, named, caller)
             left -= len(encode(entry))
             if left < 0:
                 break
@@ -139,35 +121,18 @@ class Finding:
         if refused:
             result["refused"] = list[JSON](refused)
 
-        lines = [
-            f"{count} tools fit; {len(tools)} shown"
-            if count
-            else 'no tool fits; try other words, or "" for all'
-        ]
+        if count:
+            lines = [f"{count} tools fit; {len(tools)} shown"]
+        else:
+            lines = ['no tool fits; try other words, or "" for all']
+
         untrusted = self._bridge.configuration.untrusted
         if untrusted is not None:
             result["note"] = untrusted.told_to_hosts()
             lines.append(untrusted.told_to_hosts())
 
         lines += tool_lines
-        if any("module" not in tool for tool in tools):
-            lines.append("tools.NAME: a tool without _module")
-
-        if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
-            lines.append(
-                "observed: the shape of earlier results of your runs; the tool "
-                "itself does not declare one"
-            )
-
-        if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
-            lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
-
-        if any("looks_like" in tool for tool in tools):
-            lines.append(
-                "looks_like: the name resembles that of the tool given there, "
-                "which is a different tool"
-            )
-
+        lines += _explanations(tools)
         lines += [f"{tool['tool']} cannot be called: {tool['why']}" for tool in refused]
         if away:
             lines.append(
@@ -181,11 +146,58 @@ class Finding:
 
         return answer(result, "\n".join(lines))
 
-    def _shown(
+    def _expect_server(self, module: str | None) -> None:
+        """Raise `UnknownFilterError` if the search names a server that is not configured."""
+        modules = self._bridge.modules
+        if module is None or module in modules:
+            return
+
+        if modules.names:
+            known = f" Known: {', '.join(modules.names)[:300]}."
+        else:
+            known = " None is configured."
+
+        raise UnknownFilterError(
+            "module: unknown module "
+            f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
+            f"{self._bridge.offer.missing()}"
+        )
+
+    def _ideas_for(
+        self, questions: Sequence[str], most: int, caller: str
+    ) -> dict[str, Publication]:
+        """The published ideas that fit the questions, by name; at most so many for each question.
+        A published idea is a tool, too, even if the host does not list it.
+        """
+        publications = self._bridge.store.publications
+        ideas: dict[str, Publication] = {}
+        for words in questions:
+            for publication in publications.search(words, most, caller=caller):
+                ideas[publication.name] = publication
+
+        return ideas
+
+    async def _wait_for_tools(self, questions: Sequence[str], module: str | None) -> None:
+        """Wait for connecting modules as `search_tools` says."""
+        modules = self._bridge.modules
+        if await modules.known(0, module):
+            return
+
+        tools = self._bridge.offer.known
+        if module is None and all(self._search.fits(tools, words) for words in questions):
+            return
+
+        if module is None:
+            seconds = max(0.0, self._patience - anyio.current_time())
+        else:
+            seconds = LIST_SECONDS
+        await modules.known(seconds, module)
+
+    def _describe(
         self, hit: Tool | Publication, named: set[str], caller: str
     ) -> tuple[JSONObject, str]:
-        """What an answer reports of a tool or a published idea, as JSON and as text; of one
-        that is named, all.
+        """Describe a tool or a published idea, as JSON and as text: all of it if the question is
+        its name, otherwise the signature and the first line.
         """
         if isinstance(hit, Tool):
             tool = hit
@@ -385,6 +397,29 @@ class Finding:
             calls.extend(listed if isinstance(listed, list) else [])
 
         return calls
+
+
+def _explanations(tools: Sequence[JSONObject]) -> list[str]:
+    """Lines that explain what only some answers have: names, marks and types."""
+    lines: list[str] = []
+    if any("module" not in tool for tool in tools):
+        lines.append("tools.NAME: a tool without _module")
+
+    if any("observed" in tool or str(tool["signature"]).endswith(OBSERVED) for tool in tools):
+        lines.append(
+            "observed: the shape of earlier results of your runs; the tool "
+            "itself does not declare one"
+        )
+
+    if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
+        lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
+
+    if any("looks_like" in tool for tool in tools):
+        lines.append(
+            "looks_like: the name resembles that of the tool given there, which is a different tool"
+        )
+
+    return lines
 
 
 def _idea_tool(publication: Publication) -> Tool:
