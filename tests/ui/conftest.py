@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.ui.serving import CHROMIUM, link_to, served
+from tests.ui.serving import CHROMIUM, client, link_to, served
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,11 @@ def site(tmp_path: Path) -> Generator[str]:
     """The URL of a page over an empty store."""
     with served(tmp_path) as url:
         yield url
+
+
+@pytest.fixture
+def http(site: str) -> Generator[httpx.Client]:
+    """A client of `site`, signed in as its owner."""
+    with client(site) as owner:
+        owner.get(site)
+        yield owner

@@ -4,6 +4,7 @@ would.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
 
@@ -143,3 +144,13 @@ def send(
     """Send a form of a page, with its secret, and load what comes next."""
     headers = {"Origin": str(http.base_url).rstrip("/"), "Referer": str(http.base_url.join(page))}
     return http.post(path, data={"secret": secret(http, page), **fields}, headers=headers)
+
+
+def ask(http: httpx.Client, *calls: dict[str, Any], **members: Any) -> str:
+    """Run a plan of these calls, with further members, through the playground; returns
+    the id of the run.
+    """
+    plan = json.dumps({"calls": list(calls), **members})
+    answer = send(http, "/ui/playground", kind="plan", text=plan, input="", title="", action="run")
+    assert "/runs/run_" in answer.url.path, answer.text[-2000:]
+    return answer.url.path.rpartition("/")[2]

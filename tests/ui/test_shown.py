@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
 from html import unescape
 from pathlib import Path
 from typing import Any, Final
@@ -17,26 +16,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from tests.ui.serving import client, seal, send
+from tests.ui.serving import ask, client, seal, send
 from tests.ui.test_apps import EXTENSION, McpClient
 
 HIDDEN: Final = "# harmless " + "x" * 30_000 + "\nrm -rf ~"
 TAGS: Final = "".join(chr(0xE0000 + ord(one)) for one in "rm -rf ~")
-
-
-@pytest.fixture
-def http(site: str) -> Generator[httpx.Client]:
-    with client(site) as found:
-        found.get(site)
-        yield found
-
-
-def ask(http: httpx.Client, *calls: dict[str, Any], **members: Any) -> str:
-    """Run calls that ask; returns the id of the run."""
-    plan = json.dumps({"calls": list(calls), **members})
-    answer = send(http, "/ui/playground", kind="plan", text=plan, input="", title="", action="run")
-    assert "/runs/run_" in answer.url.path, answer.text[-2000:]
-    return answer.url.path.rpartition("/")[2]
 
 
 def refund(order: int = 1, **more: Any) -> dict[str, Any]:

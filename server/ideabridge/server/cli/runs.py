@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -31,10 +30,12 @@ from ideabridge.server.cli.stores import (
     resolve_run,
 )
 from ideabridge.server.views.records import (
+    ENDED,
     ListedStatus,
     errors_of,
     input_of,
     lineage_of,
+    listed_runs,
     run_status,
 )
 from ideabridge.server.views.text import error_line, skipped_line
@@ -44,14 +45,10 @@ from ideabridge.tools.errors import IdeabridgeError
 if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.journal import DirectCall
-    from ideabridge.bridge.store.store import Store
     from ideabridge.server.views.history import RunHistory
 
 
 app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True)
-
-_PAGE: Final = 200
-_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 
 @app.command("list")
@@ -71,21 +68,21 @@ def list_runs(
     before the run did.
     """
     with open_store(options) as store:
-        listed = _listed(store, status, None if after is None else resolve_run(store, after).id)
-        records = list(itertools.islice(listed, limit))
-
-    if after is not None:
-        empty = f"no run{f' that is {status}' if status else ''} comes after {after}"
-    else:
-        empty = "no runs yet" if status is None else f"no run is {status}"
+        records = listed_runs(
+            store,
+            SEES_ALL,
+            limit,
+            status=status,
+            after=None if after is None else resolve_run(store, after).id,
+        )
 
     following = records[-1].id if len(records) == limit else None
     with_caller = len({record.caller for record in records}) > 1
     options.print_rows(
-        {"runs": list[JSON](map(_run_json, records)), "next": following},
+        {"runs": [_listed_json(record) for record in records], "next": following},
         ["run", "status", "kind", *(["caller"] if with_caller else []), "started (UTC)", "title"],
         [_row(record, with_caller) for record in records],
-        empty=empty,
+        empty=_empty_list(status, after),
         more=following,
     )
     if not options.json:
@@ -94,23 +91,13 @@ def list_runs(
                 say(advice, "dim")
 
 
-def _listed(store: Store, status: ListedStatus | None, after: str | None) -> Iterator[RunRecord]:
-    """The runs with this status, newest first."""
-    # Only its process shows whether a run stored as running is interrupted.
-    if status is None:
-        stored = []
-    elif status == "interrupted":
-        stored = ["running", "interrupted"]
-    else:
-        stored = [status]
-    while True:
-        page = store.runs.newest(
-            status=stored, limit=_PAGE, after=after, rooms=False, caller=SEES_ALL
-        )
-        yield from (record for record in page if status is None or run_status(record)[0] == status)
-        if len(page) < _PAGE:
-            return
-        after = page[-1].id
+def _empty_list(status: ListedStatus | None, after: str | None) -> str:
+    """What a list of runs without a row says."""
+    if after is not None:
+        return f"no run{f' that is {status}' if status else ''} comes after {after}"
+    if status is not None:
+        return f"no run is {status}"
+    return "no runs yet"
 
 
 def status_text(record: RunRecord) -> str:
@@ -150,12 +137,17 @@ def _direct(one: DirectCall) -> list[str]:
     return [at, one.outcome, f"{one.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
 
 
-def _run_json(record: RunRecord) -> JSONObject:
+def _listed_json(record: RunRecord) -> JSONObject:
+    """A run of the list. `errors` is their number; in `_history_json`, their list."""
+    return {**_record_json(record), "errors": errors_of(record)}
+
+
+def _record_json(record: RunRecord) -> JSONObject:
+    """What the list of runs and the history of one run both say, in JSON."""
     status, reason = run_status(record)
     run: JSONObject = {
         "run": record.id,
         "status": status,
-        "errors": errors_of(record),
         "kind": record.kind,
         "caller": record.caller,
         "title": record.title,
@@ -247,7 +239,7 @@ async def cancel(
             root = record.id.partition(".")[0]
             try:
                 before = bridge.store.runs.get(root)
-                if before is not None and before.status in _ENDED:
+                if before is not None and before.status in ENDED:
                     raise FinishedRunError(
                         f"run {root} has ended ({before.status}); there is nothing to cancel"
                     )
@@ -317,8 +309,8 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
 
     machine = history.machine
     run: JSONObject = {
-        **_run_json(record),
-        "calls": [call_json(number, one) for number, one in enumerate(machine.history)],
+        **_record_json(record),
+        "calls": [call_json(number, call) for number, call in enumerate(machine.history)],
         "errors": [dict(error) for error in machine.errors],
         "usage": {"tokens": machine.usage.tokens, "cost": machine.usage.cost},
     }

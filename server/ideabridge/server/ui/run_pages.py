@@ -27,15 +27,12 @@ from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.records import errors_of, input_of, lineage_of
+from ideabridge.server.views.records import ENDED, input_of, lineage_of
 from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
-
-ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-"""The statuses of runs that have ended."""
 
 MOST_DRAWN: Final = 40
 """Calls in the picture of a run."""
@@ -116,7 +113,6 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "skipped": []
         if machine is None
         else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
-        "error_count": errors_of(record),
         "trace": trace,
         "machine": machine,
         "broken": None if history is None else history.broken,

@@ -21,16 +21,23 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import RunFilter
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import Viewer, person_of
+from ideabridge.bridge.store.users import person_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.rendering import render
-from ideabridge.server.ui.run_pages import ENDED, About
+from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.history import RunHistory
-from ideabridge.server.views.records import ListedStatus, errors_of, input_of, run_status
+from ideabridge.server.views.records import (
+    ENDED,
+    ListedStatus,
+    errors_of,
+    input_of,
+    listed_runs,
+    run_status,
+)
 from ideabridge.tools.encoding import JSON, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
@@ -40,9 +47,7 @@ logger = logging.getLogger(__name__)
 PAGE: Final = 50
 """Runs of a page."""
 
-_SCANNED: Final = 200
-
-STATUSES: Final[tuple[str, ...]] = get_args(ListedStatus)
+STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +88,36 @@ class RunPages:
 
     async def list(self, request: Request) -> Response:
         """The runs, newest first."""
-        asked = request.query_params
+        query = request.query_params
         visitor = visitor_of(request)
         store = self._bridge.store
-        given = {name: asked.get(name, "").strip() for name in ("tool", "since", "until", "words")}
-        chosen = RunFilter(**{name: value or None for name, value in given.items()})
-        status = asked.get("status", "")
-        user = asked.get("user")
-        caller = user if user and visitor.manages else visitor.scope
-        after = asked.get("after") or None
-        rows = list(_rows(store, status if status in STATUSES else "", caller, chosen, after))
-        following = rows[PAGE - 1].record.id if len(rows) > PAGE else None
-        kept = {key: value for key, value in asked.items() if key != "after" and value}
+        names = ("tool", "since", "until", "words")
+        conditions = {name: query.get(name, "").strip() for name in names}
+        status = query.get("status", "")
+        user = query.get("user", "")
+        after = query.get("after") or None
+
+        # One run more than a page shows tells whether an older page follows.
+        records = listed_runs(
+            store,
+            user if user and visitor.manages else visitor.scope,
+            PAGE + 1,
+            status=next((known for known in STATUSES if known == status), None),
+            after=after,
+            chosen=RunFilter(**{name: value or None for name, value in conditions.items()}),
+        )
+        following = records[PAGE - 1].id if len(records) > PAGE else None
+        filters = {key: value for key, value in query.items() if key != "after" and value}
         return self._site.page(
             request,
             "runs.html",
-            rows=rows[:PAGE],
+            rows=[_row(record) for record in records[:PAGE]],
             statuses=STATUSES,
-            asked={**given, "status": status, "user": asked.get("user", "")},
+            asked={**conditions, "status": status, "user": user},
             callers=_callers(store, visitor),
-            filtered=any(kept.values()),
-            newest=f"?{urlencode(kept)}" if after else "",
-            older=f"?{urlencode({**kept, 'after': following})}" if following else "",
+            filtered=bool(filters),
+            newest=f"?{urlencode(filters)}" if after else "",
+            older=f"?{urlencode({**filters, 'after': following})}" if following else "",
         )
 
     async def direct(self, request: Request) -> Response:
@@ -316,30 +329,6 @@ class RunPages:
             "list[str]", here or await self._read(run_pages.image, record, number, place)
         )
         return Response(base64.b64decode(data), media_type=kind)
-
-
-def _rows(
-    store: Store, status: str, caller: Viewer, chosen: RunFilter, after: str | None
-) -> list[RunRow]:
-    """The runs of a page, and one more if there is one."""
-    # Only its process shows whether a run stored as running is interrupted.
-    if not status:
-        stored = []
-    elif status == "interrupted":
-        stored = ["running", "interrupted"]
-    else:
-        stored = [status]
-
-    found: list[RunRow] = []
-    while True:
-        limit = PAGE + 1 if not status else _SCANNED
-        page = store.runs.newest(
-            caller, stored, limit=limit, after=after, rooms=False, chosen=chosen
-        )
-        found += [row for row in map(_row, page) if not status or row.status == status]
-        if len(found) > PAGE or len(page) < limit:
-            return found[: PAGE + 1]
-        after = page[-1].id
 
 
 def _row(record: RunRecord) -> RunRow:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.loop.event import EndStatus
     from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.journal import RunFilter
     from ideabridge.bridge.store.store import Store
+    from ideabridge.bridge.store.users import Viewer
 
 ListedStatus: TypeAlias = Literal[
     "running",
@@ -24,6 +27,12 @@ ListedStatus: TypeAlias = Literal[
 ]
 """What `run_status` says: `RunStatus`, and `queued` for a run that waits for a worker."""
 
+ENDED: Final[tuple[EndStatus, ...]] = ("done", "stalled", "limit", "cancelled", "failed")
+"""The statuses of runs that have ended."""
+
+_MOST_READ: Final = 200
+"""The most rows that one query of the list of runs reads."""
+
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
     """(status, its reason if that is stored) of a run."""
@@ -36,9 +45,53 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def errors_of(record: RunRecord) -> int:
-    """The number of failed calls and outputs of a run that has ended."""
+    """The number of errors of the last Solution of a run that has ended: failed calls that nothing
+    caught, and an output or a Solution that is malformed. Errors of earlier Solutions do not count.
+    A run that has not ended has 0.
+    """
     errors = (record.summary or {}).get("errors")
     return errors if isinstance(errors, int) else 0
+
+
+def listed_runs(
+    store: Store,
+    caller: Viewer,
+    limit: int,
+    *,
+    status: ListedStatus | None = None,
+    after: str | None = None,
+    chosen: RunFilter | None = None,
+) -> list[RunRecord]:
+    """The runs that a list shows, newest first, without rooms.
+
+    Args:
+        store: has the runs.
+        caller: whose runs.
+        limit: the most runs.
+        status: only runs with this `run_status`; None: all.
+        after: the id of a run; only those that follow it in the list.
+        chosen: further conditions.
+    """
+    # Whether a run that is stored as running is interrupted depends on its process, so
+    # the query cannot decide it.
+    if status is None:
+        stored = []
+    elif status == "interrupted":
+        stored = ["running", "interrupted"]
+    else:
+        stored = [status]
+
+    most_read = min(limit, _MOST_READ) if status is None else _MOST_READ
+    records: list[RunRecord] = []
+    while True:
+        page = store.runs.newest(
+            caller, stored, limit=most_read, after=after, rooms=False, chosen=chosen
+        )
+        records += [run for run in page if status is None or run_status(run)[0] == status]
+        if len(records) >= limit or len(page) < most_read:
+            return records[:limit]
+
+        after = page[-1].id
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
@@ -52,10 +105,10 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
     lineage["forks"] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
     lineage["rooms"] = [
-        {"run": one.id, "status": one.status, "title": one.title}
-        for one in store.runs.rooms(record.id)
+        {"run": room.id, "status": room.status, "title": room.title}
+        for room in store.runs.rooms(record.id)
     ]
-    lineage["ideas"] = [one.id for one in store.ideas.of_run(record.id)]
+    lineage["ideas"] = [idea.id for idea in store.ideas.of_run(record.id)]
     return {key: value for key, value in lineage.items() if value}
 
 
