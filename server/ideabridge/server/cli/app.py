@@ -207,10 +207,14 @@ def _use_plain_help(app: typer.Typer) -> None:
 def _help(command: Any, ctx: Any) -> str:
     width = max(40, min(shutil.get_terminal_size((80, 24)).columns, _MOST))
     below: dict[str, Any] = getattr(command, "commands", {})
-    commands = {name: one for name, one in below.items() if not one.hidden}
-    shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
-    arguments = [one for one in shown if one.param_type_name == "argument"]
-    options = [one for one in shown if one.param_type_name == "option"]
+    commands = {name: subcommand for name, subcommand in below.items() if not subcommand.hidden}
+    shown = [
+        parameter
+        for parameter in command.get_params(ctx)
+        if not getattr(parameter, "hidden", False)
+    ]
+    arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in shown if parameter.param_type_name == "option"]
     words = [
         ctx.command_path,
         *map(_argument_usage, arguments),
@@ -228,21 +232,26 @@ def _help(command: Any, ctx: Any) -> str:
         parts.append("\n".join(["Examples:", *(f"  ideabridge {line}" for line in examples)]))
 
     parts += _section(
-        "Arguments:", [(_argument_name(one), _description(one)) for one in arguments], width
+        "Arguments:",
+        [(_argument_name(parameter), _description(parameter)) for parameter in arguments],
+        width,
     )
-    parts += _section("Commands:", [(name, _first(one)) for name, one in commands.items()], width)
-    own = [one for one in options if one.name not in _SHARED]
+    parts += _section(
+        "Commands:", [(name, _first(parameter)) for name, parameter in commands.items()], width
+    )
+    own = [parameter for parameter in options if parameter.name not in _SHARED]
     shared = sorted(
-        (one for one in options if one.name in _SHARED), key=lambda one: _SHARED.index(one.name)
+        (parameter for parameter in options if parameter.name in _SHARED),
+        key=lambda parameter: _SHARED.index(parameter.name),
     )
     if not commands or len(own) + len(shared) > 1:
-        parts += _section("Options:", [_option(one) for one in own], width)
+        parts += _section("Options:", [_option(parameter) for parameter in own], width)
 
     title = "Options:" if len(shared) == 1 else "Shared options:"
     if commands and own:
         title = "Shared options, before or after the command:"
 
-    parts += _section(title, [_option(one) for one in shared], width)
+    parts += _section(title, [_option(parameter) for parameter in shared], width)
     if command.epilog:
         parts.append(_wrapped(command.epilog, width))
 
@@ -386,8 +395,14 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     mistake, whose message suggests names.
     """
     word = arguments[0] if arguments else None
-    commands = [one for one in application.registered_commands if one.name == word]
-    groups = [copy.copy(one) for one in application.registered_groups if one.name == word]
+    commands = [
+        registered for registered in application.registered_commands if registered.name == word
+    ]
+    groups = [
+        copy.copy(registered)
+        for registered in application.registered_groups
+        if registered.name == word
+    ]
     if not commands and not groups:
         return application
 

@@ -82,7 +82,7 @@ def list_approvals(
         decisions = list(pending(store, chosen, caller=SEES_ALL))
 
     if options.json:
-        print_json({"approvals": [one.to_json() for one in decisions]})
+        print_json({"approvals": [decision.to_json() for decision in decisions]})
         return
 
     _show_all(decisions, show, out())
@@ -108,49 +108,50 @@ def _show_all(
     decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console
 ) -> None:
     """Show open decisions, each under its run, with `write`, which writes to `console`."""
-    for _, several in itertools.groupby(decisions, lambda one: one.record.id):
-        for number, one in enumerate(several):
-            _show(one, write, console, with_run=number == 0)
+    for _, several in itertools.groupby(decisions, lambda decision: decision.record.id):
+        for number, decision in enumerate(several):
+            _show(decision, write, console, with_run=number == 0)
 
 
 def _show(
-    one: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool
+    pending: Pending, write: Callable[[str, str | None], None], console: Console, *, with_run: bool
 ) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
     from ideabridge.server.views.shown import TERMINAL, content_of
 
     if with_run:
-        at_work = ", executed by another process" if one.at_work else ""
-        caller = "" if one.record.caller == LOCAL_USER else f", of {one.record.caller}"
-        write(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
-        for grant in one.grants:
+        at_work = ", executed by another process" if pending.at_work else ""
+        caller = "" if pending.record.caller == LOCAL_USER else f", of {pending.record.caller}"
+        write(f"run {pending.record.id}: {pending.record.title}{caller}{at_work}", "bold")
+        for grant in pending.grants:
             write(f"  granted: {grant}", "dim")
 
     now = time.time()
-    since = "" if one.asked is None else f", asked {_duration(now - one.asked)} ago"
+    since = "" if pending.asked is None else f", asked {_duration(now - pending.asked)} ago"
     left = ""
-    if one.deadline is not None:
-        over = one.deadline <= now
+    if pending.deadline is not None:
+        over = pending.deadline <= now
         if over:
-            left = f", time is up: {_refused(one)}"
+            left = f", time is up: {_refused(pending)}"
         else:
-            left = f", {_refused(one)} in {_duration(one.deadline - now)}"
+            left = f", {_refused(pending)} in {_duration(pending.deadline - now)}"
 
-    shown = one.shown(TERMINAL)
+    shown = pending.shown(TERMINAL)
+    choices = ", ".join(shown.choices(pending.question.choices))
     sums = f", {shown.sums}" if shown.sums else ""
     write(
-        f"  {one.approval} ({', '.join(shown.choices(one.question.choices))}){sums}{since}{left}",
+        f"  {pending.approval} ({choices}){sums}{since}{left}",
         "yellow",
     )
-    for line in one.question.why.split("\n"):
+    for line in pending.question.why.split("\n"):
         write(f"    {line}", None)
 
-    if one.question.asked is not None:
-        write(f"    module {one.question.asked.module} asks; these are its words:", None)
+    if pending.question.asked is not None:
+        write(f"    module {pending.question.asked.module} asks; these are its words:", None)
 
     width = console.width - 4 if console.is_terminal else None
     for text in whole(
-        one.question.to_json().get("question") or content_of(one.question), width
+        pending.question.to_json().get("question") or content_of(pending.question), width
     ).split("\n"):
         write(f"    {text}", None)
 
@@ -233,13 +234,13 @@ async def decide(
             "name the runs or approvals to decide about; `ideabridge approvals list` shows them"
         )
 
-    for option, text, wanted in (
+    for option, text, expected in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
         ("--value", value, "value"),
     ):
-        if text is not None and decision != wanted:
-            raise UsageError(f"{option} goes with {wanted}, not with {decision}")
+        if text is not None and decision != expected:
+            raise UsageError(f"{option} goes with {expected}, not with {decision}")
 
     if decision == "edit" and (call is None) == (plan is None):
         raise UsageError("edit needs --call (or --plan, for a plan): what runs instead")
@@ -260,7 +261,7 @@ async def decide(
     elif most is not None or parameters is not None:
         raise UsageError(f"{'--parameters' if most is None else '--max'} goes with --for-run")
 
-    made = Decision(
+    submitted = Decision(
         decision,
         call=None if call is None else require_object(_read(call, "--call"), "--call"),
         reason=reason,
@@ -270,21 +271,20 @@ async def decide(
         grant=grant,
     )
     chosen = _by_run(options, which)
-    listed = [one for several in chosen.values() for one in several]
+    listed = [approval for pending in chosen.values() for approval in pending]
     if (decision in ("edit", "value") or for_run) and len(listed) > 1:
         what = "--for-run" if for_run else decision
-        raise UsageError(
-            f"{what} is for one approval; these are {', '.join(one.approval for one in listed)}"
-        )
+        names = ", ".join(approval.approval for approval in listed)
+        raise UsageError(f"{what} is for one approval; these are {names}")
 
-    for one in listed:
-        if decision not in one.question.choices:
-            takes = ", ".join(one.question.choices)
+    for approval in listed:
+        if decision not in approval.question.choices:
+            takes = ", ".join(approval.question.choices)
             raise UsageError(
-                f"{one.approval} of run {one.record.id} takes {takes}; found {decision}"
+                f"{approval.approval} of run {approval.record.id} takes {takes}; found {decision}"
             )
 
-    unnamed = [one for one in listed if not _is_named(one, which)]
+    unnamed = [approval for approval in listed if not _is_named(approval, which)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
         # What a run asks may have changed since somebody looked.
         _show_all(unnamed, say, err())
@@ -296,7 +296,7 @@ async def decide(
             say("left waiting", "yellow")
             return ExitCode.CANCELLED
 
-    return await _decide(options, made, chosen)
+    return await _decide(options, submitted, chosen)
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
@@ -329,41 +329,44 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
         if which is None:
             chosen = everything
         else:
-            chosen = [one for word in which for one in _matching(store, everything, word)]
+            chosen = [decision for word in which for decision in _matching(store, everything, word)]
 
-    for one in chosen:
-        several = by_run.setdefault(one.record.id, [])
-        if one not in several:
-            several.append(one)
+    for decision in chosen:
+        decisions = by_run.setdefault(decision.record.id, [])
+        if decision not in decisions:
+            decisions.append(decision)
 
     return by_run
 
 
-def _matching(store: Store, everything: list[Pending], word: str) -> list[Pending]:
+def _matching(store: Store, decisions: list[Pending], word: str) -> list[Pending]:
     from ideabridge.bridge.store.errors import UnknownRunError
 
     run, colon, approval = word.partition(":")
-    among = everything
+    candidates = decisions
     if colon:
         record = resolve_run(store, run)
-        among = [one for one in everything if one.record.id == record.id]
+        candidates = [decision for decision in decisions if decision.record.id == record.id]
     else:
         approval = word
 
-    found = [one for one in among if one.approval == approval]
-    found = found or [one for one in among if approval and one.approval.startswith(approval)]
-    if len(found) > 1:
-        names = ", ".join(f"{one.record.id}:{one.approval}" for one in found[:5])
+    matches = [decision for decision in candidates if decision.approval == approval]
+    matches = matches or [
+        decision for decision in candidates if approval and decision.approval.startswith(approval)
+    ]
+    if len(matches) > 1:
+        names = ", ".join(f"{decision.record.id}:{decision.approval}" for decision in matches[:5])
         raise UsageError(
             f"{word[:80]!r} is the beginning of several approvals; write one of {names}"
         )
 
-    if found:
-        return found
+    if matches:
+        return matches
     if colon:
-        there = ", ".join(one.approval for one in among) or "none"
+        open_approvals = ", ".join(decision.approval for decision in candidates) or "none"
         raise UsageError(
-            f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}"
+            f"{word[:80]!r}: run {run[:80]} has no such approval pending; "
+            f"pending are {open_approvals}"
         )
 
     try:
@@ -373,10 +376,14 @@ def _matching(store: Store, everything: list[Pending], word: str) -> list[Pendin
             f"{word[:80]!r} is no approval that is pending, and no run: {error}"
         ) from None
 
-    found = [one for one in everything if record.id in (one.record.id, one.record.parent)]
-    if not found:
+    matches = [
+        decision
+        for decision in decisions
+        if record.id in (decision.record.id, decision.record.parent)
+    ]
+    if not matches:
         raise UsageError(f"run {record.id} waits for no decision ({status_text(record)})")
-    return found
+    return matches
 
 
 async def _decide(
@@ -391,13 +398,13 @@ async def _decide(
     codes: set[int] = set()
     answers: list[JSON] = []
     async with open_bridge(options) as bridge:
-        for run_id, several in chosen.items():
+        for run_id, decisions in chosen.items():
             refused: list[str] = []
             try:
-                outcome = await _settle(bridge, options, decision, several, refused)
+                outcome = await _settle(bridge, options, decision, decisions, refused)
             except IdeabridgeError as error:
                 # The other decisions are still made.
-                message = _why_not(error, several[0])
+                message = _why_not(error, decisions[0])
                 report(message)
                 answers.append({"run": run_id, "error": message})
                 codes.add(ExitCode.FAILED)
@@ -412,7 +419,7 @@ async def _decide(
 
             if options.json:
                 decided: list[JSON] = [
-                    one.approval for one in several if one.approval not in refused
+                    pending.approval for pending in decisions if pending.approval not in refused
                 ]
                 answers.append(result_json(outcome, {"decided": decided}))
                 codes.add(outcome.code())
@@ -430,7 +437,7 @@ async def _settle(
     bridge: Bridge,
     options: Options,
     decision: Decision | None,
-    several: list[Pending],
+    decisions: list[Pending],
     refused: list[str],
 ) -> Followed:
     """Submit the decision for the chosen questions of one run, and follow the run; without
@@ -446,47 +453,50 @@ async def _settle(
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.server.cli.follow import follow
 
-    record = several[0].record
+    record = decisions[0].record
     run = await bridge.run(record.id, caller=record.caller)
     if decision is None:
         say(f"run {record.id}: {record.title}", "bold")
         return await follow(run, leaves=True)
 
-    for one in several:
+    for pending in decisions:
         try:
-            await run.patiently(partial(run.settle, one.approval, decision))
+            await run.patiently(partial(run.settle, pending.approval, decision))
         except DecisionError as error:
-            refused.append(one.approval)
-            if len(refused) == len(several):
+            refused.append(pending.approval)
+            if len(refused) == len(decisions):
                 raise
-            report(_why_not(error, one))
+            report(_why_not(error, pending))
             continue
 
         if not options.json:
             why = f": {decision.reason}" if decision.reason else ""
-            say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")
+            say(f"{_DONE[decision.decision]}: {pending.approval} of {record.id}{why}", "green")
 
     return await follow(run, quiet=options.json, asks=False)
 
 
-def _why_not(error: Exception, one: Pending) -> str:
+def _why_not(error: Exception, pending: Pending) -> str:
     from ideabridge.bridge.errors import InterruptedRunError
 
-    if isinstance(error, InterruptedRunError) and one.at_work:
+    if isinstance(error, InterruptedRunError) and pending.at_work:
         return (
-            f"run {one.record.id} is executed by another process; decide in the host that runs "
+            f"run {pending.record.id} is executed by another process; decide in the host that runs "
             "it, or here after its other calls have ended"
         )
 
-    if one.deadline is not None and one.deadline <= time.time():
-        return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"
+    if pending.deadline is not None and pending.deadline <= time.time():
+        return (
+            f"run {pending.record.id}: the time for {pending.approval} is up, "
+            f"and it is {_refused(pending)}"
+        )
 
     message = str(error)
-    if one.record.id in message:
+    if pending.record.id in message:
         return message
-    return f"run {one.record.id}: {message}"
+    return f"run {pending.record.id}: {message}"
 
 
-def _refused(one: Pending) -> str:
+def _refused(pending: Pending) -> str:
     """Return what happens to the call if nobody decides in time."""
-    return "skipped" if one.question.refusal == "skip" else "denied"
+    return "skipped" if pending.question.refusal == "skip" else "denied"

@@ -59,30 +59,30 @@ class Connecting:
         self._hide()
 
     async def wait(
-        self, modules: Modules, told: Callable[[ModuleStatus], None] | None = None
+        self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
         """Wait until every module is up, failed or disabled, at most `SETTLE_SECONDS`.
 
-        `told` is called with the status of each module as soon as it is known, and at the end with
-        those that are still connecting. Its output appears above the last line.
+        `report` is called with the status of each module as soon as it is known, and at the end
+        with those that are still connecting. Its output appears above the last line.
         """
-        known: set[str] = set()
+        known_names: set[str] = set()
 
         def settled(status: ModuleStatus) -> None:
-            known.add(status.name)
+            known_names.add(status.name)
             if status.name in self._left:
                 self._left.remove(status.name)
 
             self._hide()
-            if told is not None:
-                told(status)
+            if report is not None:
+                report(status)
 
             if self._left:
                 self._show()
 
         await modules.settled(SETTLE_SECONDS, report=settled)
         for status in modules.statuses():
-            if status.name not in known:
+            if status.name not in known_names:
                 settled(status)
 
         self._hide()

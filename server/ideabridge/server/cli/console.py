@@ -133,7 +133,10 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     # This escapes characters of private use, such as the filler.
     plain = printable(text)
     # Ambiguous characters are wide in some terminals.
-    filled = "".join(f"{one}{_FILLER}" if east_asian_width(one) in "WFA" else one for one in plain)
+    filled = "".join(
+        f"{character}{_FILLER}" if east_asian_width(character) in "WFA" else character
+        for character in plain
+    )
     if len(first) + len(filled) <= width:
         return [first + plain]
 
@@ -440,8 +443,8 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
     """The error of ideabridge in a group of errors, if the group has only such errors
     and cancellations.
     """
-    errors = [one for one in leaves(error) if type(one).__name__ != "CancelledError"]
-    own = [one for one in errors if isinstance(one, IdeabridgeError)]
+    errors = [leaf for leaf in leaves(error) if type(leaf).__name__ != "CancelledError"]
+    own = [leaf for leaf in errors if isinstance(leaf, IdeabridgeError)]
     return own[0] if own and len(own) == len(errors) else None
 
 
@@ -451,7 +454,7 @@ def at_terminal() -> bool:
 
 
 @contextmanager
-def working(what: str, *, quiet: bool = False) -> Generator[None]:
+def working(task: str, *, quiet: bool = False) -> Generator[None]:
     """At a terminal, a last line on standard error that says what takes time and counts the
     seconds. It appears after half a second and disappears at the end. Elsewhere, and with
     `quiet`, nothing.
@@ -468,7 +471,7 @@ def working(what: str, *, quiet: bool = False) -> Generator[None]:
 
     def line() -> Text:
         seconds = time.monotonic() - began
-        text = "" if seconds < _MOMENT else f"{what} ({seconds:.0f} s)"
+        text = "" if seconds < _MOMENT else f"{task} ({seconds:.0f} s)"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
     # Its thread draws the line, also while this one waits for the disk.

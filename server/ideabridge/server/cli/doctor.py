@@ -38,49 +38,50 @@ async def doctor(options: Options) -> int:
     longest = max(map(len, ["host claude-code", *names]))
     rows = None if options.json else Rows(("", "what", "found"), (1, longest))
 
-    def print_row(one: CheckResult) -> None:
+    def print_row(result: CheckResult) -> None:
         if rows is not None:
             rows.add(
-                ("✗" if one.is_wrong else "✓", one.topic, one.text), "red" if one.is_wrong else None
+                ("✗" if result.is_wrong else "✓", result.topic, result.text),
+                "red" if result.is_wrong else None,
             )
-            for line in (one.hint or "").splitlines():
+            for line in (result.hint or "").splitlines():
                 rows.add(("", "", line), "dim")
 
-    found = Findings(print_row)
-    checks.check_program(found)
+    findings = Findings(print_row)
+    checks.check_program(findings)
     if fault is not None:
-        found.add("configuration", str(fault), wrong=True)
+        findings.add("configuration", str(fault), wrong=True)
 
     if configuration is not None:
-        checks.check_configuration(found, configuration)
-        checks.check_store(found, configuration)
-        checks.check_tool_files(found, configuration)
-        await _modules(found, configuration)
-        await checks.check_mind(found, configuration)
+        checks.check_configuration(findings, configuration)
+        checks.check_store(findings, configuration)
+        checks.check_tool_files(findings, configuration)
+        await _modules(findings, configuration)
+        await checks.check_mind(findings, configuration)
 
-    checks.check_hosts(found, folder)
+    checks.check_hosts(findings, folder)
     if options.json:
-        print_json({"findings": list[JSON](map(_json, found.found)), "wrong": found.wrong})
-    elif found.wrong:
-        report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
+        print_json({"findings": list[JSON](map(_json, findings.found)), "wrong": findings.wrong})
+    elif findings.wrong:
+        report(f"{findings.wrong} of these {'is' if findings.wrong == 1 else 'are'} wrong")
 
-    return ExitCode.FAILED if found.wrong else ExitCode.DONE
+    return ExitCode.FAILED if findings.wrong else ExitCode.DONE
 
 
-def _json(one: CheckResult) -> JSONObject:
+def _json(result: CheckResult) -> JSONObject:
     entry: JSONObject = {
-        "topic": one.topic,
-        "state": "wrong" if one.is_wrong else "ok",
-        "text": one.text,
+        "topic": result.topic,
+        "state": "wrong" if result.is_wrong else "ok",
+        "text": result.text,
     }
-    return {**entry, "hint": one.hint} if one.hint else entry
+    return {**entry, "hint": result.hint} if result.hint else entry
 
 
-async def _modules(found: Findings, configuration: Configuration) -> None:
+async def _modules(findings: Findings, configuration: Configuration) -> None:
     from ideabridge.server.cli.connecting import Connecting
 
     if not configuration.modules:
-        found.add("servers", "none are configured")
+        findings.add("servers", "none are configured")
         return
 
     with Connecting(configuration) as connecting:
@@ -89,7 +90,7 @@ async def _modules(found: Findings, configuration: Configuration) -> None:
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
-            await connecting.wait(modules, lambda status: checks.describe_module(found, status))
+            await connecting.wait(modules, lambda status: checks.describe_module(findings, status))
             notes = naming_notes(Toolbox(), modules.known_tools())
             if notes:
-                found.add("names", "of modules' tools", hint="\n".join(notes[:20]))
+                findings.add("names", "of modules' tools", hint="\n".join(notes[:20]))

@@ -354,21 +354,21 @@ def _offered(schema: JSON) -> Iterator[str]:
     schemas = as_object(as_object(schema).get("properties"))
     calls = as_object(as_object(schemas.get("calls")).get("items"))
     tools = calls.get("anyOf")
-    for one in map(as_object, tools if isinstance(tools, list) else [calls]):
-        members = as_object(one.get("properties"))
+    for tool in map(as_object, tools if isinstance(tools, list) else [calls]):
+        members = as_object(tool.get("properties"))
         name = as_object(members.get("_tool")).get("const")
         if name is not None:
-            description = str(one.get("description") or "").split("\n")[0]
+            description = str(tool.get("description") or "").split("\n")[0]
             parameters = {key: value for key, value in members.items() if not key.startswith("_")}
-            yield f"tool: {name}({signature({**one, 'properties': parameters})})  {description}".rstrip()
+            yield f"tool: {name}({signature({**tool, 'properties': parameters})})  {description}".rstrip()
 
     output = as_object(schemas.get("output")).get("anyOf")
     if isinstance(output, list):
-        wanted = [one for one in output if one != {"type": "null"}]
+        wanted = [tool for tool in output if tool != {"type": "null"}]
     else:
         wanted = [schemas.get("output")]
 
-    yield f"output: {' or '.join(readable_json(one, compact=True) for one in wanted)}"
+    yield f"output: {' or '.join(readable_json(tool, compact=True) for tool in wanted)}"
 
 
 async def _read() -> str | None:

@@ -78,35 +78,35 @@ async def import_history(
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
-        found = bridge.history(host, modules=names)
-        if not found.modules:
+        history = bridge.history(host, modules=names)
+        if not history.modules:
             raise UsageError(
                 "no modules are configured, so there is nothing to take "
                 "(`ideabridge servers import HOST`)"
             )
 
-        if not found.logs.files:
-            folders = ", ".join(map(str, found.folders))
-            raise UsageError(f"{found.title} has no logs here: there are none in {folders}")
-        if not yes and not _may_read(found):
+        if not history.logs.files:
+            folders = ", ".join(map(str, history.folders))
+            raise UsageError(f"{history.title} has no logs here: there are none in {folders}")
+        if not yes and not _may_read(history):
             say("nothing was read")
             return 0
 
         with working("reading logs", quiet=options.json):
-            taken = await found.survey()
+            report = await history.survey()
 
-        if not dry_run and any(not one.why for one in taken.runs):
+        if not dry_run and any(not run.why for run in report.runs):
             # The modules are started only if there is something to take.
             await stack.enter_async_context(connected(bridge))
             with working("saving runs", quiet=options.json):
-                taken = await found.take()
+                report = await history.take()
 
     if options.json:
-        print_json({"dry_run": dry_run, **taken.to_json()})
+        print_json({"dry_run": dry_run, **report.to_json()})
     else:
-        _print(found, taken, dry_run=dry_run)
+        _print(history, report, dry_run=dry_run)
 
-    return 1 if taken.failed else 0
+    return 1 if report.failed else 0
 
 
 def _names(words: list[str]) -> dict[str, str]:
@@ -121,14 +121,17 @@ def _names(words: list[str]) -> dict[str, str]:
     return names
 
 
-def _may_read(found: HistoryImport) -> bool:
+def _may_read(history: HistoryImport) -> bool:
     folders = [
         str(folder)
-        for folder in found.folders
-        if any(log.is_relative_to(folder) for log in found.logs.files)
+        for folder in history.folders
+        if any(log.is_relative_to(folder) for log in history.logs.files)
     ]
-    modules = ", ".join(found.modules)
-    say(f"{counted(len(found.logs.files), 'log')} of {found.title} in {', '.join(folders)}", "bold")
+    modules = ", ".join(history.modules)
+    say(
+        f"{counted(len(history.logs.files), 'log')} of {history.title} in {', '.join(folders)}",
+        "bold",
+    )
     say(
         f"taken are calls of {modules}, their results, and what you had asked "
         "for; they stay in your store"
@@ -136,31 +139,31 @@ def _may_read(found: HistoryImport) -> bool:
     return confirm("Read the logs?")
 
 
-def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None:
-    if taken.runs:
+def _print(history: HistoryImport, imported: HistoryReport, *, dry_run: bool) -> None:
+    if imported.runs:
         titles = ["conversation", "time (UTC)", "calls", "servers", "unread", "run"]
-        print_table(titles, [_row(one, dry_run=dry_run) for one in taken.runs])
+        print_table(titles, [_row(run, dry_run=dry_run) for run in imported.runs])
 
-    for one in taken.runs:
-        for why, count in one.left.items():
-            say(f"  {_shown_id(one)}: {counted(count, 'call')} {why} left out", "yellow")
-        if one.incomplete:
+    for run in imported.runs:
+        for reason, count in run.left.items():
+            say(f"  {_shown_id(run)}: {counted(count, 'call')} {reason} left out", "yellow")
+        if run.incomplete:
             say(
-                f"  {_shown_id(one)}: {counted(one.incomplete, 'result')} "
+                f"  {_shown_id(run)}: {counted(run.incomplete, 'result')} "
                 "not as the tool returned it",
                 "yellow",
             )
 
-    for line in taken.failed:
+    for line in imported.failed:
         report(line)
 
-    for line in _counts(found, taken):
+    for line in _counts(history, imported):
         say(line, "dim")
 
-    new = [one for one in taken.runs if not one.why]
-    calls = counted(sum(one.calls for one in new), "call")
+    new = [run for run in imported.runs if not run.why]
+    calls = counted(sum(run.calls for run in new), "call")
     if not new:
-        say("nothing is new" if taken.known else "there are no calls of configured modules")
+        say("nothing is new" if imported.known else "there are no calls of configured modules")
     elif dry_run:
         say(f"would be saved: {counted(len(new), 'run')} with {calls}")
     else:
@@ -168,33 +171,33 @@ def _print(found: HistoryImport, taken: HistoryReport, *, dry_run: bool) -> None
         show(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
 
 
-def _row(one: HistoryRun, *, dry_run: bool) -> list[str]:
-    state = one.run or one.why or ("would be saved" if dry_run else "")
-    time = one.time[:16].replace("T", " ")
-    return [_shown_id(one), time, str(one.calls), ", ".join(one.modules), str(one.unread), state]
+def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
+    state = run.run or run.why or ("would be saved" if dry_run else "")
+    time = run.time[:16].replace("T", " ")
+    return [_shown_id(run), time, str(run.calls), ", ".join(run.modules), str(run.unread), state]
 
 
-def _shown_id(one: HistoryRun) -> str:
+def _shown_id(run: HistoryRun) -> str:
     """The beginning of a conversation's id, and the part of it that a subagent is."""
-    own, slash, part = one.conversation.partition("/")
+    own, slash, part = run.conversation.partition("/")
     return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
-def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
+def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
     """What was not taken, in sentences."""
     unread = ", ".join(
-        f"{counted(count, 'line')} {why}" for why, count in taken.unread.most_common()
+        f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )
-    lines = [f"{counted(taken.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
-    if taken.known:
-        lines.append(f"{counted(taken.known, 'call')} imported before")
+    lines = [f"{counted(report.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
+    if report.known:
+        lines.append(f"{counted(report.known, 'call')} imported before")
 
-    if taken.others:
+    if report.others:
         most = ", ".join(
-            f"{name} ({count:,})" for name, count in taken.others.most_common(_SERVERS)
+            f"{name} ({count:,})" for name, count in report.others.most_common(_SERVERS)
         )
-        if len(taken.others) > _SERVERS:
-            more = f" and {len(taken.others) - _SERVERS} more"
+        if len(report.others) > _SERVERS:
+            more = f" and {len(report.others) - _SERVERS} more"
         else:
             more = ""
         lines.append(
@@ -202,13 +205,13 @@ def _counts(found: HistoryImport, taken: HistoryReport) -> list[str]:
             "(--module LOGNAME=SERVER)"
         )
 
-    for count, what in (
-        (found.logs.links, "link not followed"),
-        (found.logs.compressed, "compressed log not read"),
-        (found.logs.left_off, "older log not read"),
+    for count, text in (
+        (history.logs.links, "link not followed"),
+        (history.logs.compressed, "compressed log not read"),
+        (history.logs.left_off, "older log not read"),
     ):
         if count:
-            noun, _, rest = what.partition(" not ")
-            lines.append(f"{counted(count, noun)} not {rest}")
+            noun, _, reason = text.partition(" not ")
+            lines.append(f"{counted(count, noun)} not {reason}")
 
     return lines

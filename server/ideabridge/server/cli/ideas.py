@@ -152,17 +152,17 @@ def list_ideas(
         else:
             page = store.ideas.page(limit, after, chosen=chosen)
             items = [_idea_json(one) for one in page.items]
-            titles, rows = _IDEA_TITLES, [_idea_row(one) for one in page.items]
+            titles = _IDEA_TITLES
+            rows = [_idea_row(idea) for idea in page.items]
 
     if after is not None:
         empty = f"no {'tool' if published else 'idea'} comes after this cursor"
     elif not chosen.empty:
         empty = "no idea passes these filters"
+    elif published:
+        empty = "nothing is published"
     else:
-        if published:
-            empty = "nothing is published"
-        else:
-            empty = "no ideas are saved yet; every run saves one"
+        empty = "no ideas are saved yet; every run saves one"
 
     options.print_rows(
         {"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next
@@ -188,51 +188,59 @@ def _lacks(options: Options, store: Store, published: list[Publication]) -> dict
     def look(key: ToolKey) -> str | None:
         return lacking(configuration, key, own)
 
-    return {one.name: why_not_here(store, one, LOCAL, look) for one in published}
+    return {
+        publication.name: why_not_here(store, publication, LOCAL, look) for publication in published
+    }
 
 
 _IDEA_TITLES: Final = ("idea", "published as", "outcome", "saved", "title")
 
 
-def _idea_row(one: IdeaRecord | IdeaHit) -> tuple[str, ...]:
-    saved = one.meta.time[:19].replace("T", " ")
-    return (one.id[:12], ", ".join(one.names), one.meta.outcome, saved, first_line(one.meta.title))
+def _idea_row(idea: IdeaRecord | IdeaHit) -> tuple[str, ...]:
+    saved = idea.meta.time[:19].replace("T", " ")
+    return (
+        idea.id[:12],
+        ", ".join(idea.names),
+        idea.meta.outcome,
+        saved,
+        first_line(idea.meta.title),
+    )
 
 
-def _idea_json(one: IdeaRecord | IdeaHit) -> JSONObject:
-    return {"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()}
+def _idea_json(idea: IdeaRecord | IdeaHit) -> JSONObject:
+    return {"id": idea.id, "names": list[JSON](idea.names), **idea.meta.to_json()}
 
 
-def _shared(store: Store, one: Publication) -> list[str]:
+def _shared(store: Store, publication: Publication) -> list[str]:
     """Return the names of the users of a published tool besides its owner; `all`
     means everybody.
     """
     from ideabridge.bridge.store.users import person_of
 
-    return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
+    return [person_of(caller) or "all" for caller in store.publications.shares(publication.name)]
 
 
-def _for(store: Store, one: Publication) -> str:
+def _for(store: Store, publication: Publication) -> str:
     from ideabridge.bridge.store.users import person_of
 
-    own = [] if one.owner is None else [person_of(one.owner)]
-    return ", ".join([*own, *_shared(store, one)])
+    own = [] if publication.owner is None else [person_of(publication.owner)]
+    return ", ".join([*own, *_shared(store, publication)])
 
 
-def publication_json(one: Publication) -> JSONObject:
+def publication_json(publication: Publication) -> JSONObject:
     """A publication as JSON, without its plan and recording."""
     return {
-        "name": one.name,
-        "version": one.version,
-        "idea": one.idea_id,
-        "answer": one.answer,
-        "description": one.description,
-        "input_schema": one.input_schema,
-        "output_schema": one.output_schema,
-        "annotations": one.annotations,
-        "owner": one.owner,
-        "time": one.time,
-        "live": one.live,
+        "name": publication.name,
+        "version": publication.version,
+        "idea": publication.idea_id,
+        "answer": publication.answer,
+        "description": publication.description,
+        "input_schema": publication.input_schema,
+        "output_schema": publication.output_schema,
+        "annotations": publication.annotations,
+        "owner": publication.owner,
+        "time": publication.time,
+        "live": publication.live,
     }
 
 
@@ -255,9 +263,9 @@ def search_ideas(
     """Search ideas by words, best match first. Exit code 1 if nothing is found."""
     with open_store(options) as store:
         hits = store.ideas.search(" ".join(words or ()), limit, chosen, caller=SEES_ALL)
-    found: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
+    ideas: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
     options.print_rows(
-        {"ideas": found}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found"
+        {"ideas": ideas}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found"
     )
     return 0 if hits else 1
 
@@ -325,7 +333,7 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
     from ideabridge.bridge.store.portable import request_of
 
     request = request_of(stored.idea)
-    told: JSONObject = {
+    answer: JSONObject = {
         "id": request.id,
         "texts": list[JSON](request.texts),
         "schema": request.schema,
@@ -347,7 +355,7 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
         lines += [("", None), (f"{text['role']}:", "bold"), (str(text["content"]), None)]
 
     lines += [("", None), ("schema:", "bold"), (readable_json(request.schema, 1), None)]
-    options.print_lines(told, lines)
+    options.print_lines(answer, lines)
 
 
 def _published(store: Store, ref: str) -> Publication | None:
@@ -385,27 +393,24 @@ def suggest_ideas(
     from ideabridge.bridge.store.users import LOCAL
 
     with open_store(options) as store:
-        found = suggest(store, LOCAL, least=least, limit=limit)
+        suggestions = suggest(store, LOCAL, least=least, limit=limit)
 
     if options.json:
-        print_json({"suggestions": [one.to_json() for one in found]})
-        return 0 if found else 1
+        print_json({"suggestions": [suggestion.to_json() for suggestion in suggestions]})
+        return 0 if suggestions else 1
 
-    for one in found:
-        show(fit(f"done {one.times} times: would be {one.signature}", 4), "bold")
-        show(
-            fit(
-                f"  {' → '.join(one.tools)}{'' if one.changes else ' (only reads)'}: {one.title}", 4
-            ),
-            "dim",
-        )
+    for suggestion in suggestions:
+        show(fit(f"done {suggestion.times} times: would be {suggestion.signature}", 4), "bold")
+        only_reads = "" if suggestion.changes else " (only reads)"
+        tools = " → ".join(suggestion.tools)
+        show(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")
         # A command is not wrapped, so that it can be copied.
-        show(f"  {one.command}")
+        show(f"  {suggestion.command}")
 
-    if not found:
+    if not suggestions:
         say("nothing was done repeatedly that is not a tool already")
 
-    return 0 if found else 1
+    return 0 if suggestions else 1
 
 
 @app.command("tag")
@@ -494,11 +499,11 @@ def _print_prunable(prunable: Prunable) -> None:
         say(f"nothing to delete; {_size(prunable.used)} are in use")
     else:
         between = f"from {prunable.oldest[:10]} to {prunable.newest[:10]}"
-        what = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
-        say(f"{what} would be deleted, {between}; {_size(prunable.used)} are in use")
+        deletion = f"{counted(prunable.runs, 'run')} and {counted(prunable.ideas, 'idea')}"
+        say(f"{deletion} would be deleted, {between}; {_size(prunable.used)} are in use")
     if prunable.kept:
-        kept = ", ".join(f"{why}: {count}" for why, count in sorted(prunable.kept.items()))
-        say(f"equally old, but kept: {kept}")
+        reasons = ", ".join(f"{why}: {count}" for why, count in sorted(prunable.kept.items()))
+        say(f"equally old, but kept: {reasons}")
 
 
 def _size(number: int) -> str:
@@ -787,15 +792,17 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     named = "type" if message.get("type") else "role"
     kind = str(message.get(named) or "message")
     instance = f" {message['_instance']}" if message.get("_instance") else ""
-    held = "content" if "content" in message else kind
+    content_key = "content" if "content" in message else kind
     # A name cannot begin a line of its own.
     lines: list[Line] = [
         (visible(f"  {kind}{instance}"), "cyan"),
-        *_value(message.get(held), 4, whole=whole),
+        *_value(message.get(content_key), 4, whole=whole),
     ]
     # All but these: a mind reads the schema and the description of a document, too.
-    others = {key: value for key, value in message.items() if key not in (named, held, "_instance")}
-    return lines + _members(others, 4, whole=whole)
+    members = {
+        key: value for key, value in message.items() if key not in (named, content_key, "_instance")
+    }
+    return lines + _members(members, 4, whole=whole)
 
 
 def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:

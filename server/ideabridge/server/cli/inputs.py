@@ -240,8 +240,8 @@ async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
         The whole input, or None if the person stopped.
     """
     result = dict(known)
-    members = [one for one in _members(schema) if one[0] not in known]
-    for name, member, required in sorted(members, key=lambda one: not one[2]):
+    members = [entry for entry in _members(schema) if entry[0] not in known]
+    for name, member, required in sorted(members, key=lambda entry: not entry[2]):
         while True:
             text = await _read_member("  ", name, member, required)
             if text is None:
@@ -335,16 +335,16 @@ def _choices(field: JSONObject) -> list[str]:
     choices: list[JSON] = list(values) if isinstance(values, list) else []
     for key in ("oneOf", "anyOf"):
         alternatives = field.get(key)
-        for one in map(as_object, alternatives if isinstance(alternatives, list) else []):
-            choices += [one["const"]] if "const" in one else []
+        for alternative in map(as_object, alternatives if isinstance(alternatives, list) else []):
+            choices += [alternative["const"]] if "const" in alternative else []
 
-    return [str(one) for one in choices]
+    return [str(alternative) for alternative in choices]
 
 
 def _value(text: str, field: JSONObject) -> JSON:
     kind = field.get("type")
     if kind == "array":
-        return [one.strip() for one in text.split(",") if one.strip()]
+        return [part.strip() for part in text.split(",") if part.strip()]
     if kind == "boolean":
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(
             text.lower(), text
@@ -370,7 +370,11 @@ async def decline_all(run: Run) -> bool:
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
-    entries = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
+    entries = [
+        pending
+        for pending in run.approvals()
+        if isinstance(pending, dict) and "question" in pending
+    ]
     for entry in entries:
         module = as_object(entry["question"]).get("module")
         report(
@@ -400,7 +404,9 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
 
 
 def _is_pending(run: Run, approval: str) -> bool:
-    return any(isinstance(one, dict) and one.get("approval") == approval for one in run.approvals())
+    return any(
+        isinstance(entry, dict) and entry.get("approval") == approval for entry in run.approvals()
+    )
 
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
@@ -426,9 +432,9 @@ async def _ask(entry: JSONObject) -> Decision:
         return await _ask_form(as_object(entry["question"]), entry.get("call"))
 
     width = err().width if sys.stderr.isatty() else None
-    first, *others = str(entry.get("why")).split("\n")
+    first, *reasons = str(entry.get("why")).split("\n")
     say(_marked(visible(first), "? "), "bold yellow")
-    for reason in others:
+    for reason in reasons:
         say(_marked(visible(reason), "  - "), "bold yellow")
 
     plan = entry.get("plan")
@@ -460,8 +466,10 @@ def _others(entry: JSONObject) -> list[tuple[str, Candidate]]:
     from ideabridge.bridge.context.assumption import read_assumption
 
     listed = entry.get("assumed")
-    assumed = [read_assumption(one) for one in (listed if isinstance(listed, list) else [])]
-    return [(one.at, candidate) for one in assumed for candidate in one.choices[1:]]
+    assumed = [read_assumption(item) for item in (listed if isinstance(listed, list) else [])]
+    return [
+        (assumption.at, candidate) for assumption in assumed for candidate in assumption.choices[1:]
+    ]
 
 
 def whole(value: JSON, width: int | None) -> str:

@@ -99,7 +99,7 @@ def _from_store(*queries: str) -> Callable[[typer.Context, str], Offers]:
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> Offers:
-        found: dict[str, str] = {}
+        offers: dict[str, str] = {}
         try:
             store = _store(ctx)
             if not store.is_file():
@@ -107,12 +107,12 @@ def _from_store(*queries: str) -> Callable[[typer.Context, str], Offers]:
             address = f"file:{quote(str(store))}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
                 for query in queries:
-                    for name, what in connection.execute(query, (incomplete, _MOST)):
-                        found.setdefault(str(name), " ".join(str(what or "").split())[:60])
+                    for name, description in connection.execute(query, (incomplete, _MOST)):
+                        offers.setdefault(str(name), " ".join(str(description or "").split())[:60])
         except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
             return []
 
-        return list(found.items())
+        return list(offers.items())
 
     return complete
 
@@ -349,7 +349,9 @@ class Options:
 
         file = self.config.absolute()
         folders = [
-            one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))
+            candidate
+            for folder in (self.folder(), Path.cwd())
+            for candidate in (folder, repository_of(folder))
         ]
         if any(is_project_file(file, folder) for folder in folders if folder is not None):
             return file
@@ -520,17 +522,17 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
     except BaseException as error:
         if os.environ.get("IDEABRIDGE_TRACEBACK"):
             raise
-        known = own_error(error)
+        known_error = own_error(error)
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
             _drop_output()
             code = ExitCode.FAILED
             message = f"the output cannot be written: {error.strerror}"
             kind = "OutputError"
-        elif known is not None:
-            code = exit_code(known)
-            message = str(known)
-            kind = type(known).__name__
-        elif any(isinstance(one, KeyboardInterrupt) for one in leaves(error)):
+        elif known_error is not None:
+            code = exit_code(known_error)
+            message = str(known_error)
+            kind = type(known_error).__name__
+        elif any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(error)):
             return ExitCode.CANCELLED
         else:
             code = ExitCode.INTERNAL
@@ -640,24 +642,24 @@ def _print(
     parsed: Configuration,
     user: Configuration,
     confirmed: frozenset[str],
-    put: Callable[[str], None],
+    write: Callable[[str], None],
     width: int | None,
 ) -> None:
     """Print the effects of a project file, wrapped to `width` columns; None: each
     effect is one line.
     """
-    found = standing.found
+    project_file = standing.found
     if standing.is_trusted and confirmed != standing.data:
-        head = f"{found.file} is trusted, but not with these data files. It would do this:"
+        head = f"{project_file.file} is trusted, but not with these data files. It would do this:"
     elif standing.is_trusted and standing.before is not None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
-        head = f"{found.file} is trusted since {when}. It does this:"
+        head = f"{project_file.file} is trusted since {when}. It does this:"
     elif standing.changed:
-        head = f"{found.file} has changed since it was trusted. It would do this:"
+        head = f"{project_file.file} has changed since it was trusted. It would do this:"
     else:
-        head = f"{found.file} is not trusted. It would do this:"
+        head = f"{project_file.file} is not trusted. It would do this:"
 
-    files = list(found.covered(confirmed))
+    files = list(project_file.covered(confirmed))
     if len(files) > _SHOWN_FILES:
         more = f" and {len(files) - _SHOWN_FILES} more"
     else:
@@ -665,18 +667,18 @@ def _print(
 
     lines = [
         ("", head),
-        *((what, path) for path, what in standing.changed),
+        *((topic, path) for path, topic in standing.changed),
         *_effects(standing, parsed, user),
         ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
         *_data_lines(standing, confirmed),
     ]
-    for number, (what, text) in enumerate(lines):
+    for number, (topic, text) in enumerate(lines):
         indent = 0 if number == 0 else _INDENT
-        _put(text, put, width, first=what.ljust(indent), further=" " * indent)
+        _put(text, write, width, first=topic.ljust(indent), further=" " * indent)
 
 
 def _put(
-    text: str, put: Callable[[str], None], width: int | None, *, first: str, further: str
+    text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
     """Print a text that may contain words of the file; no line of it begins where the lines of
     ideabridge begin.
@@ -685,7 +687,7 @@ def _put(
     for line in (
         [first + plain] if width is None else wrapped(plain, width, first=first, further=further)
     ):
-        put(line)
+        write(line)
 
 
 def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple[str, str]]:
@@ -795,7 +797,7 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
     """The environment variables in a project file that may hold a secret, each with its places."""
     from ideabridge.bridge.trust import HARMLESS
 
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for module, entry in parsed.modules.items():
         texts = {"command": entry.command, "cwd": entry.cwd, "url": entry.url}
         texts |= {f"args.{number}": text for number, text in enumerate(entry.args)}
@@ -808,13 +810,13 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
         for place, text in texts.items():
             for match in _NAMED.finditer(text or ""):
                 if not match.group().startswith("$$") and match.group(1) not in HARMLESS:
-                    found.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
+                    places.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
 
     model = parsed.model
     if model is not None and not isinstance(model, str) and model.key_env is not None:
-        found.setdefault(model.key_env, []).append("model.key_env")
+        places.setdefault(model.key_env, []).append("model.key_env")
 
-    return found
+    return places
 
 
 def standing_json(
@@ -823,7 +825,7 @@ def standing_json(
     """The effects of a project file as JSON, and the hash of what would be trusted if
     `confirmed` is data.
     """
-    found = standing.found
+    project_file = standing.found
     state = "untrusted"
     if standing.is_trusted and confirmed == standing.data:
         state = "trusted"
@@ -831,21 +833,21 @@ def standing_json(
         state = "changed"
 
     effects: list[JSON] = [
-        {"what": what, "text": text} for what, text in _effects(standing, parsed, user)
+        {"what": topic, "text": text} for topic, text in _effects(standing, parsed, user)
     ]
-    changed: list[JSON] = [{"file": path, "what": what} for path, what in standing.changed]
+    changed: list[JSON] = [{"file": path, "what": topic} for path, topic in standing.changed]
     return {
-        "file": str(found.file),
+        "file": str(project_file.file),
         "state": state,
-        "hash": found.hash(confirmed),
-        "files": dict(found.covered(confirmed)),
+        "hash": project_file.hash(confirmed),
+        "files": dict(project_file.covered(confirmed)),
         "data_files": [
             {
                 "file": path,
                 "named_by": list[JSON](data_file.named_by),
                 "confirmed": path in confirmed,
             }
-            for path, data_file in found.data_files.items()
+            for path, data_file in project_file.data_files.items()
         ],
         "changed": changed,
         "variables": list[JSON](sorted(standing.variables.names)),

@@ -206,10 +206,10 @@ def read_calls(text: str | None) -> list[int] | None:
     """
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
-    if found is None:
+    numbers = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", text)
+    if numbers is None:
         raise UsageError(f"--calls: expected FIRST-LAST, such as 2-5, found {text[:80]!r}")
-    return [int(found[1]), int(found[2] or found[1])]
+    return [int(numbers[1]), int(numbers[2] or numbers[1])]
 
 
 def read_choices(options: Options, take: list[str] | None, runs: list[str] | None) -> JSONObject:
@@ -220,15 +220,15 @@ def read_choices(options: Options, take: list[str] | None, runs: list[str] | Non
         UnknownIdeaError: `--with` is no run, no idea and no session.
     """
     choices: JSONObject = {}
-    taken: JSONObject = {}
+    references: JSONObject = {}
     for path, value in _pairs("--take", "PATH=REFERENCE", take):
         if value.startswith("{"):
-            taken[path] = decode(value, what="--take")
+            references[path] = decode(value, what="--take")
         else:
-            taken[path] = value
+            references[path] = value
 
-    if taken:
-        choices["take"] = taken
+    if references:
+        choices["take"] = references
 
     if runs:
         choices["runs"] = [lookup_called(options, run) for run in runs]
@@ -249,35 +249,35 @@ def read_parameters(
     Raises:
         UsageError: an option has no =.
     """
-    found: dict[str, JSONObject] = {}
+    decisions: dict[str, JSONObject] = {}
     for name, path in _pairs("--parameter", "NAME=PATH", parameter):
-        at = found.setdefault(name, {}).setdefault("at", [])
+        at = decisions.setdefault(name, {}).setdefault("at", [])
         if isinstance(at, list):
             at.append(path)
 
     for name, new in _pairs("--rename", "NAME=NEW", rename):
-        found.setdefault(name, {})["rename"] = new
+        decisions.setdefault(name, {})["rename"] = new
 
-    for name, other in _pairs("--merge", "NAME=OTHER", merge):
-        found.setdefault(name, {})["merge"] = other
+    for name, target in _pairs("--merge", "NAME=OTHER", merge):
+        decisions.setdefault(name, {})["merge"] = target
 
     for name, text in _pairs("--describe", "NAME=TEXT", describe):
-        found.setdefault(name, {})["description"] = text
+        decisions.setdefault(name, {})["description"] = text
 
     for name in fix or []:
-        found.setdefault(name, {})["fix"] = True
+        decisions.setdefault(name, {})["fix"] = True
 
     for name in require or []:
-        found.setdefault(name, {})["required"] = True
+        decisions.setdefault(name, {})["required"] = True
 
-    return dict[str, JSON](found)
+    return dict[str, JSON](decisions)
 
 
-def _pairs(option: str, form: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
-    for one in given or []:
-        name, equals, value = one.partition("=")
+def _pairs(option: str, form: str, texts: list[str] | None) -> Iterator[tuple[str, str]]:
+    for text in texts or []:
+        name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"{option}: expected {form}, found {one[:80]!r}")
+            raise UsageError(f"{option}: expected {form}, found {text[:80]!r}")
         yield name, value
 
 
@@ -390,7 +390,7 @@ async def verify_ideas(
             verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
 
     if options.json:
-        print_json({"ideas": [{**asdict(one), "holds": not one.faults} for one in verdicts]})
+        print_json({"ideas": [{**asdict(entry), "holds": not entry.faults} for entry in verdicts]})
     elif not verdicts:
         say("nothing is published")
     else:
@@ -507,8 +507,8 @@ async def publish_idea(
     async with connected(open_bridge(options)) as bridge:
         ref = await _called_run(bridge, ref, part)
         choices = await _with_called_runs(bridge, choices)
-        others = choices.get("runs")
-        refs = [ref, *map(str, others if isinstance(others, list) else [])]
+        further_runs = choices.get("runs")
+        refs = [ref, *map(str, further_runs if isinstance(further_runs, list) else [])]
         if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
             request = await bridge.program_request(
                 *refs, name=name, description=description, caller=LOCAL
@@ -797,40 +797,39 @@ def show_history(options: Options, name: NameArgument) -> int:
     lines: list[Line] = []
     with open_store(options) as store:
         versions = store.publications.versions(name, caller=SEES_ALL)
-        for one, before in itertools.zip_longest(versions, versions[1:]):
-            meta = store.ideas.get(one.idea_id, caller=SEES_ALL).meta
+        for publication, before in itertools.zip_longest(versions, versions[1:]):
+            meta = store.ideas.get(publication.idea_id, caller=SEES_ALL).meta
             record = store.runs.get(meta.run) if meta.run else None
             forked_from = record.forked_from if record is not None else None
             if before is None:
                 change = None
             else:
                 change = store.change(
-                    f"{name}@{before.version}", f"{name}@{one.version}", caller=SEES_ALL
+                    f"{name}@{before.version}", f"{name}@{publication.version}", caller=SEES_ALL
                 )
 
             breaking = [] if change is None else change.breaking
             version: JSONObject = {
-                "version": one.version,
-                "live": one.live,
-                "pinned": one.pinned,
-                "time": one.time,
-                "answer": one.answer,
-                "idea": one.idea_id,
+                "version": publication.version,
+                "live": publication.live,
+                "pinned": publication.pinned,
+                "time": publication.time,
+                "answer": publication.answer,
+                "idea": publication.idea_id,
                 "run": meta.run,
                 "parent": meta.parent,
                 "forked_from": forked_from,
                 "breaking": list[JSON](breaking),
             }
             listed.append(version if change is None else {**version, "changed": len(change.lines)})
-            live = " <- the live version" if one.live else ""
-            pinned = " (pinned)" if one.pinned else ""
+            live = " <- the live version" if publication.live else ""
+            pinned = " (pinned)" if publication.pinned else ""
             run = f", run {meta.run}" if meta.run else ""
             fork = f", forked from {forked_from}" if forked_from else ""
-            made = f"idea {one.idea_id[:12]}{run}{fork}"
-            when = one.time[:19].replace("T", " ")
-            lines.append(
-                (f"{name}@{one.version}  {when}  {one.answer}  {made}{live}{pinned}", "bold")
-            )
+            origin = f"idea {publication.idea_id[:12]}{run}{fork}"
+            when = publication.time[:19].replace("T", " ")
+            head = f"{name}@{publication.version}  {when}  {publication.answer}"
+            lines.append((f"{head}  {origin}{live}{pinned}", "bold"))
             lines += [(f"  breaking: {text}", "red") for text in breaking]
 
     options.print_lines({"name": name, "versions": listed}, lines)
@@ -896,8 +895,11 @@ def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
     _print_choice(options, publication)
 
 
-def _print_choice(options: Options, one: Publication) -> None:
-    value: JSONObject = {"name": one.name, "version": one.version, "pinned": one.pinned}
-    options.print_or_say(
-        value, f"{one.name} means version {one.version}{', pinned' if one.pinned else ''}"
-    )
+def _print_choice(options: Options, publication: Publication) -> None:
+    value: JSONObject = {
+        "name": publication.name,
+        "version": publication.version,
+        "pinned": publication.pinned,
+    }
+    pinned = ", pinned" if publication.pinned else ""
+    options.print_or_say(value, f"{publication.name} means version {publication.version}{pinned}")

@@ -269,9 +269,11 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
             if "denied" in entry:
                 yield f"{indent}would be denied: {entry['denied']}", "red"
 
-    missing = [str(one) for one in _list(rehearsal.get("missing_inputs"))]
+    missing = [str(path) for path in _list(rehearsal.get("missing_inputs"))]
     if missing:
-        keys = dict.fromkeys(one.removeprefix("†input.").split(".")[0] for one in missing)
+        keys = dict.fromkeys(
+            input_path.removeprefix("†input.").split(".")[0] for input_path in missing
+        )
         yield (
             (
                 f"missing input: {', '.join(missing)}; give it with "
@@ -320,7 +322,7 @@ def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
     ordered = _list(entry.get("ordered_after"))
     yield "reads", _list(entry.get("reads"))
     yield "writes", _list(entry.get("writes"))
-    yield "waits for", [one for one in _list(entry.get("after")) if one not in ordered]
+    yield "waits for", [place for place in _list(entry.get("after")) if place not in ordered]
     yield "keeps its order after", ordered
 
 
@@ -335,16 +337,16 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    return [one for one in _list(value) if isinstance(one, dict)]
+    return [entry for entry in _list(value) if isinstance(entry, dict)]
 
 
 def _read_context(place: str) -> list[JSON]:
     """The messages in a file of `--context`; what else the file has is said and not read."""
     from ideabridge.bridge.arguments import read_context_document
 
-    messages, others = read_context_document(read_document(place, "--context"), "--context")
-    if others:
-        say(f"--context: not read: {', '.join(others)[:200]}", "dim")
+    messages, unread = read_context_document(read_document(place, "--context"), "--context")
+    if unread:
+        say(f"--context: not read: {', '.join(unread)[:200]}", "dim")
     return messages
 
 
@@ -503,7 +505,8 @@ async def solve(
                 extra["recorded"] = str(record)
             except IdeabridgeError as error:
                 # The result was paid for, so it is printed all the same.
-                extra["recorded"], problem = None, str(error)
+                extra["recorded"] = None
+                problem = str(error)
 
         code = print_result(outcome, options, extra=extra)
         if problem is not None:

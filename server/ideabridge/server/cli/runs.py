@@ -113,11 +113,11 @@ def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOpt
     """
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after, caller=SEES_ALL)
-    calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
+    calls: list[JSON] = [cast("JSONObject", call._asdict()) for call in page.items]
     options.print_rows(
         {"calls": calls, "next": page.next},
         ("time (UTC)", "outcome", "took", "tool", "by"),
-        [_direct(one) for one in page.items],
+        [_direct(call) for call in page.items],
         empty="no direct calls are recorded"
         if after is None
         else "no direct call comes after this cursor",
@@ -125,16 +125,16 @@ def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOpt
     )
 
 
-def _direct(one: DirectCall) -> list[str]:
-    at = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    tool = f"{one.module}/{one.tool}" if one.module else one.tool
+def _direct(call: DirectCall) -> list[str]:
+    at = datetime.fromtimestamp(call.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    tool = f"{call.module}/{call.tool}" if call.module else call.tool
     by = [
-        one.run or "",
-        one.caller,
-        one.client,
-        f"{one.bytes_in:,} bytes in, {one.bytes_out:,} out",
+        call.run or "",
+        call.caller,
+        call.client,
+        f"{call.bytes_in:,} bytes in, {call.bytes_out:,} out",
     ]
-    return [at, one.outcome, f"{one.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
+    return [at, call.outcome, f"{call.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
@@ -351,7 +351,7 @@ def _origin_lines(record: RunRecord) -> list[str]:
 
     incomplete = origin.get("incomplete")
     if isinstance(incomplete, list):
-        marked = [one for one in incomplete if isinstance(one, dict)]
+        marked = [mark for mark in incomplete if isinstance(mark, dict)]
     else:
         marked = []
 
@@ -363,7 +363,10 @@ def _origin_lines(record: RunRecord) -> list[str]:
     ]
     return [
         *lines,
-        *(f"call {one.get('call')}: the result is incomplete: {one.get('why')}" for one in marked),
+        *(
+            f"call {mark.get('call')}: the result is incomplete: {mark.get('why')}"
+            for mark in marked
+        ),
     ]
 
 
@@ -374,8 +377,8 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     from ideabridge.server.views.history import doubt_lines
 
     machine = history.machine
-    status, why = run_status(record)
-    reason = machine.reason or why
+    status, stored_reason = run_status(record)
+    reason = machine.reason or stored_reason
     show(
         f"run {record.id}: "
         f"{status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}",
@@ -453,10 +456,10 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
         machine.receive(entry.event)
 
-    made = history.entries[requests[-1]].event if requests else None
+    latest = history.entries[requests[-1]].event if requests else None
     composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
-    request = composer.compose(machine, made if isinstance(made, RequestMade) else None)
-    same = not isinstance(made, RequestMade) or made.request == request.id
+    request = composer.compose(machine, latest if isinstance(latest, RequestMade) else None)
+    same = not isinstance(latest, RequestMade) or latest.request == request.id
     now = history.machine
     last = history.entries[-1]
     if options.json:
@@ -531,7 +534,7 @@ async def fork_run(
     from ideabridge.server.cli.follow import follow, print_result
 
     changes = read_input([_file_or_word(word) for word in input]) if input else None
-    other = read_solution(solution, "--solution") if solution is not None else None
+    replacement = read_solution(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         if changes is None:
@@ -540,7 +543,7 @@ async def fork_run(
             complete = {**input_of(bridge.store, record.id), **changes}
 
         fork = await bridge.fork(
-            record.id, at, solution=other, input=complete, caller=record.caller
+            record.id, at, solution=replacement, input=complete, caller=record.caller
         )
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)

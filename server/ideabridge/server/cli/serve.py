@@ -100,9 +100,16 @@ async def serve(
     environment variable IDEABRIDGE_TOKEN.
     """
     if not http and (address is not None or allow_host or ui or metrics or workers):
-        given = {"--ui": ui, "--metrics": metrics, "--workers": workers, "--allow-host": allow_host}
-        what = next((name for name, value in given.items() if value), f"an address ({address})")
-        raise UsageError(f"{what} goes with --http")
+        settings = {
+            "--ui": ui,
+            "--metrics": metrics,
+            "--workers": workers,
+            "--allow-host": allow_host,
+        }
+        setting = next(
+            (name for name, value in settings.items() if value), f"an address ({address})"
+        )
+        raise UsageError(f"{setting} goes with --http")
 
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
@@ -112,12 +119,12 @@ async def serve(
     if at_terminal():
         _introduce(configuration, stdio=place is None)
 
-    told = _print_status if at_terminal() else _print_unusable
+    print_status = _print_status if at_terminal() else _print_unusable
     from ideabridge.server.serve import serve_http, serve_stdio
 
     if place is None:
         await serve_stdio(
-            configuration, on_status=told, commands=_commands(options), log_level=log_level
+            configuration, on_status=print_status, commands=_commands(options), log_level=log_level
         )
     else:
         hosts = tuple(allow_host or ())
@@ -127,7 +134,7 @@ async def serve(
             host=place[0],
             port=place[1],
             hosts=hosts,
-            on_status=told,
+            on_status=print_status,
             ready=ready,
             ui=ui,
             metrics=metrics,
@@ -186,9 +193,9 @@ async def work(
 
     from ideabridge.server.serve import run_worker
 
-    told = _print_status if at_terminal() else _print_unusable
+    print_status = _print_status if at_terminal() else _print_unusable
     await run_worker(
-        configuration, most=most, only=modules or None, drain_seconds=drain, on_status=told
+        configuration, most=most, only=modules or None, drain_seconds=drain, on_status=print_status
     )
 
 
@@ -226,13 +233,13 @@ async def show_ui(
     configuration = options.configuration()
     from ideabridge.server.serve import serve_http
 
-    told = _print_status if at_terminal() else _print_unusable
+    print_status = _print_status if at_terminal() else _print_unusable
     ready = partial(_open_page, opens=not no_browser and at_terminal())
     await serve_http(
         configuration,
         host=place[0],
         port=place[1],
-        on_status=told,
+        on_status=print_status,
         ready=ready,
         ui=True,
         commands=_commands(options),
@@ -289,12 +296,12 @@ def _commands(options: Options) -> Commands:
     """The commands that decide about the runs of this server, from any folder."""
     from ideabridge.server.asking.forms import Commands
 
-    found = _absolute(options)
+    absolute = _absolute(options)
     return Commands(
-        f"ideabridge approvals list{replace(found, tools=(), allow_all=False).again}",
-        f"ideabridge approvals decide{found.again}",
-        f"ideabridge ideas publish{replace(found, allow_all=False).again}",
-        f"ideabridge ui --link{replace(found, tools=(), allow_all=False).again}",
+        f"ideabridge approvals list{replace(absolute, tools=(), allow_all=False).again}",
+        f"ideabridge approvals decide{absolute.again}",
+        f"ideabridge ideas publish{replace(absolute, allow_all=False).again}",
+        f"ideabridge ui --link{replace(absolute, tools=(), allow_all=False).again}",
     )
 
 
@@ -304,7 +311,7 @@ def _absolute(options: Options) -> Options:
         None if options.config is None else options.config.expanduser().absolute(),
         options.folder(),
         options.place,
-        tools=tuple(one.expanduser().absolute() for one in options.tools),
+        tools=tuple(file.expanduser().absolute() for file in options.tools),
         allow_all=options.allow_all,
     )
 
@@ -368,19 +375,19 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         else:
             say("Everybody who reaches it reads it there. Whoever decides must sign in.")
 
-        _tell_owner(ready.owner_link, kept=configuration.store != ":memory:")
+        _tell_owner(ready.owner_link, as_command=configuration.store != ":memory:")
 
     say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 
-def _tell_owner(link: OwnerLink, *, kept: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret: elsewhere than at a terminal it
-    would end in a log.
+def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
+    """Tell the owner how to sign in. The link is a secret, which would end in a log if there is no
+    terminal: then the text names the command that prints one, if `as_command`.
     """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
         sys.stderr.write(f"  {link.make()}\n")
-    elif kept:
+    elif as_command:
         say("The owner gets a link for signing in with this command, on this machine:")
         sys.stderr.write(f"  {link.command}\n")
 
@@ -554,9 +561,9 @@ def executable() -> list[str]:
 
     started = Path(sys.argv[0])
     if started.name in names or started.stem == "ideabridge":
-        found = shutil.which(str(started))
-        if found:
-            return [str(Path(found).absolute())]
+        command = shutil.which(str(started))
+        if command:
+            return [str(Path(command).absolute())]
 
     for name in names:
         beside = Path(sys.executable).parent / name

@@ -113,7 +113,7 @@ def _published(store: Store) -> list[str]:
     after: str | None = None
     while True:
         page = store.publications.page(500, after, caller=SEES_ALL)
-        names += [one.name for one in page.items]
+        names += [publication.name for publication in page.items]
         if page.next is None:
             return names
         after = page.next
@@ -339,7 +339,7 @@ async def import_ideas(
             lacking = missing(needed, store, bridge.modules, bridge.tools())
 
     if options.json:
-        ideas: list[JSON] = [{"file": file, **saved_json(one)} for file, one in saved]
+        ideas: list[JSON] = [{"file": file, **saved_json(idea)} for file, idea in saved]
         one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
         print_json(
             {
@@ -470,19 +470,19 @@ async def _import_document(
     return imported, read.needs
 
 
-def saved_json(one: SavedIdea) -> JSONObject:
+def saved_json(saved: SavedIdea) -> JSONObject:
     """What saving an idea did, as JSON."""
-    told: JSONObject = {"idea": one.idea_id}
-    if one.left_out:
-        told["left_out"] = list[JSON](one.left_out)
+    members: JSONObject = {"idea": saved.idea_id}
+    if saved.left_out:
+        members["left_out"] = list[JSON](saved.left_out)
 
-    if one.publication is None:
-        return told
+    if saved.publication is None:
+        return members
 
-    before = None if one.before is None else one.before.version
+    before = None if saved.before is None else saved.before.version
     return {
-        **told,
-        "name": one.publication.name,
-        "version": one.publication.version,
+        **members,
+        "name": saved.publication.name,
+        "version": saved.publication.version,
         "before": before,
     }

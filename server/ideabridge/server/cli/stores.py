@@ -115,21 +115,21 @@ def resolve_run(store: Store, text: str) -> RunRecord:
         return record
 
     # The id of a room begins with the id of its run.
-    found = [
-        one
-        for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100)
-        if "." in text or "." not in one
+    matches = [
+        run_id
+        for run_id in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100)
+        if "." in text or "." not in run_id
     ]
-    if not found or not text:
-        known = [one.id for one in store.runs.newest(limit=200, caller=SEES_ALL)]
-        raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, known)}")
-    if len(found) > 1:
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    if not matches or not text:
+        ids = [run_id.id for run_id in store.runs.newest(limit=200, caller=SEES_ALL)]
+        raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, ids)}")
+    if len(matches) > 1:
+        more = f" and {len(matches) - _NAMED} more" if len(matches) > _NAMED else ""
         raise UsageError(
-            f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}"
+            f"several runs begin with {text[:80]!r}: {', '.join(matches[:_NAMED])}{more}"
         )
 
-    record = store.runs.get(found[0])
+    record = store.runs.get(matches[0])
     assert record is not None
     return record
 

@@ -106,8 +106,8 @@ def trust(
         say(f"{file} is your own configuration; it needs no trust")
         return ExitCode.DONE
 
-    found, parsed = read_project_file(file, file.parent)
-    standing = project_trust(found)
+    project_file, parsed = read_project_file(file, file.parent)
+    standing = project_trust(project_file)
     if standing.problem is not None:
         report(standing.problem)
 
@@ -128,13 +128,13 @@ def trust(
             )
 
         if given is not None:
-            if given.strip().lower() != found.hash(confirmed):
+            if given.strip().lower() != project_file.hash(confirmed):
                 raise UsageError(
                     f"--hash: {file} is not what was shown; look at it again with "
                     "--show, and the same --data"
                 )
 
-            keep_trusted(found, confirmed)
+            keep_trusted(project_file, confirmed)
         elif not ask(standing, parsed, user, confirmed):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
@@ -144,14 +144,14 @@ def trust(
         allow_variables(file, names)
 
     if options.json:
-        now = project_trust(found)
+        now = project_trust(project_file)
         print_json(standing_json(now, parsed, user, now.data))
     else:
         say(f"{file} is trusted as it is now", "green")
         if names:
             say(f"it may name {', '.join(sorted(names))}", "green")
 
-        allowed = project_trust(found).variables
+        allowed = project_trust(project_file).variables
         for name in variables_named(parsed):
             if name not in allowed:
                 say(allowed.refusal(name), "yellow")

@@ -57,17 +57,17 @@ def add_user(
     until = None if expires is None else read_expiry(expires)
     with open_store(options, create=True) as store, store.transaction():
         user = store.users.add(name, role)
-        kept, text = store.users.add_token(name, "first", until)
-    _show_token(options, user, kept, text)
+        token, text = store.users.add_token(name, "first", until)
+    _show_token(options, user, token, text)
 
 
-def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
+def _show_token(options: Options, user: User, token: Token, text: str) -> None:
     if options.json:
-        print_json({**_user(user), "token": {**_token(kept), "text": text}})
+        print_json({**_user(user), "token": {**_token(token), "text": text}})
         return
 
-    ends = "" if kept.expires is None else f", until {_time(kept.expires)} UTC"
-    say(f"{user.name}, {user.role}. Token {kept.id}{ends}; it is shown only once:", "green")
+    ends = "" if token.expires is None else f", until {_time(token.expires)} UTC"
+    say(f"{user.name}, {user.role}. Token {token.id}{ends}; it is shown only once:", "green")
     # An unbroken line on standard output, for copying and for scripts.
     show(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
@@ -78,21 +78,24 @@ def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
 def list_users(options: Options) -> None:
     """List the users: role, state, valid tokens, and last use."""
     with open_store(options) as store:
-        users, tokens = store.users.all(), store.users.tokens()
+        users = store.users.all()
+        tokens = store.users.tokens()
 
     rows: list[tuple[str, ...]] = []
-    for one in users:
-        own = [kept for kept in tokens if kept.user == one.name]
-        if one.issuer is None:
-            valid = str(sum(kept.state == "valid" for kept in own))
+    for user in users:
+        own = [token for token in tokens if token.user == user.name]
+        if user.issuer is None:
+            valid = str(sum(token.state == "valid" for token in own))
         else:
-            valid = f"of {one.issuer}"
+            valid = f"of {user.issuer}"
 
-        last = max((kept.used for kept in own if kept.used is not None), default="")
-        rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
+        last = max((token.used for token in own if token.used is not None), default="")
+        rows.append(
+            (user.name, user.role, user.state, valid, _time(last) or "-", _time(user.created))
+        )
 
     options.print_rows(
-        {"users": [_user(one) for one in users]},
+        {"users": [_user(user) for user in users]},
         ("user", "role", "state", "tokens", "last seen (UTC)", "added (UTC)"),
         rows,
         empty="there are no users yet: `ideabridge users add NAME` adds the first",
@@ -155,9 +158,9 @@ def add_token(
 
     until = None if expires is None else read_expiry(expires)
     with open_store(options) as store:
-        kept, text = store.users.add_token(name, label, until)
+        added, text = store.users.add_token(name, label, until)
         user = store.users.get(name)
-    _show_token(options, user, kept, text)
+    _show_token(options, user, added, text)
 
 
 @token.command("list")
@@ -172,18 +175,18 @@ def list_tokens(
     with open_store(options) as store:
         tokens = store.users.tokens(name)
     options.print_rows(
-        {"tokens": [_token(one) for one in tokens]},
+        {"tokens": [_token(row) for row in tokens]},
         ("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"),
         [
             (
-                one.id,
-                one.user,
-                one.label or "-",
-                one.state,
-                _time(one.expires) or "never",
-                _time(one.used) or "-",
+                row.id,
+                row.user,
+                row.label or "-",
+                row.state,
+                _time(row.expires) or "never",
+                _time(row.used) or "-",
             )
-            for one in tokens
+            for row in tokens
         ],
         empty="there are no tokens",
     )
@@ -199,23 +202,23 @@ def revoke_token(
 ) -> None:
     """Revoke a token. Servers refuse it immediately, and its open streams end within a second."""
     with open_store(options) as store:
-        kept = store.users.revoke(ident)
-    options.print_or_say(_token(kept), f"token {kept.id} of {kept.user} is revoked")
+        revoked = store.users.revoke(ident)
+    options.print_or_say(_token(revoked), f"token {revoked.id} of {revoked.user} is revoked")
 
 
 def _user(user: User) -> JSONObject:
     return {**cast("JSONObject", dataclasses.asdict(user)), "caller": user.caller}
 
 
-def _token(kept: Token) -> JSONObject:
+def _token(token: Token) -> JSONObject:
     return {
-        "id": kept.id,
-        "user": kept.user,
-        "label": kept.label,
-        "state": kept.state,
-        "created": kept.created,
-        "expires": kept.expires,
-        "used": kept.used,
+        "id": token.id,
+        "user": token.user,
+        "label": token.label,
+        "state": token.state,
+        "created": token.created,
+        "expires": token.expires,
+        "used": token.used,
     }
 
 

@@ -127,16 +127,16 @@ async def add_ideas(
     by_name: dict[str, _Read] = {}
     for file, named in files:
         try:
-            one = _read(file, name, follow=named)
-            _expect_own_name(one, by_name)
+            idea = _read(file, name, follow=named)
+            _expect_own_name(idea, by_name)
         except IdeabridgeError as error:
             refuse(file, error)
         else:
-            read.append(one)
+            read.append(idea)
 
     if not options.json:
-        for one in read:
-            _show(one, alone=len(files) == 1)
+        for idea in read:
+            _show(idea, alone=len(files) == 1)
 
     if (
         not yes
@@ -150,23 +150,24 @@ async def add_ideas(
     with open_store(options, create=True) as store:
         # The definitions of the tools say what a plan may do, so the modules are started.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
-            for one in _in_order(read):
+            for idea in _in_order(read):
                 try:
                     saved.append(
-                        (one.file, await _save(bridge, one, options, tuple(replace or ())))
+                        (idea.file, await _save(bridge, idea, options, tuple(replace or ())))
                     )
                 except IdeabridgeError as error:
-                    refuse(one.file, error)
+                    refuse(idea.file, error)
 
-    missing = list(dict.fromkeys(line for _, one in saved for line in one.missing))
+    missing = list(dict.fromkeys(line for _, idea in saved for line in idea.missing))
     if options.json:
         ideas: list[JSON] = [
-            {"file": file, **saved_json(one), "unchanged": one.is_unchanged} for file, one in saved
+            {"file": file, **saved_json(idea), "unchanged": idea.is_unchanged}
+            for file, idea in saved
         ]
         print_json({"ideas": ideas, "refused": refused, "missing": list[JSON](missing)})
     else:
-        for file, one in saved:
-            say_saved(f"{visible(file)}: " if len(files) > 1 else "", one)
+        for file, idea in saved:
+            say_saved(f"{visible(file)}: " if len(files) > 1 else "", idea)
         for line in missing:
             say(f"missing: {line}", "yellow")
 
@@ -177,12 +178,12 @@ def _in_order(read: list[_Read]) -> list[_Read]:
     """The ideas, each after those of them that it calls, so that each finds what it needs. Of a
     circle, which is refused when it is saved, the order is that of the files.
     """
-    by_name = {one.name: one for one in read if one.name}
+    by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
     ordered: list[_Read] = []
 
-    def called_by(one: _Read) -> Iterator[_Read]:
-        return (by_name[name] for name in sorted(one.mentions & by_name.keys()))
+    def called_by(idea: _Read) -> Iterator[_Read]:
+        return (by_name[name] for name in sorted(idea.mentions & by_name.keys()))
 
     for root in read:
         if root.file in begun:
@@ -190,10 +191,10 @@ def _in_order(read: list[_Read]) -> list[_Read]:
         begun.add(root.file)
         path = [(root, called_by(root))]
         while path:
-            one, called = path[-1]
-            further = next((other for other in called if other.file not in begun), None)
+            idea, called = path[-1]
+            further = next((callee for callee in called if callee.file not in begun), None)
             if further is None:
-                ordered.append(one)
+                ordered.append(idea)
                 path.pop()
             else:
                 begun.add(further.file)
@@ -211,13 +212,13 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     )
     if isinstance(document, dict) and "ideabridge" in document:
         exported = read_document(document)
-        told = exported.publication or {}
-        if name is not None and name != told.get("name"):
+        publication = exported.publication or {}
+        if name is not None and name != publication.get("name"):
             raise UsageError("--name: an exported idea keeps its name")
 
         called = frozenset(need.module.removeprefix(IDEA) for need in exported.needs)
         return _Read(
-            file, document, str(told.get("name", "")), True, document_lines(exported), called
+            file, document, str(publication.get("name", "")), True, document_lines(exported), called
         )
 
     if not isinstance(document, dict):
@@ -233,14 +234,14 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
     )
 
 
-def _expect_own_name(one: _Read, by_name: dict[str, _Read]) -> None:
+def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
     """Refuse a file with the name of another one that says something else, and note its
     name otherwise.
     """
-    other = by_name.setdefault(one.name, one) if one.name else one
-    if other.lines != one.lines:
+    first = by_name.setdefault(idea.name, idea) if idea.name else idea
+    if first.lines != idea.lines:
         raise UsageError(
-            f"name: {one.name!r} is the name of {visible(other.file)}, too; give "
+            f"name: {idea.name!r} is the name of {visible(first.file)}, too; give "
             "one of them another name"
         )
 
@@ -253,14 +254,14 @@ def _mentions(written: WrittenIdea) -> frozenset[str]:
         if isinstance(call, dict)
         for key in ("_tool", "_module")
     ]
-    words.update(str(one).removeprefix(IDEA) for one in (*named, *(written.tools or ())))
+    words.update(str(name).removeprefix(IDEA) for name in (*named, *(written.tools or ())))
     return frozenset(words)
 
 
-def _show(one: _Read, *, alone: bool) -> None:
+def _show(idea: _Read, *, alone: bool) -> None:
     if not alone:
-        say(visible(one.file), "bold cyan")
-    for text, style in one.lines:
+        say(visible(idea.file), "bold cyan")
+    for text, style in idea.lines:
         # The terminal would go on at its left edge, where the rest could pass for a
         # line of its own.
         for line in wrap_visible(printable(text), err().width, further="        | "):
@@ -268,24 +269,24 @@ def _show(one: _Read, *, alone: bool) -> None:
 
 
 async def _save(
-    bridge: Bridge, one: _Read, options: Options, replace: tuple[str, ...]
+    bridge: Bridge, idea: _Read, options: Options, replace: tuple[str, ...]
 ) -> SavedIdea:
     """Save one idea; before it replaces another, show the differences to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
 
     async def save(replaced: tuple[str, ...]) -> SavedIdea:
-        if one.is_export:
+        if idea.is_export:
             return await bridge.import_idea(
-                one.document, publish="publication" in one.document, replace=replaced
+                idea.document, publish="publication" in idea.document, replace=replaced
             )
-        return await bridge.save_idea(one.document, name=one.name or None, replace=replaced)
+        return await bridge.save_idea(idea.document, name=idea.name or None, replace=replaced)
 
     try:
         return await save(replace)
     except NameInUseError as error:
         if options.json or not at_terminal():
             raise
-        say(f"{error.ref} is published here. With {visible(one.file)} in its place:", "bold")
+        say(f"{error.ref} is published here. With {visible(idea.file)} in its place:", "bold")
         for line in error.lines:
             say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
 

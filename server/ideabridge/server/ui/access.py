@@ -138,16 +138,16 @@ class Visitor:
 
 def visitor_of(request: Request) -> Visitor:
     """The visitor of a request that `Access` passed on."""
-    found = request.scope[VISITOR]
-    assert isinstance(found, Visitor)
-    return found
+    visitor = request.scope[VISITOR]
+    assert isinstance(visitor, Visitor)
+    return visitor
 
 
 def form_of(request: Request) -> FormFields:
     """The form of a POST that `Access` passed on."""
-    found = request.scope[FORM]
-    assert isinstance(found, FormFields)
-    return found
+    form = request.scope[FORM]
+    assert isinstance(form, FormFields)
+    return form
 
 
 class FormFields:
@@ -283,7 +283,8 @@ class Access:
                 await self.refusal(403, why, {})(scope, receive, send)
                 return
 
-        scope[FORM], scope[REVISION] = form, "{}.{}".format(*self._store.revision())
+        scope[FORM] = form
+        scope[REVISION] = "{}.{}".format(*self._store.revision())
         await self._app(scope, receive, guarded)
 
     # -- sessions ----------------------------------------------------------------------------------
@@ -339,14 +340,14 @@ class Access:
             QuotaError: its caller has signed in too often, or too many tries from where it
                 comes have failed.
         """
-        given = token.strip().encode()
-        access = await self._credentials.verify(given) if given else None
+        token_bytes = token.strip().encode()
+        access = await self._credentials.verify(token_bytes) if token_bytes else None
         if access is None:
             self._count_failure(scope)
             return None
 
         self._quotas.spend(access.client_id, "sign-ins", _MOST_SIGN_INS, 60)
-        return self._begin(access.client_id, given)
+        return self._begin(access.client_id, token_bytes)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
         """Begin a session with a link; returns the key for the cookie, or None if the link is

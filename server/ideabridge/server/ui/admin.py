@@ -98,7 +98,7 @@ class AdminPages:
             request,
             "admin.html",
             users=[
-                (user, [one for one in tokens if one.user == user.name])
+                (user, [token for token in tokens if token.user == user.name])
                 for user in store.users.all()
             ],
             facts=facts,
@@ -111,23 +111,24 @@ class AdminPages:
 
     async def doctor(self, request: Request) -> Response:
         """What `ideabridge doctor` would say about this process."""
-        bridge, found = self._bridge, Findings()
-        checks.check_program(found)
-        checks.check_configuration(found, bridge.configuration)
+        bridge = self._bridge
+        findings = Findings()
+        checks.check_program(findings)
+        checks.check_configuration(findings, bridge.configuration)
         # It counts the runs that retention will delete.
         await anyio.to_thread.run_sync(
-            checks.describe_store, found, bridge.store, bridge.configuration
+            checks.describe_store, findings, bridge.store, bridge.configuration
         )
         own = sorted(tool.name for tool in bridge.tools() if tool.module is None)
-        found.add("tools", ", ".join(own) or "none of its own")
+        findings.add("tools", ", ".join(own) or "none of its own")
         for status in bridge.modules.statuses():
-            checks.describe_module(found, status)
+            checks.describe_module(findings, status)
 
-        await checks.check_mind(found, bridge.configuration)
+        await checks.check_mind(findings, bridge.configuration)
         if visitor_of(request).caller == LOCAL:
-            checks.check_hosts(found, bridge.configuration.project)
+            checks.check_hosts(findings, bridge.configuration.project)
 
-        return self._site.page(request, "doctor.html", found=found)
+        return self._site.page(request, "doctor.html", found=findings)
 
     async def change_user(self, request: Request) -> Response:
         """Add, disable, enable or promote a user."""
@@ -167,9 +168,9 @@ class AdminPages:
         )
         return self._told(request, f"A token of {form.get('name')}", text)
 
-    def _told(self, request: Request, what: str, token: str) -> Response:
+    def _told(self, request: Request, sentence: str, token: str) -> Response:
         return self._site.back(
-            request, f"{PREFIX}/admin", f"{what}. The token, which is shown only now:\n{token}"
+            request, f"{PREFIX}/admin", f"{sentence}. The token, which is shown only now:\n{token}"
         )
 
     async def back_up(self, request: Request) -> Response:

@@ -90,8 +90,8 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may write anew: a call without its ids, or a plan, whose ids
-        its calls name.
+        """What a visitor may change: a call without its ids, or a plan with them, because its
+        calls name them.
         """
         question = self.pending.question
         if question.kind == "call":
@@ -99,11 +99,14 @@ class Card:
         return question.shown
 
     @classmethod
-    def of(cls, one: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
+    def of(cls, pending: Pending, visitor: Visitor, room: Room = PAGE) -> Card:
         """The card of a decision for a visitor. This takes 50 ms for each MB that would run."""
-        shown = one.shown(room)
+        shown = pending.shown(room)
         return cls(
-            one, shown, shown.choices(one.question.choices), shown.seal(visitor.secret, one.key)
+            pending,
+            shown,
+            shown.choices(pending.question.choices),
+            shown.seal(visitor.secret, pending.key),
         )
 
 
@@ -130,13 +133,13 @@ class DecisionRow:
     @classmethod
     def of(cls, card: Card) -> DecisionRow:
         """The row of an open decision before somebody chooses or writes."""
-        one = card.pending
-        if one.question.kind == "call" and card.seal:
+        pending = card.pending
+        if pending.question.kind == "call" and card.seal:
             text = as_json(card.editable)
         else:
             text = None
         is_short = text is not None and len(text.encode()) <= _EDITABLE
-        return cls(one.key, one, text if is_short else None, card.seal)
+        return cls(pending.key, pending, text if is_short else None, card.seal)
 
     @property
     def shown(self) -> JSONObject:
@@ -185,19 +188,19 @@ class ApprovalPages:
         """The page; `tried` are the rows of the form that could not be taken."""
         visitor = visitor_of(request)
         store = self._bridge.store
-        found = await self._site.histories.all_pending(visitor.scope, MOST + 1)
-        has_more = len(found) > MOST
+        decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
+        has_more = len(decisions) > MOST
         # A new question is the last one, so that no other moves.
-        oldest_first = sorted(found[:MOST], key=lambda one: one.asked or 0)
+        oldest_first = sorted(decisions[:MOST], key=lambda one: one.asked or 0)
 
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
-            listed = [Card.of(one, visitor) for one in oldest_first]
-            return listed, {card.pending.key: DecisionRow.of(card) for card in listed}
+            cards = [Card.of(pending, visitor) for pending in oldest_first]
+            return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
         # A thread, because calls may be long.
-        asked, rows = await compute_in_thread(write)
+        open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
-        cards = [replace(card, since=await self._since(card.pending)) for card in asked]
+        cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         rows.update({one.key: one for one in tried or ()})
         return self._site.page(
             request,
@@ -232,19 +235,19 @@ class ApprovalPages:
             UnknownRunError: the visitor may see no such run.
         """
         record = self._site.record(request, key.partition(":")[0])
-        asked = await self._site.histories.pending(record)
-        return next((one for one in asked if one.key == key), None)
+        decisions = await self._site.histories.pending(record)
+        return next((decision for decision in decisions if decision.key == key), None)
 
-    async def _since(self, one: Pending) -> str:
+    async def _since(self, pending: Pending) -> str:
         """The calls of its run that ended after a question was asked."""
-        if one.asked is None:
+        if pending.asked is None:
             return ""
 
-        async with self._site.histories.reading(one.record.id) as read:
+        async with self._site.histories.reading(pending.record.id) as read:
             bars = [
                 bar
                 for bar in read.trace.bars
-                if bar.finished is not None and bar.finished > one.asked
+                if bar.finished is not None and bar.finished > pending.asked
             ]
 
         failed = sum(bar.status == "failed" for bar in bars)
@@ -267,19 +270,19 @@ class ApprovalPages:
             )
 
         key = form.get("which")
-        asked = await self._pending(request, key)
-        if asked is None:
+        pending = await self._pending(request, key)
+        if pending is None:
             raise DecisionError(_waits_no_longer(key))
 
-        decision = _by(_decision(form, name, plan=asked.question.kind == "plan"), request)
+        decision = _by(_decision(form, name, plan=pending.question.kind == "plan"), request)
         await compute_in_thread(
-            _expect_seen, asked, decision, form.get("seal"), visitor_of(request)
+            _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
         )
-        await self._take(asked, decision)
+        await self._take(pending, decision)
         visitor_of(request).notes.append(("good", f"1 call {_MADE.get(name, 'decided')}."))
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
         return self._site.back(
-            request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{asked.record.id}"
+            request, f"{PREFIX}/approvals" if stays else f"{PREFIX}/runs/{pending.record.id}"
         )
 
     async def decide_several(self, request: Request) -> Response:
@@ -303,15 +306,15 @@ class ApprovalPages:
             fault = ""
             try:
                 if row.chosen:
-                    asked = row.pending
-                    if asked is None:
+                    pending = row.pending
+                    if pending is None:
                         raise DecisionError(_waits_no_longer(row.key))
 
                     decision = _by(_of_several(row, verdict, reason), request)
-                    run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
-                    run.check(asked.approval, decision)
-                    await compute_in_thread(_expect_seen, asked, decision, row.seal, visitor)
-                    ready.append((asked, decision))
+                    run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
+                    run.check(pending.approval, decision)
+                    await compute_in_thread(_expect_seen, pending, decision, row.seal, visitor)
+                    ready.append((pending, decision))
                 elif row.is_changed:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
             except IdeabridgeError as error:
@@ -321,20 +324,21 @@ class ApprovalPages:
 
         if any(row.fault for row in checked) or not ready:
             if ready or any(row.fault for row in checked):
-                why = ""
+                advice = ""
             else:
-                why = ": choose at least one call first"
-            visitor.notes.append(("bad", f"Nothing was decided{why}."))
+                advice = ": choose at least one call first"
+            visitor.notes.append(("bad", f"Nothing was decided{advice}."))
             return await self._list(request, checked)
 
-        made, faults = Counter[str](), list[str]()
-        for asked, decision in ready:
+        made = Counter[str]()
+        faults: list[str] = []
+        for pending, decision in ready:
             try:
-                await self._take(asked, decision)
+                await self._take(pending, decision)
                 made[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
                 # It was decided elsewhere, or its run ended, after the check.
-                run_id = asked.record.id
+                run_id = pending.record.id
                 faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
 
         if made:
@@ -368,35 +372,41 @@ class ApprovalPages:
                 records.append(self._site.record(request, run_id))
 
         visitor = visitor_of(request)
-        asked = [one for record in records for one in await self._site.histories.pending(record)]
-        open_ = await compute_in_thread(lambda: {one.key: Card.of(one, visitor) for one in asked})
+        decisions = [
+            decision
+            for record in records
+            for decision in await self._site.histories.pending(record)
+        ]
+        cards = await compute_in_thread(
+            lambda: {pending.key: Card.of(pending, visitor) for pending in decisions}
+        )
         rows: list[DecisionRow] = []
         for key in keys:
-            found = open_.get(key)
-            blank = DecisionRow(key, None, None) if found is None else DecisionRow.of(found)
+            card = cards.get(key)
+            blank = DecisionRow(key, None, None) if card is None else DecisionRow.of(card)
             text = texts.get(key, blank.text)
             seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
 
-        # Who has not chosen it does not miss it when it is decided elsewhere.
+        # A decision that was made elsewhere concerns only a visitor who has chosen its row.
         return [row for row in rows if row.pending is not None or row.chosen]
 
-    async def _take(self, asked: Pending, decision: Decision) -> None:
-        run = await self._bridge.run(asked.record.id, caller=asked.record.caller)
+    async def _take(self, pending: Pending, decision: Decision) -> None:
+        run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
         self._site.front.running.publish_when_done(run)
-        await self._bridge.decide(run, asked.approval, decision)
+        await self._bridge.decide(run, pending.approval, decision)
 
 
-def _row(one: Decided) -> JSONObject:
+def _row(decided: Decided) -> JSONObject:
     """A row of the list of decisions that were made."""
     return {
-        "run": one.run,
-        "title": one.title,
-        "at": one.at,
-        "call": one.call,
-        "decision": _MADE.get(one.decision, one.decision),
-        "by": decider_text({"by": one.by}),
-        "reason": one.reason,
+        "run": decided.run,
+        "title": decided.title,
+        "at": decided.at,
+        "call": decided.call,
+        "decision": _MADE.get(decided.decision, decided.decision),
+        "by": decider_text({"by": decided.by}),
+        "reason": decided.reason,
     }
 
 
@@ -404,7 +414,7 @@ def _waits_no_longer(key: str) -> str:
     return f"{key[:200]} waits for no decision, or no longer"
 
 
-def _expect_seen(one: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
+def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
     """Check that the visitor has seen what a decision lets happen.
 
     Raises:
@@ -412,12 +422,12 @@ def _expect_seen(one: Pending, decision: Decision, seal: str, visitor: Visitor) 
     """
     if decision.decision in REFUSING:
         return
-    expected = one.shown(WHOLE_PAGE).seal(visitor.secret, one.key)
+    expected = pending.shown(WHOLE_PAGE).seal(visitor.secret, pending.key)
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{one.key} was not shown whole, or is another question than the one that was shown: open "
-        "it with `Show all`, and decide there. Denying it is possible everywhere"
+        f"{pending.key} was not shown whole, or is another question than the one that was shown: "
+        "open it with `Show all`, and decide there. Denying it is possible everywhere"
     )
 
 

@@ -86,10 +86,8 @@ def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
     """Place boxes in layers from left to right, each after those that it waits for, so that
     few arrows cross.
     """
-    known = {node.key for node in nodes}
-    arrows = [
-        edge for edge in dict.fromkeys(edges) if edge.source in known and edge.target in known
-    ]
+    keys = {node.key for node in nodes}
+    arrows = [edge for edge in dict.fromkeys(edges) if edge.source in keys and edge.target in keys]
     layers = _layers(nodes, arrows)
     before = defaultdict[str, list[str]](list)
     after = defaultdict[str, list[str]](list)
@@ -131,8 +129,10 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
 
     depth: dict[int, int] = {}
     for part in components(before):
-        others = {other for one in part for other in before[one]}.difference(part)
-        depth.update(dict.fromkeys(part, 1 + max((depth[other] for other in others), default=-1)))
+        suppliers = {supplier for member in part for supplier in before[member]}.difference(part)
+        depth.update(
+            dict.fromkeys(part, 1 + max((depth[supplier] for supplier in suppliers), default=-1))
+        )
 
     readers = defaultdict[int, list[int]](list)
     for edge in edges:
@@ -143,11 +143,11 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
         if not before[source]:
             depth[source] = min(depth[target] for target in targets) - 1
 
-    found: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:
-        found[depth[number[node.key]]].append(node.key)
+        layers[depth[number[node.key]]].append(node.key)
 
-    return [layer for layer in found if layer]
+    return [layer for layer in layers if layer]
 
 
 def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
@@ -156,7 +156,7 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
     own = {key: place for place, key in enumerate(layer)}
 
     def middle(key: str) -> float:
-        near = [places[one] for one in neighbours.get(key, ()) if one in places]
+        near = [places[neighbour] for neighbour in neighbours.get(key, ()) if neighbour in places]
         return sum(near) / len(near) if near else own[key]
 
     layer.sort(key=middle)
@@ -202,8 +202,8 @@ class _Parts:
         """Add an arrow from a value that exists from the start to the call `target` that reads
         it.
         """
-        given = self._givens.setdefault(text, Box(f"g{len(self._givens)}", text, note, "given"))
-        self.add_arrow(Arrow(given.key, target, "data", text))
+        box = self._givens.setdefault(text, Box(f"g{len(self._givens)}", text, note, "given"))
+        self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self) -> Drawing:
         """Place them."""
@@ -240,9 +240,9 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
                         parts.add_given(operand.text, key)
 
         data = suppliers(progress)
-        for other, why in awaited(progress).items():
-            if other not in data:
-                parts.add_arrow(Arrow(f"c{other}", key, "order", why))
+        for number, reason in awaited(progress).items():
+            if number not in data:
+                parts.add_arrow(Arrow(f"c{number}", key, "order", reason))
 
         if parts.are_too_many:
             return None
@@ -258,26 +258,26 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
     def reaches(target: str, source: str) -> bool:
         """Whether a way from source to target has another box in between."""
-        seen: set[str] = set()
-        waiting = [one for one in before[target] if one != source]
+        passed: set[str] = set()
+        waiting = [key for key in before[target] if key != source]
         while waiting:
-            one = waiting.pop()
-            if one == source:
+            box = waiting.pop()
+            if box == source:
                 return True
-            if one not in seen:
-                seen.add(one)
-                waiting += before.get(one, ())
+            if box not in passed:
+                passed.add(box)
+                waiting += before.get(box, ())
 
         return False
 
     return [edge for edge in edges if edge.kind != "order" or not reaches(edge.target, edge.source)]
 
 
-def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
+def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
     """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A
     large one takes 0.1 s.
     """
-    calls: list[dict[str, Any]] = found.get("calls", [])
+    calls: list[dict[str, Any]] = rehearsal.get("calls", [])
     if not 0 < len(calls) <= MOST:
         return None
 
@@ -285,7 +285,7 @@ def of_dry_run(found: Mapping[str, Any]) -> Drawing | None:
     keys = {
         (call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)
     }
-    missing = frozenset[str](found.get("missing_inputs", ()))
+    missing = frozenset[str](rehearsal.get("missing_inputs", ()))
     for number, call in enumerate(calls):
         key = f"c{number}"
         note = ", ".join(call["writes"])

@@ -61,8 +61,8 @@ def fields_of(schema: JSONObject | None) -> list[Field]:
     if not isinstance(properties, dict):
         return []
     return [
-        _field(name, one if isinstance(one, dict) else {}, name in needed)
-        for name, one in properties.items()
+        _field(name, member if isinstance(member, dict) else {}, name in needed)
+        for name, member in properties.items()
     ]
 
 
@@ -70,12 +70,12 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
     kind = schema.get("type")
     options = schema.get("enum")
     default = schema.get("default")
-    given = "default" in schema
+    has_default = "default" in schema
     described = schema.get("description")
     description = described if isinstance(described, str) else ""
-    hint = "left out: " + _plain(default) if given and not required else ""
+    hint = "left out: " + _plain(default) if has_default and not required else ""
     if isinstance(options, list):
-        choices = [(_plain(one), as_json(one)) for one in options]
+        choices = [(_plain(option), as_json(option)) for option in options]
         return Field(
             name,
             "choice",
@@ -83,7 +83,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
             required,
             description,
             choices,
-            as_json(default) if given else "",
+            as_json(default) if has_default else "",
             hint,
         )
 
@@ -102,9 +102,16 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         else:
             html = _INPUTS[kind]
 
+        if long:
+            field_kind = "long"
+        elif html == "number":
+            field_kind = "number"
+        else:
+            field_kind = "text"
+
         return Field(
             name,
-            "long" if long else "number" if html == "number" else "text",
+            field_kind,
             html,
             required,
             description,
@@ -128,10 +135,10 @@ def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
         ArgumentError: a field has no value of its type.
     """
     raw = form.get("raw").strip()
-    given = decode(raw, what="the input") if raw else {}
-    if not isinstance(given, dict):
+    members = decode(raw, what="the input") if raw else {}
+    if not isinstance(members, dict):
         raise ArgumentError("the input: expected an object")
-    return {**given, **dict(_members(schema, form))}
+    return {**members, **dict(_members(schema, form))}
 
 
 def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str, JSON]]:
@@ -147,5 +154,5 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
         try:
             yield field.name, decode(text, what=field.name)
         except IdeabridgeError:
-            wanted = "a number" if field.kind == "number" else "JSON"
-            raise ArgumentError(f"{field.name}: expected {wanted}, found {text[:80]!r}") from None
+            expected = "a number" if field.kind == "number" else "JSON"
+            raise ArgumentError(f"{field.name}: expected {expected}, found {text[:80]!r}") from None

@@ -112,12 +112,12 @@ class Histories:
         Raises:
             UnknownRunError: no such run.
         """
-        kept = self._kept.setdefault(run_id, KeptJournal())
+        journal = self._kept.setdefault(run_id, KeptJournal())
         self._kept.move_to_end(run_id)
         try:
-            async with kept.lock:
-                await compute_in_thread(self._extend, run_id, kept, fold)
-                yield kept
+            async with journal.lock:
+                await compute_in_thread(self._extend, run_id, journal, fold)
+                yield journal
         finally:
             self._shrink()
 
@@ -125,35 +125,39 @@ class Histories:
         """Forget what was looked at longest ago, while it takes too much memory: first
         what is folded.
         """
-        unused = [(run_id, kept) for run_id, kept in self._kept.items() if not kept.lock.locked()]
-        small = sum(kept.small_size for kept in self._kept.values())
-        total = small + sum(kept.size for kept in self._kept.values() if kept.history is not None)
-        for _, kept in unused:
-            if total > MOST_BYTES and kept.history is not None:
-                kept.history = None
-                total -= kept.size
+        unused = [
+            (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
+        ]
+        small = sum(journal.small_size for journal in self._kept.values())
+        total = small + sum(
+            journal.size for journal in self._kept.values() if journal.history is not None
+        )
+        for _, journal in unused:
+            if total > MOST_BYTES and journal.history is not None:
+                journal.history = None
+                total -= journal.size
 
-        for run_id, kept in unused:
+        for run_id, journal in unused:
             if small > MOST_BYTES:
                 del self._kept[run_id]
-                small -= kept.small_size
+                small -= journal.small_size
 
-    def _extend(self, run_id: str, kept: KeptJournal, fold: bool) -> None:
+    def _extend(self, run_id: str, journal: KeptJournal, fold: bool) -> None:
         runs = self._store.runs
-        trace = kept.trace
+        trace = journal.trace
         times = runs.event_times(run_id, trace.last)
         # One by one: the results of a journal may be large, and the trace keeps none of them.
         for number, event in runs.events(run_id, trace.last):
-            kept.add_trace(number, event, times)
+            journal.add_trace(number, event, times)
 
         if self.has_workers:
-            if trace.last > HERE or kept.size > HERE_BYTES:
-                kept.history = None
+            if trace.last > HERE or journal.size > HERE_BYTES:
+                journal.history = None
                 return
-        elif not fold and kept.history is None and not kept.is_small:
+        elif not fold and journal.history is None and not journal.is_small:
             return
 
-        history = kept.history = kept.history or RunHistory()
+        history = journal.history = journal.history or RunHistory()
         last = history.entries[-1].number if history.entries else 0
         times = runs.event_times(run_id, last)
         for number, event in runs.events(run_id, last):
@@ -219,23 +223,27 @@ class Histories:
         self, record: RunRecord, root: RunRecord, prefix: str, history: RunHistory | None = None
     ) -> list[Pending]:
         if history is None:
-            left = await self._questions(record)
+            open_questions = await self._questions(record)
         else:
-            left = await compute_in_thread(OpenQuestions.of, history)
+            open_questions = await compute_in_thread(OpenQuestions.of, history)
 
-        found = list(left.pending(root, prefix))
-        for room, beginning in left.open_rooms(self._store, record, prefix):
-            found += await self._of_run(room, root, beginning)
-        return found
+        decisions = list(open_questions.pending(root, prefix))
+        for room, beginning in open_questions.open_rooms(self._store, record, prefix):
+            decisions += await self._of_run(room, root, beginning)
+        return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
         """What a journal leaves open. It is folded once for all who ask at the same time, and again
         if it has grown.
         """
-        kept = self._kept.get(record.id)
-        if kept is not None and kept.questions is not None and kept.trace.last >= record.last_event:
+        journal = self._kept.get(record.id)
+        if (
+            journal is not None
+            and journal.questions is not None
+            and journal.trace.last >= record.last_event
+        ):
             self._kept.move_to_end(record.id)
-            return kept.questions
+            return journal.questions
 
         async with self.reading(record.id, fold=True) as read:
             if read.questions is None:
@@ -248,17 +256,17 @@ class Histories:
         """What a journal leaves open, and about how many bytes of memory that takes."""
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)
-        what = f"reading the open questions of run {record.id}"
-        left = await read_beside(
-            open_questions, self._store, record.id, read.trace.last, is_small=False, what=what
+        task = f"reading the open questions of run {record.id}"
+        stored = await read_beside(
+            open_questions, self._store, record.id, read.trace.last, is_small=False, what=task
         )
-        return await compute_in_thread(_measured, OpenQuestions.from_json, left)
+        return await compute_in_thread(_measured, OpenQuestions.from_json, stored)
 
 
 def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuestions, int]:
-    left = make(source)
-    return left, sum(
-        _EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in left.asked
+    open_questions = make(source)
+    return open_questions, sum(
+        _EVENT_BYTES + memory_of(encode(question.to_json())) for question, _ in open_questions.asked
     )
 
 

@@ -347,8 +347,10 @@ class IdeaPages:
             raise ArgumentError(f"action: expected pin, unpin or rollback, found {action[:40]!r}")
 
         self._site.front.announcements.poke()
-        said = f"{chosen.name} means version {chosen.version}{', pinned' if chosen.pinned else ''}."
-        return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", said)
+        message = (
+            f"{chosen.name} means version {chosen.version}{', pinned' if chosen.pinned else ''}."
+        )
+        return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", message)
 
     async def unpublish(self, request: Request) -> Response:
         """Withdraw the tool. Its versions stay in the store."""
@@ -490,10 +492,10 @@ class IdeaPages:
         # What was decided before stays, unless its box is no longer ticked; the select of a value
         # may replace it.
         shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
-        taken = choices.get("take")
+        earlier_take = choices.get("take")
         ticked = {*shown, *form.all("stays")}
-        if isinstance(taken, dict):
-            earlier = {path: value for path, value in taken.items() if path in ticked}
+        if isinstance(earlier_take, dict):
+            earlier = {path: value for path, value in earlier_take.items() if path in ticked}
         else:
             earlier = {}
 
@@ -547,11 +549,11 @@ class IdeaPages:
             )
 
         self._site.front.announcements.poke()
-        said = (
+        message = (
             f"{publication.name}, version {publication.version}, is a tool now, answered by "
             f"{answered(publication)}."
         )
-        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", said)
+        return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,19 +657,19 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
         decisions[name] = decision
 
     for entry, value in form.fields:
-        head, _, rest = entry.partition(".")
-        name, _, what = rest.rpartition(".")
+        head, _, field = entry.partition(".")
+        name, _, part = field.rpartition(".")
         if head != "a" or not name or not value.strip():
             continue
 
         decision = decisions.setdefault(name, {})
-        match what:
+        match part:
             case "fix" | "required":
-                decision[what] = True
+                decision[part] = True
             case "rename" if value.strip() == name:
                 decision.pop("rename", None)
             case "rename" | "description":
-                decision[what] = value.strip()
+                decision[part] = value.strip()
             case _:
                 pass
 
@@ -681,11 +683,11 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
 
 def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
     """What was decided before about values that are no longer a question, by their paths."""
-    taken = choices.get("take")
-    if not isinstance(taken, dict):
+    earlier_take = choices.get("take")
+    if not isinstance(earlier_take, dict):
         return {}
     questions = {value.path for value in copied}
-    return {path: value for path, value in taken.items() if path not in questions}
+    return {path: value for path, value in earlier_take.items() if path not in questions}
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:

@@ -5,6 +5,7 @@ and a test call.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -71,7 +72,7 @@ class ModulePages:
         module = modules[name] if is_module else None
         policy = policy_named(self._bridge.configuration.approval_setting)
         rows: list[ToolRow] = []
-        for tool in sorted(tools, key=lambda one: one.name):
+        for tool in sorted(tools, key=attrgetter("name")):
             verdict = policy(tool, {})
             hints = [key for key, value in tool.annotations.to_json().items() if value is True]
             rows.append(
@@ -93,8 +94,12 @@ class ModulePages:
         """Call one tool, as a plan of one call: it is recorded, and asks for approval
         where a plan would.
         """
-        name, form = request.path_params["name"], form_of(request)
-        tool = next((one for one in self._tools(name) if one.name == form.get("tool")), None)
+        name = request.path_params["name"]
+        form = form_of(request)
+        tool = next(
+            (candidate for candidate in self._tools(name) if candidate.name == form.get("tool")),
+            None,
+        )
         if tool is None:
             why = self._bridge.offer.why_refused(form.get("tool"), name)
             raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")

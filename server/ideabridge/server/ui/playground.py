@@ -95,9 +95,9 @@ class Playground:
                         _read(form, kind, text), caller=caller, title=title
                     )
                 else:
-                    found = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
-                    graph = await compute_in_thread(drawing.of_dry_run, found)
-                    values.update(checked=True, found=found, graph=graph)
+                    rehearsal = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
+                    graph = await compute_in_thread(drawing.of_dry_run, rehearsal)
+                    values.update(checked=True, found=rehearsal, graph=graph)
 
                 if run is not None:
                     return self._site.back(request, f"{PREFIX}/runs/{run.id}")
@@ -164,10 +164,10 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
             raise ArgumentError('the plan: expected an object, {"calls": [...], "output": ...}')
         plan = read
 
-    given = _input(form)
-    if given is not None:
-        before = plan.get("input")
-        plan = {**plan, "input": {**(before if isinstance(before, dict) else {}), **given}}
+    inputs = _input(form)
+    if inputs is not None:
+        written = plan.get("input")
+        plan = {**plan, "input": {**(written if isinstance(written, dict) else {}), **inputs}}
     return plan
 
 
@@ -193,9 +193,9 @@ def _read_context(text: str) -> list[Message]:
 
 def _faults(error: PlanError) -> list[tuple[str, str]]:
     """(the call, what is wrong) of each fault of a plan."""
-    found: list[tuple[str, str]] = []
-    for one in error.errors:
-        listed: JSONObject = dict(one)
+    faults: list[tuple[str, str]] = []
+    for entry in error.errors:
+        listed: JSONObject = dict(entry)
         call = listed.get("call")
         fault = listed.get("error")
         place = listed.get("place")
@@ -206,6 +206,6 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
         else:
             name = as_json(call)
 
-        found.append((name if place is None else f"{place} {name}", message_of(fault)))
+        faults.append((name if place is None else f"{place} {name}", message_of(fault)))
 
-    return found
+    return faults

@@ -196,10 +196,10 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
     Raises:
         UnknownRunError: the run has no such call or image.
     """
-    found = _images(_answered(call_json(number, _call_in(record, read, number)[2])))
-    if place >= len(found):
+    images = _images(_answered(call_json(number, _call_in(record, read, number)[2])))
+    if place >= len(images):
         raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
-    return [found[place].kind, base64.b64encode(found[place].data).decode()]
+    return [images[place].kind, base64.b64encode(images[place].data).decode()]
 
 
 def picture_of(record: RunRecord, read: KeptJournal) -> str:
@@ -292,7 +292,7 @@ class Image:
 
 def _images(value: JSON) -> list[Image]:
     """The image blocks in a result, in their order, without damaged ones."""
-    found: list[Image] = []
+    images: list[Image] = []
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -309,9 +309,9 @@ def _images(value: JSON) -> list[Image]:
             continue
 
         with contextlib.suppress(ValueError):
-            found.append(Image(str(kind), base64.b64decode(data, validate=True)))
+            images.append(Image(str(kind), base64.b64decode(data, validate=True)))
 
-    return found
+    return images
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,18 +344,18 @@ def _marked(trace: Trace) -> list[SourceLine]:
                 name = getattr(node.func, "id", "")
             places.setdefault(node.lineno, set()).add(str(name))
 
-    made: dict[str, list[int]] = {}
+    calls_by_name: dict[str, list[int]] = {}
     for bar in trace.bars:
-        made.setdefault(bar.name, []).append(bar.number)
+        calls_by_name.setdefault(bar.name, []).append(bar.number)
 
     return [
         SourceLine(
             number,
             text,
             [
-                (name, len(made[name]), made[name][0])
+                (name, len(calls_by_name[name]), calls_by_name[name][0])
                 for name in sorted(places.get(number, ()))
-                if name in made
+                if name in calls_by_name
             ],
         )
         for number, text in enumerate(lines, 1)

@@ -182,8 +182,8 @@ class RunPages:
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
         store = self._bridge.store
-        what = f"reading run {record.id}"
-        return await read_beside(work, store, record.id, *arguments, is_small=False, what=what)
+        task = f"reading run {record.id}"
+        return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
 
     async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
         """The open decisions of a run, as a part of its page. Those of a room are with the run
@@ -260,14 +260,14 @@ class RunPages:
 
         form = form_of(request)
         at = number_of(form.get("at"))
-        given = form.get("input").strip()
+        inputs = form.get("input").strip()
         solution = form.get("solution").strip()
         if at is None:
             raise ArgumentError(
                 f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
             )
 
-        changes = decode(given, what="the input") if given else None
+        changes = decode(inputs, what="the input") if inputs else None
         if changes is not None and not isinstance(changes, dict):
             raise ArgumentError("the input: expected an object")
 
@@ -276,9 +276,9 @@ class RunPages:
         else:
             complete = {**input_of(self._bridge.store, record.id), **changes}
 
-        other = decode(solution, what="the solution") if solution else None
+        replacement = decode(solution, what="the solution") if solution else None
         run = await self._bridge.fork(
-            record.id, at, solution=other, input=complete, caller=visitor.caller
+            record.id, at, solution=replacement, input=complete, caller=visitor.caller
         )
         return self._site.back(
             request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}."

@@ -158,10 +158,10 @@ class Site:
         return self.bridge.store.runs.find(run_id, caller=visitor_of(request).scope)
 
     @staticmethod
-    def back(request: Request, where: str, said: str = "") -> Response:
+    def back(request: Request, where: str, message: str = "") -> Response:
         """Send the visitor to a page of this site, with a message."""
-        if said:
-            visitor_of(request).notes.append(("good", said))
+        if message:
+            visitor_of(request).notes.append(("good", message))
         return RedirectResponse(where, 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
@@ -230,7 +230,7 @@ class Site:
         async def changes() -> AsyncGenerator[str]:
             store = self.bridge.store
             since = 0.0
-            told = shown
+            announced = shown
             # A comment at the start, and every 15 s: proxies close connections without data.
             yield ": ideabridge\n\n"
             quiet = time.monotonic()
@@ -238,9 +238,9 @@ class Site:
                 await anyio.sleep(_LOOK_SECONDS)
                 now = time.monotonic()
                 revision = "{}.{}".format(*store.revision())
-                if revision != told and now - since >= _REST_SECONDS:
+                if revision != announced and now - since >= _REST_SECONDS:
                     yield "event: changed\ndata: {}\n\n"
-                    told = revision
+                    announced = revision
                     since = now
                     quiet = now
                 elif now - quiet > 15:

@@ -177,9 +177,9 @@ def timeline(
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
     """When each bar began and ended; one that runs ends at `end`."""
     return [
-        (one.started, end if one.finished is None else one.finished)
-        for one in bars
-        if one.started is not None
+        (bar.started, end if bar.finished is None else bar.finished)
+        for bar in bars
+        if bar.started is not None
     ]
 
 
@@ -257,7 +257,8 @@ class _Axis:
     def place(self, at: float) -> float:
         """The place of a time, in per cent."""
         number = min(max(1, bisect_right(self._times, at)), len(self._points) - 1)
-        (start, left), (finish, right) = self._points[number - 1], self._points[number]
+        start, left = self._points[number - 1]
+        finish, right = self._points[number]
         part = (at - start) / (finish - start) if finish > start else 0.0
         return min(100.0, max(0.0, left + part * (right - left)))
 
@@ -318,20 +319,20 @@ def _density(
 
 def suppliers(progress: Progress) -> set[int]:
     """The calls whose values a call reads."""
-    found = set[int]()
+    numbers = set[int]()
     for item in progress.call.reads:
         for alternative in item.bound:
             for operand in alternative:
-                found.update(operand or ())
-    return found
+                numbers.update(operand or ())
+    return numbers
 
 
 def awaited(progress: Progress) -> dict[int, str]:
     """The calls that a call waits for, each with what it waits for."""
-    found = dict.fromkeys(progress.call.order, "the order of effects")
-    found.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
-    found.update(dict.fromkeys(suppliers(progress), "its result"))
-    return found
+    reasons = dict.fromkeys(progress.call.order, "the order of effects")
+    reasons.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
+    reasons.update(dict.fromkeys(suppliers(progress), "its result"))
+    return reasons
 
 
 def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
@@ -373,12 +374,16 @@ def _last(trace: Trace, before: set[int], start: float | None) -> int | None:
     """The call that ended last, before a time, among the calls that another waited for; an open
     one comes first.
     """
-    open_ = [one for one in before if one < len(trace.bars) and trace.bars[one].finished is None]
+    open_ = [
+        number
+        for number in before
+        if number < len(trace.bars) and trace.bars[number].finished is None
+    ]
     if open_ and start is None:
         return min(open_)
     ended = [
-        (finish, one)
-        for one in before
-        if one < len(trace.bars) and (finish := trace.bars[one].finished)
+        (finish, number)
+        for number in before
+        if number < len(trace.bars) and (finish := trace.bars[number].finished)
     ]
     return max(ended)[1] if ended else None

@@ -54,9 +54,9 @@ class WritingPage:
             try:
                 document, written = await compute_in_thread(_read, text)
                 # What is saved was looked at: it may come from somebody else.
-                seen = content_hash(text)
-                values.update(written=written, seen=seen, **_shown(written))
-                if form.get("action") == "save" and form.get("seen") == seen:
+                digest = content_hash(text)
+                values.update(written=written, seen=digest, **_shown(written))
+                if form.get("action") == "save" and form.get("seen") == digest:
                     saved = await self._bridge.save_idea(
                         document,
                         publish=True,
@@ -66,12 +66,12 @@ class WritingPage:
                     name = written.name or ""
                     self._site.front.announcements.poke()
                     if not saved.is_unchanged:
-                        said = f"{name} is a tool now."
+                        note = f"{name} is a tool now."
                     else:
-                        said = f"{name} is exactly this already."
+                        note = f"{name} is exactly this already."
 
-                    said = " ".join([said, *(f"Missing here: {line}." for line in saved.missing)])
-                    return self._site.back(request, f"{PREFIX}/ideas/{name}", said)
+                    note = " ".join([note, *(f"Missing here: {line}." for line in saved.missing)])
+                    return self._site.back(request, f"{PREFIX}/ideas/{name}", note)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
 

@@ -46,7 +46,7 @@ class Findings:
     @property
     def wrong(self) -> int:
         """How many are wrong."""
-        return sum(one.is_wrong for one in self.found)
+        return sum(finding.is_wrong for finding in self.found)
 
     def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
         """Add a finding."""
@@ -56,25 +56,25 @@ class Findings:
             self.watch(finding)
 
 
-def check_program(found: Findings) -> None:
+def check_program(findings: Findings) -> None:
     """The versions of the program, the SQLite under it, and the interpreter of programs."""
     from importlib.metadata import version
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
-    found.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
-    check_sqlite(found)
-    check_interpreter(found)
+    findings.add("program", f"{versions}, Python {platform.python_version()}, {sys.executable}")
+    check_sqlite(findings)
+    check_interpreter(findings)
 
 
-def check_interpreter(found: Findings) -> None:
+def check_interpreter(findings: Findings) -> None:
     """Whether programs and `compute` can run."""
     from ideabridge.bridge.errors import ProgramError
     from ideabridge.bridge.programs.sandbox import interpreter
 
     try:
-        found.add("interpreter", f"{interpreter()} runs programs")
+        findings.add("interpreter", f"{interpreter()} runs programs")
     except ProgramError as error:
-        found.add(
+        findings.add(
             "interpreter",
             str(error),
             wrong=True,
@@ -82,14 +82,14 @@ def check_interpreter(found: Findings) -> None:
         )
 
 
-def check_sqlite(found: Findings) -> None:
+def check_sqlite(findings: Findings) -> None:
     """Whether SQLite has a bug that slows writes down."""
     from ideabridge.bridge.store.sqlite import FIXED_IN, IS_FIXED, described
 
     if IS_FIXED:
-        found.add("sqlite", f"{described()}, without the WAL-reset bug")
+        findings.add("sqlite", f"{described()}, without the WAL-reset bug")
         return
-    found.add(
+    findings.add(
         "sqlite",
         f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and "
         "writes wait while it does",
@@ -99,7 +99,7 @@ def check_sqlite(found: Findings) -> None:
     )
 
 
-def check_configuration(found: Findings, configuration: Configuration) -> None:
+def check_configuration(findings: Findings, configuration: Configuration) -> None:
     """Which files it comes from, what was refused, and the rules."""
     from ideabridge.bridge.loop.policy import approval_parts
 
@@ -107,7 +107,7 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
         hint = (
             "`ideabridge servers import HOST --write` makes one from the servers a host has already"
         )
-        found.add(
+        findings.add(
             "configuration",
             f"none; looked for {configuration.project / 'ideabridge.json'}",
             hint=hint,
@@ -115,20 +115,22 @@ def check_configuration(found: Findings, configuration: Configuration) -> None:
 
     for layer in configuration.layers:
         whose = "the project's, trusted" if layer.is_project else "yours"
-        found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
+        findings.add(
+            "configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer)
+        )
         for line in (*layer.narrowed, *layer.refused):
-            found.add("configuration", line, wrong=line in layer.refused)
+            findings.add("configuration", line, wrong=line in layer.refused)
 
     untrusted = configuration.untrusted
     if untrusted is not None:
-        found.add("configuration", untrusted.told(), wrong=True)
+        findings.add("configuration", untrusted.told(), wrong=True)
 
     parts = approval_parts(configuration.approval_setting)
     approval = " and ".join(
         dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts)
     )
     limits = configuration.limits
-    found.add(
+    findings.add(
         "rules",
         f"approval {approval}, order {configuration.order}, {limits.requests} requests a run",
     )
@@ -148,13 +150,15 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
                 f"{name} (in place of yours)" if name in layer.replaced else name for name in names
             ]
             settings.append(f"modules {', '.join(own) or 'none'}")
-        elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
+        elif key != "$schema" and (
+            key in merging or not any(key in higher.keys for higher in above)
+        ):
             settings.append(key)
 
     return f"from it: {'; '.join(settings)}" if settings else None
 
 
-def check_store(found: Findings, configuration: Configuration) -> None:
+def check_store(findings: Findings, configuration: Configuration) -> None:
     """Open the configured store, and describe it."""
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.sqlite.files import rescued_of
@@ -164,22 +168,24 @@ def check_store(found: Findings, configuration: Configuration) -> None:
     is_server = is_address(path)
     rescued = [] if is_server else rescued_of(Path(path))
     if rescued:
-        names = ", ".join(one.name for one in rescued)
+        names = ", ".join(file.name for file in rescued)
         hint = f"to use one, move it to {path} while nothing uses the store; otherwise delete it"
-        found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
+        findings.add(
+            "store", f"saved from a store that was deleted while in use: {names}", hint=hint
+        )
 
     if not is_server and not Path(path).exists():
-        found.add("store", f"{path}: does not exist yet; the first run creates it")
+        findings.add("store", f"{path}: does not exist yet; the first run creates it")
         return
 
     try:
         with Store.open(path) as store:
-            describe_store(found, store, configuration)
+            describe_store(findings, store, configuration)
     except IdeabridgeError as error:
-        found.add("store", str(error), wrong=True)
+        findings.add("store", str(error), wrong=True)
 
 
-def describe_store(found: Findings, store: Store, configuration: Configuration) -> None:
+def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
     """How large an open store is, its latest runs, and what is deleted when.
 
     Raises:
@@ -194,14 +200,14 @@ def describe_store(found: Findings, store: Store, configuration: Configuration) 
     )
     published = len(store.publications.page(limit=100, caller=SEES_ALL).items)
     retention = _retention(store, configuration)
-    what = store.path if store.is_file else f"{store.path}, {store.engine()}"
+    place = store.path if store.is_file else f"{store.path}, {store.engine()}"
     size = (Path(store.path).stat().st_size if store.is_file else store.used_bytes()) / 1_000_000
     latest = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
-    found.add(
+    findings.add(
         "store",
-        f"{what}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}",
+        f"{place}: {size:.1f} MB; latest runs: {latest}; {counted(published, 'published idea')}",
     )
-    found.add("retention", retention)
+    findings.add("retention", retention)
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
@@ -219,9 +225,9 @@ def _retention(store: Store, configuration: Configuration) -> str:
     number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
     now = time.time()
     due = store.retention(Bounds(settings.days, settings.runs)).due(now)
-    what = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
+    rule = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
     if not due.runs:
-        return f"{what}; none is due"
+        return f"{rule}; none is due"
 
     first = due.at or now
     when = (
@@ -230,10 +236,10 @@ def _retention(store: Store, configuration: Configuration) -> str:
         .date()
         .isoformat()
     )
-    return f"{what}; up to {counted(due.runs, 'run')} from {when} on"
+    return f"{rule}; up to {counted(due.runs, 'run')} from {when} on"
 
 
-def check_tool_files(found: Findings, configuration: Configuration) -> None:
+def check_tool_files(findings: Findings, configuration: Configuration) -> None:
     """Load the files of tools, which runs their code."""
     from ideabridge.tools.toolbox import load_tool_file
 
@@ -243,29 +249,29 @@ def check_tool_files(found: Findings, configuration: Configuration) -> None:
             names = [tool.name for tool in toolbox]
             names += [f"messages of type {kind}" for kind in toolbox.handlers]
         except IdeabridgeError as error:
-            found.add("tools", str(error), wrong=True)
+            findings.add("tools", str(error), wrong=True)
         else:
-            found.add("tools", f"{file}: {', '.join(names) or 'none'}")
+            findings.add("tools", f"{file}: {', '.join(names) or 'none'}")
 
 
-def describe_module(found: Findings, status: ModuleStatus) -> None:
+def describe_module(findings: Findings, status: ModuleStatus) -> None:
     """The state of a module."""
     if status.state == "up":
         text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
-        found.add(f"module {status.name}", text, hint="\n".join(status.notes) or None)
+        findings.add(f"module {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
-        found.add(f"module {status.name}", "disabled in the configuration")
+        findings.add(f"module {status.name}", "disabled in the configuration")
     else:
-        why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
-        found.add(
+        problem = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
+        findings.add(
             f"module {status.name}",
-            f"{status.state}: {why}",
+            f"{status.state}: {problem}",
             wrong=True,
             hint="\n".join(status.notes) or None,
         )
 
 
-async def check_mind(found: Findings, configuration: Configuration) -> None:
+async def check_mind(findings: Findings, configuration: Configuration) -> None:
     """Check who answers. A model gets no request, but its package and key must exist, and a server
     of the user is asked for its models.
     """
@@ -277,13 +283,13 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
         mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
         model, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
     except IdeabridgeError as error:
-        found.add("mind", str(error), wrong=True)
+        findings.add("mind", str(error), wrong=True)
         return
 
     asked = choose(AUTO, mind, samples=True)
     alone = choose(AUTO, mind)
     if asked != alone:
-        found.add(
+        findings.add(
             "mind",
             f"{asked.name} in clients that declare it, else {alone.name}: no "
             "model is configured here",
@@ -303,21 +309,21 @@ async def check_mind(found: Findings, configuration: Configuration) -> None:
             names = await mind.models()
         except IdeabridgeError as error:
             hint = hint or "start the server, or correct `model` in the configuration"
-            found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
+            findings.add("mind", f"{error} ({text})", wrong=True, hint=hint)
             return
 
         text += _listed(mind.configuration.name.partition(":")[2], names)
     elif model is not None:
         text += " (it was not asked now)"
 
-    found.add("mind", f"{alone.name}: {text}", hint=hint)
+    findings.add("mind", f"{alone.name}: {text}", hint=hint)
 
 
 def _listed(name: str, names: list[str] | None) -> str:
     """Return whether a server has the configured model."""
     if names is None:
         return "; it answers, and does not list its models"
-    if any(one in (name, f"{name}:latest") for one in names):
+    if any(model in (name, f"{name}:latest") for model in names):
         return "; it answers, and has this model"
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
@@ -326,32 +332,34 @@ def _listed(name: str, names: list[str] | None) -> str:
     )
 
 
-def check_hosts(found: Findings, project: Path) -> None:
+def check_hosts(findings: Findings, project: Path) -> None:
     """Which hosts of this machine have ideabridge."""
     from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_host_document
 
     places = HostEnvironment(project=project)
     for host in HOSTS:
         having: list[str] = []
-        others = 0
+        other_servers = 0
         for file in host.files(places):
             try:
                 servers = file.servers(read_host_document(file.path).content)
             except IdeabridgeError as error:
-                found.add(f"host {host.name}", str(error), wrong=True)
+                findings.add(f"host {host.name}", str(error), wrong=True)
                 continue
 
-            others += sum(1 for name in servers if name != SERVER_NAME)
+            other_servers += sum(1 for name in servers if name != SERVER_NAME)
             if SERVER_NAME in servers:
                 having.append(f"{file.path} ({file.scope})")
 
         if having:
-            found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
-        elif others:
+            findings.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
+        elif other_servers:
             hint = (
                 f"`ideabridge servers import {host.name} --move`, then `ideabridge "
                 f"install {host.name} --write`"
             )
-            found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
+            findings.add(
+                f"host {host.name}", f"has {other_servers} other servers, not ideabridge", hint=hint
+            )
         else:
-            found.add(f"host {host.name}", "not set up")
+            findings.add(f"host {host.name}", "not set up")

@@ -158,8 +158,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
         case events.CallFinished():
             return f"✓ {_label(machine, event.call, event.item)} {shortened(event.value)}", "green"
         case events.ApprovalAsked():
-            asked = machine.history[event.call].approval
-            resolved = shortened(call_without_ids(asked[2])) if asked is not None else ""
+            approval = machine.history[event.call].approval
+            resolved = shortened(call_without_ids(approval[2])) if approval is not None else ""
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
         case events.CallDecided():
             edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
@@ -175,20 +175,20 @@ def _call_line(event: Event, machine: Machine) -> Line:
             what = f"{event.decision} by {event.by}{_why(event.reason)}"
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow"
         case events.QuestionAsked():
-            said = (
+            question = (
                 f"module {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
             )
-            return f"? {_label(machine, event.call, event.item)} {said}", "yellow"
+            return f"? {_label(machine, event.call, event.item)} {question}", "yellow"
         case events.QuestionAnswered():
             what = f"{event.action} by {event.by}{_why(event.reason)}"
             content = "" if event.content is None else f": {shortened(event.content)}"
             return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow"
         case events.QuestionRefused():
-            said = (
+            question = (
                 f"module {event.module} asked {shortened(event.message)}, and was "
                 f"not answered: {event.why}"
             )
-            return f"! {_label(machine, event.call, event.item)} {said}", "red"
+            return f"! {_label(machine, event.call, event.item)} {question}", "red"
         case events.PlanAsked():
             return "? the plan waits to be accepted", "yellow"
         case events.PlanDecided():

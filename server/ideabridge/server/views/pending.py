@@ -91,7 +91,7 @@ class Pending:
             "asked": when,
             "seconds_left": left,
             "at_work": self.at_work,
-            **({"grants": [one.to_json() for one in self.grants]} if self.grants else {}),
+            **({"grants": [grant.to_json() for grant in self.grants]} if self.grants else {}),
         }
 
 
@@ -154,14 +154,14 @@ class OpenQuestions:
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
         """Its questions as open decisions of `root`, the run that the journal belongs to."""
         at_work = root.status == "running" and not is_left(root)
-        for question, asked in self.asked:
-            if self.seconds is None or asked is None:
+        for question, asked_at in self.asked:
+            if self.seconds is None or asked_at is None:
                 deadline = None
             else:
-                deadline = asked + self.seconds
+                deadline = asked_at + self.seconds
             approval = f"{prefix}{question.approval}"
             yield Pending(
-                root, approval, question, asked, deadline, at_work, self.grants, self.instances
+                root, approval, question, asked_at, deadline, at_work, self.grants, self.instances
             )
 
     def open_rooms(
@@ -210,9 +210,9 @@ def root_of(store: Store, record: RunRecord) -> RunRecord:
 
 
 def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
-    left = OpenQuestions.of(read_history(list(store.runs.events(record.id)), {}))
-    yield from left.pending(root, prefix)
-    for room, beginning in left.open_rooms(store, record, prefix):
+    open_questions = OpenQuestions.of(read_history(list(store.runs.events(record.id)), {}))
+    yield from open_questions.pending(root, prefix)
+    for room, beginning in open_questions.open_rooms(store, record, prefix):
         yield from _of_run(store, room, root, beginning)
 
 

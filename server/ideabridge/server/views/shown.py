@@ -128,7 +128,7 @@ def fits(content: JSONObject, why: str, room: Room) -> bool:
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
     """Those of the choices that a person has who sees a question `whole`, or not."""
-    return tuple(one for one in choices if whole or one in REFUSING)
+    return tuple(choice for choice in choices if whole or choice in REFUSING)
 
 
 def _line_of(content: JSONObject, room: Room) -> str | None:

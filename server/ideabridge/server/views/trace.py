@@ -110,7 +110,8 @@ class Trace:
     def _take(self, kind: str, event: JSONObject, at: float | None) -> None:
         match kind:
             case "run_started":
-                self.mode, self.mind = str(event.get("mode")), str(event.get("mind") or "")
+                self.mode = str(event.get("mode"))
+                self.mind = str(event.get("mind") or "")
                 for tool in _objects(event.get("tools")):
                     if isinstance(tool.get("module"), str):
                         self.modules[str(tool.get("name"))] = str(tool["module"])
@@ -261,7 +262,7 @@ def _list(value: JSON) -> list[JSON]:
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    return [one for one in _list(value) if isinstance(one, dict)]
+    return [entry for entry in _list(value) if isinstance(entry, dict)]
 
 
 def _number(value: JSON) -> int:
