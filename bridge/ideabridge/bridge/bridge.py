@@ -642,7 +642,7 @@ class Bridge:
         if not refs:
             raise PublicationError("refs: expected at least one run")
         return await self.publisher.program_request(
-            refs, caller, wanted=ToolWords(name, description)
+            refs, caller, words=ToolWords(name, description)
         )
 
     def lift(

@@ -177,7 +177,7 @@ class Publishing:
         if program == _ASKS:
             words = ToolWords(name, arguments.get("description"))
             program_request = await self._bridge.publisher.program_request(
-                refs, request.caller, wanted=words
+                refs, request.caller, words=words
             )
             instructions = self._program_instructions(program_request, name)
             return answer({**program_request.to_json(), "request": instructions}, instructions)
@@ -290,7 +290,7 @@ class Publishing:
 
         words = ToolWords(task.name, task.description)
         program_request = await self._bridge.publisher.program_request(
-            task.refs, task.caller, wanted=words
+            task.refs, task.caller, words=words
         )
         return self._version_answer(publication, program_request)
 

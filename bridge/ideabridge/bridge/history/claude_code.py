@@ -66,7 +66,9 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
-        self._path, self._names, self._held = path, names, Held()
+        self._path = path
+        self._names = names
+        self._held = Held()
         self._main = Conversation(NAME, path.stem, path)
         self._parts: dict[str, Conversation] = {"": self._main}
         self._calls: dict[str, HistoryCall] = {}
@@ -175,7 +177,9 @@ class _Log:
         """The result in a file beside the log; None if it cannot be read."""
         try:
             # A log of a subagent is in the folder of its conversation.
-            beside = next((one for one in self._path.parents if one.name == "subagents"), None)
+            beside = next(
+                (parent for parent in self._path.parents if parent.name == "subagents"), None
+            )
             folder = beside.parent if beside is not None else self._path.with_suffix("")
             results = folder / "tool-results"
             if folder.is_symlink() or results.is_symlink():
@@ -199,7 +203,7 @@ class _Log:
         blocks = (
             isinstance(value, list)
             and value
-            and all(isinstance(one, dict) and "type" in one for one in value)
+            and all(isinstance(block, dict) and "type" in block for block in value)
         )
         return content_value(_as_mcp(value)) if blocks else text
 

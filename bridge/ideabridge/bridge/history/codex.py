@@ -66,7 +66,8 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
-        self._names, self._held = names, Held()
+        self._names = names
+        self._held = Held()
         self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
         self._calls: dict[str, HistoryCall] = {}
         self._whole: set[str] = set()
@@ -158,7 +159,8 @@ class _Log:
         # The event has the names and the result as they were; the model's item may have them
         # changed or cut.
         self._whole.add(call_id)
-        call.tool, call.arguments = tool, arguments if isinstance(arguments, dict) else {}
+        call.tool = tool
+        call.arguments = arguments if isinstance(arguments, dict) else {}
         ended = call.ended
         call.ended = None
         _end(call, ended or number, result, self._held.takes_result(size))
@@ -187,8 +189,8 @@ class _Log:
             self._conversation.skipped["beyond the most calls"] += 1
             return None
 
-        given = arguments if isinstance(arguments, dict) else {}
-        call = HistoryCall(call_id, module, tool, given, number, time, self._prompt)
+        members = arguments if isinstance(arguments, dict) else {}
+        call = HistoryCall(call_id, module, tool, members, number, time, self._prompt)
         self._calls[call_id] = call
         self._conversation.calls.append(call)
         return call
@@ -331,7 +333,7 @@ def _unpacked(text: str) -> JSON:
         return text
 
     mcp = isinstance(blocks, list) and all(
-        isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks
+        isinstance(block, dict) and block.get("type") in _BLOCKS for block in blocks
     )
     return content_value(blocks) if mcp else text
 

@@ -128,9 +128,9 @@ class Conversation:
         """The time of a line. A time that cannot be read is counted, and the line is
         read without it.
         """
-        told = line.get("timestamp")
-        seconds = seconds_of(told)
-        if seconds is None and told is not None:
+        timestamp = line.get("timestamp")
+        seconds = seconds_of(timestamp)
+        if seconds is None and timestamp is not None:
             self.skipped["with a time that cannot be read"] += 1
         return seconds
 
@@ -147,19 +147,20 @@ class Names:
     """
 
     def __init__(
-        self, modules: Iterator[str] | list[str], given: Mapping[str, str] | None = None
+        self, modules: Iterator[str] | list[str], renamed: Mapping[str, str] | None = None
     ) -> None:
-        known = list(modules)
-        for name, module in (given or {}).items():
-            if module not in known:
+        configured = list(modules)
+        for name, module in (renamed or {}).items():
+            if module not in configured:
                 raise HistoryError(
-                    f"--module {name}={module}: there is no module {module!r}; {_listed(known)}"
+                    f"--module {name}={module}: there is no module {module!r}; "
+                    f"{_listed(configured)}"
                 )
 
-        named = dict(given or {})
-        self._exact = {name: name for name in known} | named
+        named = dict(renamed or {})
+        self._exact = {name: name for name in configured} | named
         meant: dict[str, set[str]] = {}
-        for name in known:
+        for name in configured:
             meant.setdefault(_plain(name), set()).add(name)
 
         # A name that two modules may mean is neither, unless a person says which.
@@ -190,9 +191,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _listed(known: list[str]) -> str:
-    if known:
-        return f"there are {', '.join(sorted(known)[:20])}"
+def _listed(modules: list[str]) -> str:
+    if modules:
+        return f"there are {', '.join(sorted(modules)[:20])}"
     return "no module is configured"
 
 
@@ -206,7 +207,9 @@ def content_value(content: JSON, structured: JSON = None) -> JSON:
         return content
 
     texts = [
-        one.get("text") for one in content if isinstance(one, dict) and one.get("type") in _TEXTS
+        block.get("text")
+        for block in content
+        if isinstance(block, dict) and block.get("type") in _TEXTS
     ]
     if content and len(texts) == len(content):
         return "\n".join(map(str, texts))
@@ -225,7 +228,9 @@ def text_in(value: JSON) -> str:
     if not isinstance(value, list):
         return ""
     texts = (
-        one.get("text") for one in value if isinstance(one, dict) and one.get("type") in _TEXTS
+        block.get("text")
+        for block in value
+        if isinstance(block, dict) and block.get("type") in _TEXTS
     )
     return "\n".join(text for text in texts if isinstance(text, str))
 
@@ -275,7 +280,7 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
     """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A
     root may be a link; nothing below is followed.
     """
-    found: list[tuple[float, Path]] = []
+    logs: list[tuple[float, Path]] = []
     links = compressed = 0
     open_ = [(root, 0) for root in roots]
     while open_:
@@ -299,11 +304,11 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
                 if entry.name.endswith(".zst"):
                     compressed += 1
                 else:
-                    found.append((_modified(entry), Path(entry.path)))
+                    logs.append((_modified(entry), Path(entry.path)))
 
-    found.sort()
+    logs.sort()
     return Logs(
-        [path for _, path in found[-MAX_FILES:]], links, compressed, max(0, len(found) - MAX_FILES)
+        [path for _, path in logs[-MAX_FILES:]], links, compressed, max(0, len(logs) - MAX_FILES)
     )
 
 

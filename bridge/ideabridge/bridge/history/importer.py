@@ -134,7 +134,7 @@ class HistoryReport:
     def to_json(self) -> JSONObject:
         """The attributes as JSON."""
         return {
-            "runs": [one.to_json() for one in self.runs],
+            "runs": [run.to_json() for run in self.runs],
             "logs": self.logs,
             "known_calls": self.known,
             "unread_lines": {**self.unread},
@@ -183,15 +183,15 @@ class HistoryImport:
         modules: Mapping[str, str] | None = None,
         home: Path | None = None,
     ) -> None:
-        found = HISTORIES.get(host)
-        if found is None:
-            there = ", ".join(HISTORIES)
+        history = HISTORIES.get(host)
+        if history is None:
+            hosts = ", ".join(HISTORIES)
             raise HistoryError(
-                f"unknown host {host[:100]!r}; there are {there}.{did_you_mean(host, HISTORIES)}"
+                f"unknown host {host[:100]!r}; there are {hosts}.{did_you_mean(host, HISTORIES)}"
             )
 
         self._name = host
-        self._host = found
+        self._host = history
         self._store = store
         self._configuration = configuration
         self._secrets = secrets
@@ -199,11 +199,13 @@ class HistoryImport:
         self._screen = Screen(secrets)
         self._fingerprint = fingerprint
         self._caller = caller
-        self.modules = [name for name, one in configuration.modules.items() if not one.disabled]
+        self.modules = [
+            name for name, module in configuration.modules.items() if not module.disabled
+        ]
         self.now = time.time()
         self._names = Names(self.modules, modules)
-        self.folders = found.folders(home or Path.home(), os.environ)
-        self.logs: Logs = find_logs(self.folders, found.beginning)
+        self.folders = history.folders(home or Path.home(), os.environ)
+        self.logs: Logs = find_logs(self.folders, history.beginning)
         self._known = {
             str(digest)
             for origin in store.runs.origins(caller, host)
@@ -238,9 +240,11 @@ class HistoryImport:
         for log in self.logs.files:
             for conversation in await self._read(log, report):
                 for stretch in self._new(conversation):
-                    why = self._unfinished(stretch) or await self._why_away(stretch.modules, away)
+                    reason = self._unfinished(stretch) or await self._why_away(
+                        stretch.modules, away
+                    )
                     report.runs.append(
-                        self._entry(stretch, why=why) if why else self._take(stretch)
+                        self._entry(stretch, why=reason) if reason else self._take(stretch)
                     )
 
         return report
@@ -249,31 +253,31 @@ class HistoryImport:
         """Why modules are not up; "" if they are. `away` has the reason by module, as far
         as it is known.
         """
-        asked = [one for one in modules if one not in away]
-        if asked:
+        unasked = [module for module in modules if module not in away]
+        if unasked:
             # A module that does not come up is waited for once.
-            found = {
-                one.name: f"module {one.name!r} is {one.why}"
-                for one in await self._offer.listed(asked)
+            reasons = {
+                status.name: f"module {status.name!r} is {status.why}"
+                for status in await self._offer.listed(unasked)
             }
-            away.update((one, found.get(one, "")) for one in asked)
-        return "; ".join(away[one] for one in modules if away[one])
+            away.update((module, reasons.get(module, "")) for module in unasked)
+        return "; ".join(away[module] for module in modules if away[module])
 
     async def _read(self, log: Path, report: HistoryReport) -> list[Conversation]:
         """Read a log in a thread, and count what is not taken."""
         try:
-            found = await compute_in_thread(self._host.read, log, self._names)
+            conversations = await compute_in_thread(self._host.read, log, self._names)
         except OSError as error:
             report.failed.append(f"{log}: {error.strerror or error}")
             return []
 
         report.logs += 1
-        for conversation in found:
+        for conversation in conversations:
             report.known += sum(digest_of(call) in self._known for call in conversation.calls)
             report.unread += conversation.skipped
             report.others += conversation.others
 
-        return found
+        return conversations
 
     def _new(self, conversation: Conversation) -> list[Stretch]:
         return stretches(conversation, self._known)
@@ -306,22 +310,24 @@ class HistoryImport:
 
     def _take(self, stretch: Stretch) -> HistoryRun:
         limits = self._configuration.limits
-        made = record(
+        recording = record(
             stretch,
             self._offer.catalogue,
             self._secrets,
             result_bytes=limits.result_bytes,
             run_bytes=limits.run_bytes,
         )
-        entry = dataclasses.replace(self._entry(stretch), calls=len(made.calls), left=made.left)
-        if not made.calls:
+        entry = dataclasses.replace(
+            self._entry(stretch), calls=len(recording.calls), left=recording.left
+        )
+        if not recording.calls:
             return dataclasses.replace(entry, why="none of its calls can be taken")
 
         run_id = f"run_{_id_of(stretch, self._name, self._caller)}"
         settings = settings_under(self._configuration)
         try:
             run = ended_run(
-                made.ended,
+                recording.ended,
                 settings,
                 self._prompt(stretch),
                 f"imported from a log of {self._host.title}",
@@ -332,8 +338,8 @@ class HistoryImport:
                 entry, calls=0, why=str(error).partition(" Nothing of it")[0]
             )
 
-        made.incomplete.update(run.unkept)
-        entry = dataclasses.replace(entry, incomplete=len(made.incomplete))
+        recording.incomplete.update(run.unkept)
+        entry = dataclasses.replace(entry, incomplete=len(recording.incomplete))
         try:
             keep_ended(
                 self._store,
@@ -342,7 +348,7 @@ class HistoryImport:
                 caller=self._caller,
                 title=entry.title,
                 fingerprint=self._fingerprint,
-                origin=self._origin(stretch, made),
+                origin=self._origin(stretch, recording),
             )
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
@@ -350,23 +356,24 @@ class HistoryImport:
         self._known.update(digest_of(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 
-    def _origin(self, stretch: Stretch, made: Recording) -> JSONObject:
+    def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:
         conversation = stretch.conversation
         origin: JSONObject = {
             "host": conversation.host,
             "conversation": conversation.id,
             "log": str(conversation.path),
             "time": _iso(stretch.time),
-            "lines": [call.line for call in made.calls],
+            "lines": [call.line for call in recording.calls],
             # Also those that were not taken: they are not new the next time.
             "calls": [digest_of(call) for call in stretch.calls],
         }
         if conversation.folder:
             origin["folder"] = conversation.folder
 
-        if made.incomplete:
+        if recording.incomplete:
             incomplete: list[JSON] = [
-                {"call": call, "why": why} for call, why in sorted(made.incomplete.items())
+                {"call": call, "why": reason}
+                for call, reason in sorted(recording.incomplete.items())
             ]
             origin["incomplete"] = incomplete
 

@@ -58,24 +58,24 @@ class Stretch:
 
 
 def stretches(
-    conversation: Conversation, known: frozenset[str] | set[str] = frozenset()
+    conversation: Conversation, taken_digests: frozenset[str] | set[str] = frozenset()
 ) -> list[Stretch]:
     """Cut a conversation at its pauses, without the calls whose digests are known."""
-    found: list[Stretch] = []
+    cut: list[Stretch] = []
     last: float | None = None
     for call in conversation.calls:
-        if digest_of(call) in known:
+        if digest_of(call) in taken_digests:
             last = call.time if call.time is not None else last
             continue
 
         pause = call.time is not None and last is not None and call.time - last >= PAUSE
-        if not found or pause:
-            found.append(Stretch(conversation, []))
+        if not cut or pause:
+            cut.append(Stretch(conversation, []))
 
-        found[-1].calls.append(call)
+        cut[-1].calls.append(call)
         last = call.time if call.time is not None else last
 
-    return found
+    return cut
 
 
 def digest_of(call: HistoryCall) -> str:
@@ -105,7 +105,10 @@ class Tools:
 
 
 def _plain(name: str) -> str:
-    return "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)
+    return "".join(
+        character if character.isascii() and (character.isalnum() or character in "_-") else "_"
+        for character in name
+    )
 
 
 @dataclass(slots=True)
@@ -137,33 +140,33 @@ def record(
         result_bytes: the most bytes of a result.
         run_bytes: the most bytes of all results.
     """
-    made = Recording()
+    recording = Recording()
     tools = Tools(catalogue)
-    found = list[tuple[Tool, JSONObject]]()
+    translated = list[tuple[Tool, JSONObject]]()
     for call in stretch.calls:
         tool = tools.of(call)
         if tool is None:
-            made.left["of a tool that its module does not have now"] += 1
+            recording.left["of a tool that its module does not have now"] += 1
             continue
 
         parameters = _parameters(call, tool)
         if parameters is None or not catalogue.exact(tool).is_valid(parameters):
-            made.left["with arguments that do not fit the tool now"] += 1
+            recording.left["with arguments that do not fit the tool now"] += 1
             continue
 
-        made.calls.append(call)
-        found.append((tool, parameters))
+        recording.calls.append(call)
+        translated.append((tool, parameters))
 
     ends = _Ends(secrets, result_bytes, run_bytes)
     for place, (call, (tool, parameters), step) in enumerate(
-        zip(made.calls, found, _steps(made.calls), strict=True)
+        zip(recording.calls, translated, _steps(recording.calls), strict=True)
     ):
         end = ends.of(call, tool)
-        made.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
+        recording.ended.append(EndedCall(tool, parameters, step, end.value, end.error))
         if end.missing is not None:
-            made.incomplete[place] = end.missing
+            recording.incomplete[place] = end.missing
 
-    return made
+    return recording
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
@@ -172,14 +175,14 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
     """
     steps: list[int] = []
     step = 0
-    seen = None
+    first_end = None
     for call in calls:
-        if seen is not None and call.line >= seen:
+        if first_end is not None and call.line >= first_end:
             step = step + 1
-            seen = None
+            first_end = None
         steps.append(step)
         if call.ended is not None:
-            seen = call.ended if seen is None else min(seen, call.ended)
+            first_end = call.ended if first_end is None else min(first_end, call.ended)
 
     return steps
 
@@ -189,13 +192,13 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     cannot have them.
     """
     try:
-        given = normalise(call.arguments, what="the arguments")
+        arguments = normalise(call.arguments, what="the arguments")
     except IdeabridgeError:
         return None
 
-    ours = {theirs: mine for mine, theirs in tool.renamed.items()}
-    if isinstance(given, dict):
-        named = {ours.get(name, name): value for name, value in given.items()}
+    own_names = {name_of_server: mine for mine, name_of_server in tool.renamed.items()}
+    if isinstance(arguments, dict):
+        named = {own_names.get(name, name): value for name, value in arguments.items()}
     else:
         named = None
 

@@ -107,11 +107,11 @@ class PlanDraft:
             arguments = self.arguments(run)
             for text in texts:
                 value = run.read(text, arguments)
-                known = profiles.get(text)
-                if isinstance(value, Missing) and (known is None or not _has_document(run, text)):
+                profile = profiles.get(text)
+                if isinstance(value, Missing) and (profile is None or not _has_document(run, text)):
                     continue
                 # A further run without a part that the first one had shows that it may be absent.
-                profiles[text] = grow(known if isinstance(known, dict) else None, value)
+                profiles[text] = grow(profile if isinstance(profile, dict) else None, value)
 
         return profiles
 
@@ -188,7 +188,7 @@ class PlanDraft:
             Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
         ]
         if self.explained:
-            plan["explained"] = [one.to_json() for one in self.explained]
+            plan["explained"] = [literal.to_json() for literal in self.explained]
 
         if self.seen:
             plan["seen"] = self.seen
@@ -219,24 +219,24 @@ class PlanDraft:
         """Return the arguments with which the tool repeats a run: its input, and its values of the
         parameters that have a default. What the plan follows need not be passed.
         """
-        given = run.function.input or {}
-        found: JSONObject = {
-            key: value for key, value in given.items() if key not in self.inputs.fixed
+        own_input = run.function.input or {}
+        arguments: JSONObject = {
+            key: value for key, value in own_input.items() if key not in self.inputs.fixed
         }
-        for one in self.parameters:
-            if one.name not in self.inputs.unfilled and not one.followed:
-                leaf = one.leaves[0]
-                value = run.leaf(leaf.place, leaf.keys) if run.calls else one.value
+        for parameter in self.parameters:
+            if parameter.name not in self.inputs.unfilled and not parameter.followed:
+                leaf = parameter.leaves[0]
+                value = run.leaf(leaf.place, leaf.keys) if run.calls else parameter.value
                 if not isinstance(value, Missing):
-                    found[one.name] = value
+                    arguments[parameter.name] = value
 
         names = self.inputs.renamed
-        return {names.get(key, key): value for key, value in found.items()}
+        return {names.get(key, key): value for key, value in arguments.items()}
 
-    def with_input(self, given: JSONObject) -> Plan:
+    def with_input(self, arguments: JSONObject) -> Plan:
         """The plan with an input."""
         return read_published(
-            self._plan, given, self.inputs.schema, self.lifted.function.output_schema, name="it"
+            self._plan, arguments, self.inputs.schema, self.lifted.function.output_schema, name="it"
         )
 
     # -- self-consistency --------------------------------------------------------------------------
@@ -270,11 +270,11 @@ class PlanDraft:
         agree: list[str] = []
         different: list[str] = []
         for other in self.lifted.others:
-            why = self._differs(other)
-            if why is None:
+            difference = self._differs(other)
+            if difference is None:
                 agree.append(other.run_id)
             else:
-                different.append(f"run {other.run_id}: {why}")
+                different.append(f"run {other.run_id}: {difference}")
 
         return agree, different
 
@@ -397,12 +397,12 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
         if renamed not in by:
             by.append(renamed)
 
-    given = literal.given
-    if given is not None:
-        path = operand_path(given)
-        given = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
+    passed = literal.given
+    if passed is not None:
+        path = operand_path(passed)
+        passed = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
 
-    return replace(literal, by=tuple(by), given=given)
+    return replace(literal, by=tuple(by), given=passed)
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
@@ -448,16 +448,16 @@ class _Making:
         self.parameters = parameters_of(
             self._fillable, lifted.function.input or {}, decisions, task
         )
-        given: dict[Path, str] = {}
+        references: dict[Path, str] = {}
         for parameter in self.parameters:
             if parameter.name in fixed:
                 continue
             if parameter.followed:
-                given.update((leaf.at, parameter.reference) for leaf in parameter.leaves)
+                references.update((leaf.at, parameter.reference) for leaf in parameter.leaves)
             else:
                 self._fill(parameter)
 
-        self._name_literals(given)
+        self._name_literals(references)
 
     def calls(self) -> list[JSON]:
         """The calls of the plan."""
@@ -507,10 +507,12 @@ class _Making:
             self._let_fill(leaf)
         else:
             # It stays as it is; an answer says when it might not have.
-            found = lifted.found.get(leaf.path)
-            why = None if found is None else _copied_part(found)
-            if found is not None and (len(found.by) > 1 or found.contradicted or why is not None):
-                self._explain(leaf, found, found.by, why)
+            explanations = lifted.explanations_by_path.get(leaf.path)
+            reason = None if explanations is None else _copied_part(explanations)
+            if explanations is not None and (
+                len(explanations.by) > 1 or explanations.contradicted or reason is not None
+            ):
+                self._explain(leaf, explanations, explanations.by, reason)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
         """Let a parameter fill a literal; with a source, only where it is passed."""
@@ -522,11 +524,13 @@ class _Making:
         self._fillable.append(Parameter("", leaf.value, [leaf], tool, source))
 
     def _explain(
-        self, leaf: Leaf, found: Found, by: Sequence[Explanation], why: str | None = None
+        self, leaf: Leaf, explanations: Found, by: Sequence[Explanation], reason: str | None = None
     ) -> None:
-        if found.contradicted:
-            why = VARIES
-        self.explained.append(Explained(leaf.at, tuple(by), found.runs, found.cut, why))
+        if explanations.contradicted:
+            reason = VARIES
+        self.explained.append(
+            Explained(leaf.at, tuple(by), explanations.runs, explanations.cut, reason)
+        )
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
         """Return whether a literal is the same parameter of a call again as an earlier literal."""
@@ -573,14 +577,19 @@ class _Making:
             # The author of a plan wrote it before any result was seen.
             return
 
-        found = self._lifted.found.get(leaf.path) or Found([Constant(leaf.value)])
-        made = None if found.contradicted else self._made_value(leaf, found.by)
-        if made is not None:
-            others = [explanation for explanation in found.by if explanation is not made]
-            self._explain(leaf, found, [made, *others])
+        explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
+            [Constant(leaf.value)]
+        )
+        source = None if explanations.contradicted else self._made_value(leaf, explanations.by)
+        if source is not None:
+            others = [explanation for explanation in explanations.by if explanation is not source]
+            self._explain(leaf, explanations, [source, *others])
         else:
             self._explain(
-                leaf, found, found.by, RECORDED if isinstance(leaf.value, str) else JUDGED
+                leaf,
+                explanations,
+                explanations.by,
+                RECORDED if isinstance(leaf.value, str) else JUDGED,
             )
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
@@ -594,19 +603,19 @@ class _Making:
         if not _is_number(leaf.value):
             return None
 
-        made: list[PathTo] = []
+        sources: list[PathTo] = []
         for explanation in by:
             if not isinstance(explanation, PathTo) or explanation.has_positions:
                 continue
             match explanation.path:
                 case ("results", _):
-                    made.append(explanation)
+                    sources.append(explanation)
                 case ("results", place, *_) if not self._lifted.reads_only(int(place)):
-                    made.append(explanation)
+                    sources.append(explanation)
                 case _:
                     pass
 
-        return made[0] if len(made) == 1 else None
+        return sources[0] if len(sources) == 1 else None
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -615,18 +624,18 @@ class _Making:
         for leaf in parameter.leaves:
             self._names[leaf.path] = parameter.name
             self._replace(leaf.place, leaf.keys, parameter.reference)
-            found = self._lifted.found.get(leaf.path)
-            if found is None:
+            explanations = self._lifted.explanations_by_path.get(leaf.path)
+            if explanations is None:
                 continue
             # What else may have made it shows when the default may be wrong.
             others = [
                 explanation
-                for explanation in found.by
+                for explanation in explanations.by
                 if not isinstance(explanation, Constant) and not self._is_literal(explanation)
             ]
-            why = _copied_part(found)
-            if others or found.contradicted or why is not None:
-                self._explain(leaf, found, [PathTo(parameter.reference), *others], why)
+            reason = _copied_part(explanations)
+            if others or explanations.contradicted or reason is not None:
+                self._explain(leaf, explanations, [PathTo(parameter.reference), *others], reason)
 
     def _is_literal(self, explanation: Explanation) -> bool:
         return (
@@ -634,14 +643,14 @@ class _Making:
             and self._lifted.literal_of(explanation.reference) is not None
         )
 
-    def _name_literals(self, given: Mapping[Path, str]) -> None:
+    def _name_literals(self, references: Mapping[Path, str]) -> None:
         """Name the parameters of earlier literals that explain later ones, and those that may be
         passed in the place of followed ones.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
         for literal in self.explained:
-            followed = replace(literal, given=given.get(literal.at))
+            followed = replace(literal, given=references.get(literal.at))
             named = self._with_named_literals(followed)
             if named is not None:
                 named = _renamed(named, self._names)
@@ -688,9 +697,9 @@ class _Making:
                 # The call is always made.
                 continue
             if path not in places:
-                known = [leaf.path for leaf in self._lifted.leaves]
+                paths = [leaf.path for leaf in self._lifted.leaves]
                 raise PublicationError(
-                    f"choices.take: nothing is at {path!r}.{did_you_mean(path, known)}"
+                    f"choices.take: nothing is at {path!r}.{did_you_mean(path, paths)}"
                 )
 
             place, keys = places[path]
@@ -727,11 +736,11 @@ def _is_number(value: JSON) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _copied_part(found: Found) -> str | None:
+def _copied_part(explanations: Found) -> str | None:
     """Why a literal that nothing explains may be wrong for other data: a part of it stood in an
     earlier text. None if no part did, or if two runs had the same value.
     """
-    if found.inside is not None and found.runs == 1:
+    if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART
     return None
 

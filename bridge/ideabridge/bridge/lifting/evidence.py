@@ -192,13 +192,15 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
 
 
 def learn(
-    explained: Iterable[Explained], seen: Mapping[str, JSONObject], records: Sequence[Record]
+    explained: Iterable[Explained],
+    profiles_before: Mapping[str, JSONObject],
+    records: Sequence[Record],
 ) -> tuple[list[Explained], dict[str, JSONObject]]:
     """Return the literals and profiles of a version under its evidence.
 
     Args:
         explained: the literals at publication.
-        seen: the profiles of what was read, by reference; see `context/seen.py`.
+        profiles_before: the profiles of what was read, by reference; see `context/seen.py`.
         records: all records of the version, also those of the runs from which it was made.
 
     A record removes the explanations that do not give its value. If it removes all of them, they
@@ -206,7 +208,7 @@ def learn(
     explanation describes.
     """
     teaching = [record for record in records if record.teaches]
-    profiles = dict(seen)
+    profiles = dict(profiles_before)
     for record in teaching:
         for reference, value in (record.view or {}).items():
             if reference in profiles:
@@ -238,7 +240,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
             continue
         data = [record.read(reference) for reference in explained.references]
         if len(different) < RUNS_FOR_POSITION and not any(
-            _same_data(data, known) for known in different
+            _same_data(data, earlier) for earlier in different
         ):
             different.append(data)
 
@@ -267,7 +269,7 @@ def _same_data(left: list[JSON | Missing], right: list[JSON | Missing]) -> bool:
 
 def is_worth_keeping(
     explained: Sequence[Explained],
-    seen: Mapping[str, JSONObject],
+    profiles: Mapping[str, JSONObject],
     records: Sequence[Record],
     new: Record,
 ) -> bool:
@@ -279,7 +281,7 @@ def is_worth_keeping(
         return False
     if new.kind == "assistant":
         return sum(record.kind == "assistant" for record in records) < RUNS_FOR_POSITION
-    return learn(explained, seen, [*records, new]) != learn(explained, seen, records)
+    return learn(explained, profiles, [*records, new]) != learn(explained, profiles, records)
 
 
 def teach(published: Publication, records: Iterable[JSONObject], new: Record) -> Evidence | None:
@@ -298,18 +300,20 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     if not explained:
         return None
 
-    known = [
+    earlier = [
         read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
     ]
     profiles = (published.plan or {}).get("seen")
     members = profiles.items() if isinstance(profiles, dict) else ()
-    seen = {text: profile for text, profile in members if isinstance(profile, dict)}
+    profiles_by_reference = {
+        text: profile for text, profile in members if isinstance(profile, dict)
+    }
     # A run that was named is kept even if it shows nothing new: the published
     # explanations rest on it.
-    if new.kind != "run" and not is_worth_keeping(explained, seen, known, new):
+    if new.kind != "run" and not is_worth_keeping(explained, profiles_by_reference, earlier, new):
         return None
 
-    literals, grown = learn(explained, seen, [*known, new])
+    literals, grown = learn(explained, profiles_by_reference, [*earlier, new])
     return Evidence(
         new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}}
     )
@@ -448,10 +452,10 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
         if isinstance(event, CallDecided) and event.decision != "deny":
             # A script can give an answer on a command line, so that is no person who
             # saw the question.
-            shown = (
+            is_person = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )
-            if shown:
+            if is_person:
                 deciders[run.machine.history[event.call].call.place] = "person"
             else:
                 deciders[run.machine.history[event.call].call.place] = "assistant"

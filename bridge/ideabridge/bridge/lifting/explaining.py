@@ -72,7 +72,7 @@ def explain(lifted: Lifted) -> None:
     that were named.
     """
     lifted.leaves = []
-    lifted.found = {}
+    lifted.explanations_by_path = {}
     lifted.literals = {}
     _Explaining(lifted).run()
 
@@ -142,7 +142,7 @@ class _Explaining:
             else:
                 explanations = self._explain_reference(leaf)
             if explanations is not None:
-                self._lifted.found[leaf.path] = replace(
+                self._lifted.explanations_by_path[leaf.path] = replace(
                     explanations, runs=self._agreeing(leaf, explanations.by[0])
                 )
         self._looked_up.clear()

@@ -111,23 +111,25 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         )
 
     messages = read_context(stored.idea.context)
-    taken = [message for message in messages if message.type == "input" and not message.instance]
-    if len(taken) > 1:
+    inputs = [message for message in messages if message.type == "input" and not message.instance]
+    if len(inputs) > 1:
         raise PublicationError(
             "the idea has several inputs; one input is what becomes a tool's parameters"
         )
 
-    value = taken[0].value if taken else None
+    value = inputs[0].value if inputs else None
     machine = run.machine
     output, fault = _unwrapped(run)
-    if not run.is_done and any(one.status is not CallStatus.DONE for one in machine.history):
+    if not run.is_done and any(
+        progress.status is not CallStatus.DONE for progress in machine.history
+    ):
         # What its calls would have given is unknown, so the plan gives its state.
         output = None
         fault = None
 
     record = store.runs.get(run_id)
     lost = {} if record is None else unkept(record)
-    marked = [f"calls.{place} was not kept whole: {why}" for place, why in lost.items()]
+    marked = [f"calls.{place} was not kept whole: {reason}" for place, reason in lost.items()]
     faults = [*marked, *_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
     whole, part = _output_schemas(run)
     states = {name: _initial(machine.messages, name) for name in machine.instances}
@@ -162,18 +164,18 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
     """Return (the schema of the run's result, the schema of each instance's output), as its user
     requested them.
     """
-    asked = run.machine.output_schema
+    schema = run.machine.output_schema
     if not run.machine.has_output:
         # It gives its state, of which an output's schema says nothing.
         return None, None
-    if run.machine.mode == "solve" and asked is None:
+    if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
-    if asked is None or not run.machine.settings.output_by_instance:
-        return asked, None
+    if schema is None or not run.machine.settings.output_by_instance:
+        return schema, None
     return {
         "type": "object",
-        "additionalProperties": move_refs(asked, ("additionalProperties",)),
-    }, asked
+        "additionalProperties": move_refs(schema, ("additionalProperties",)),
+    }, schema
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
@@ -200,38 +202,38 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
     """Return the tools that its context defined and its calls used. A later definition replaces
     an earlier one.
     """
-    used = {one.call.name for one in run.machine.history}
-    found = [message.value for message in run.machine.messages if message.type == "tool"]
-    named = {str(value.get("name")): value for value in found if isinstance(value, dict)}
-    return [value for name, value in named.items() if name in used]
+    called = {progress.call.name for progress in run.machine.history}
+    definitions = [message.value for message in run.machine.messages if message.type == "tool"]
+    named = {str(value.get("name")): value for value in definitions if isinstance(value, dict)}
+    return [value for name, value in named.items() if name in called]
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
     """Return the parts of a context that a plan cannot contain and that influence the
     results of its calls.
     """
-    found: list[str] = []
+    parts: list[str] = []
     states: set[str] = set()
     for number, message in enumerate(run.machine.messages):
-        what = ""
+        part = ""
         where = f" of instance {message.instance}" if message.instance else ""
         if message.type == "data":
-            what = f"data {message.kind!r}{where}"
+            part = f"data {message.kind!r}{where}"
         elif message.type == "input" and message.instance:
-            what = f"an input{where}"
+            part = f"an input{where}"
         elif message.type == "state" and message.schema is not None:
-            what = f"a schema of the state{where}"
+            part = f"a schema of the state{where}"
         elif message.type == "state" and (not message.instance or message.instance in states):
-            what = f"a state{where}" if message.value else ""
+            part = f"a state{where}" if message.value else ""
 
         if message.type == "state":
             states.add(message.instance)
 
-        if what:
-            found.append(f"context.{number} holds {what}")
+        if part:
+            parts.append(f"context.{number} holds {part}")
 
-    if found:
-        return [f"its context holds what a plan does not carry: {'; '.join(found)}"]
+    if parts:
+        return [f"its context holds what a plan does not carry: {'; '.join(parts)}"]
     if run.machine.mode == "solve" and run.machine.instances:
         return ["it was solved over instances; only a plan over instances can be published as one"]
     return []
@@ -241,31 +243,33 @@ def _otherwise(run: RecordedRun) -> list[str]:
     """Return what a run did that its calls as a plan would not do: groups, cancelled steps,
     replaced calls.
     """
-    found: list[str] = []
+    differences: list[str] = []
     steps = 0
     for event in run.events:
         if isinstance(event, SolutionProposed):
             steps += 1
             if event.pattern is not None:
-                found.append(
+                differences.append(
                     f"step {steps - 1} is a group ({event.pattern}: {_PATTERNS[event.pattern]})"
                 )
         elif isinstance(event, SolutionCancelled):
-            found.append(f"step {steps - 1} was cancelled")
+            differences.append(f"step {steps - 1} was cancelled")
 
-    found += [
+    differences += [
         (
-            f"a person put {one.replaced.name!r} in the place of "
-            f"calls.{one.call.place} ({one.call.name})"
+            f"a person put {progress.replaced.name!r} in the place of "
+            f"calls.{progress.call.place} ({progress.call.name})"
         )
-        for one in run.machine.history
-        if one.replaced is not None
+        for progress in run.machine.history
+        if progress.replaced is not None
     ]
-    if not found:
+    if not differences:
         return []
 
-    more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
-    return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
+    more = f"; and {len(differences) - 20} more" if len(differences) > 20 else ""
+    return [
+        f"a plan runs every call it lists, each for itself, but {'; '.join(differences[:20])}{more}"
+    ]
 
 
 # -- equal values ----------------------------------------------------------------------------------
@@ -520,28 +524,28 @@ class _FailedCalls:
             yield tool.key, f"ran {digest(list[JSON](item.parameters for item in call.items))}"
 
 
-def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
-    denied = one.error is not None and one.error.get("kind") == "denied"
+def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
+    denied = progress.error is not None and progress.error.get("kind") == "denied"
     # A call that ran and failed told something: what came after may have been done because of it.
-    ran = any(item.started for item in one.items)
+    ran = any(item.started for item in progress.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
-    if one.status in _NOT_RUN:
-        why = "it did not end"
+    if progress.status in _NOT_RUN:
+        reason = "it did not end"
     elif denied:
-        why = "it was denied"
+        reason = "it was denied"
     else:
-        why = "it failed"
+        reason = "it failed"
 
-    return LeftOut(one.call.index, one.call.name, why, retried, matters)
+    return LeftOut(progress.call.index, progress.call.name, reason, retried, matters)
 
 
-def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
+def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
     """Return the call as a person edited it: edited parts are literals, unchanged parts
     are as proposed.
     """
-    raw = one.call.raw
+    raw = progress.call.raw
     meta: JSONObject = {key: value for key, value in raw.items() if key in META_PROPERTIES}
-    if one.call.has_each:
+    if progress.call.has_each:
         # Each execution has parameters of its own then: they are the items.
         items = edited_parameters(edited)
         keys = dict.fromkeys(key for item in items for key in item)
@@ -584,12 +588,12 @@ def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
         failed = None
 
     if failed is None:
-        told: JSON = None
+        error: JSON = None
     else:
-        told = {"call": failed.call.raw, "place": int(place), "error": failed.error}
+        error = {"call": failed.call.raw, "place": int(place), "error": failed.error}
 
-    found = read_path(told, operand.path[2:])
-    return value if isinstance(found, Missing) else escaped(found)
+    value_of_error = read_path(error, operand.path[2:])
+    return value if isinstance(value_of_error, Missing) else escaped(value_of_error)
 
 
 def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
@@ -629,5 +633,5 @@ def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
         original = str(meant_reference(read.call.raw.get("reference")))
         return f"{original}{format_path(below[1:])}"
 
-    found = read_path(read.value, below)
-    return value if isinstance(found, Missing) else escaped(found)
+    value_of_part = read_path(read.value, below)
+    return value if isinstance(value_of_part, Missing) else escaped(value_of_part)

@@ -66,7 +66,7 @@ class Lifted:
     kept_order: list[set[int]] = field(default_factory=list[set[int]])
     others: list[AlignedRun] = field(default_factory=list[AlignedRun])
     leaves: list[Leaf] = field(default_factory=list[Leaf])
-    found: dict[str, Found] = field(default_factory=dict[str, Found])
+    explanations_by_path: dict[str, Found] = field(default_factory=dict[str, Found])
     literals: dict[str, Leaf] = field(default_factory=dict[str, Leaf])
 
     @property
@@ -81,7 +81,9 @@ class Lifted:
         """What the user said."""
         messages = self.function.run.machine.messages
         return "\n".join(
-            str(one.value) for one in messages if one.type == "text" and one.role == "user"
+            str(message.value)
+            for message in messages
+            if message.type == "text" and message.role == "user"
         )
 
     @cached_property
@@ -97,25 +99,27 @@ class Lifted:
         """Return a literal with its explanations; None if only its constant, or what is
         weaker, explains it.
         """
-        found = self.found.get(leaf.path)
-        if found is None or not found.is_explained:
+        explanations = self.explanations_by_path.get(leaf.path)
+        if explanations is None or not explanations.is_explained:
             return None
 
-        first = found.by[0]
+        first = explanations.by[0]
         if isinstance(first, PathTo):
             source = self._source_of(first.reference)
         else:
             source = None
 
-        why: str | None = None
-        if found.contradicted:
-            why = VARIES
+        reason: str | None = None
+        if explanations.contradicted:
+            reason = VARIES
         elif source is not None and is_data_key(self.aligned, source):
-            why = MAYBE_DATA
-        elif found.inside is not None:
-            why = COPIED_PART
+            reason = MAYBE_DATA
+        elif explanations.inside is not None:
+            reason = COPIED_PART
 
-        return Explained(leaf.at, tuple(found.by), found.runs, found.cut, why)
+        return Explained(
+            leaf.at, tuple(explanations.by), explanations.runs, explanations.cut, reason
+        )
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference of an explanation reads, and the keys below
@@ -149,10 +153,10 @@ class Lifted:
         as that of a tool which only sends. Where two runs made it, a call that looks at what an
         earlier call changed reads of that call, too. The places are found once, after `explain`.
         """
-        kept = self.aligned.calls
+        calls = self.aligned.calls
         steps = [
             call.step
-            for call in kept
+            for call in calls
             if call.progress.value is not None or call.progress.error is not None
         ]
         first = min(steps, default=None)
@@ -160,9 +164,9 @@ class Lifted:
             return []
 
         places: list[int] = []
-        for place, call in enumerate(kept):
+        for place, call in enumerate(calls):
             reads_earlier = any(
-                kept[other].step < call.chosen for other in self._reads.get(place, ())
+                calls[other].step < call.chosen for other in self._reads.get(place, ())
             )
             if first >= call.chosen or reads_earlier:
                 continue
@@ -211,14 +215,14 @@ class Lifted:
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
-            taken = sources.setdefault(leaf.place, set())
-            found = self.found.get(leaf.path)
+            references = sources.setdefault(leaf.place, set())
+            explanations = self.explanations_by_path.get(leaf.path)
             if leaf.reference is not None:
-                taken.add(leaf.reference)
-            elif found is not None and found.is_explained:
-                taken.update(found.by[0].references)
+                references.add(leaf.reference)
+            elif explanations is not None and explanations.is_explained:
+                references.update(explanations.by[0].references)
             elif is_distinctive(leaf.value):
-                taken.add(format_reference(("input", leaf.path)))
+                references.add(format_reference(("input", leaf.path)))
 
         return sources
 
@@ -248,8 +252,12 @@ class Lifted:
             yield from parse_reference(leaf.reference).operands()
             return
 
-        found = self.found.get(leaf.path)
-        for text in found.by[0].references if found is not None and found.is_explained else ():
+        explanations = self.explanations_by_path.get(leaf.path)
+        for text in (
+            explanations.by[0].references
+            if explanations is not None and explanations.is_explained
+            else ()
+        ):
             if self.literal_of(text) is None:
                 yield from parse_reference(text).operands()
 
@@ -258,15 +266,15 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
     """Return the calls that a set of calls leads to, in one step or several, with
     the set itself.
     """
-    found: set[int] = set()
+    reached: set[int] = set()
     waiting = list(start)
     while waiting:
         index = waiting.pop()
-        if index not in found:
-            found.add(index)
+        if index not in reached:
+            reached.add(index)
             waiting.extend(steps.get(index, ()))
 
-    return found
+    return reached
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
@@ -299,14 +307,15 @@ def arranged(function: Function) -> Lifted:
 
         return lifted
 
-    kept, left_out = executed_calls(run)
-    _expect(kept, function.faults, changed)
-    if run.machine.step > 0 and len(kept) > MOST_CALLS:
+    executed, left_out = executed_calls(run)
+    _expect(executed, function.faults, changed)
+    if run.machine.step > 0 and len(executed) > MOST_CALLS:
         raise PublicationError(
-            f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted"
+            f"it made {len(executed):,} calls over several Requests; at most {MOST_CALLS:,} are "
+            "lifted"
         )
 
-    calls, written, output = arrange(in_data_order(kept), function.output)
+    calls, written, output = arrange(in_data_order(executed), function.output)
     _expect(calls, [], changed)
     lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
     if run.machine.step > 0:
@@ -321,8 +330,8 @@ def _is_list(place: int | None, keys: Path, value: JSON) -> bool:
 
 def _expect(calls: Iterable[object], faults: list[str], changed: list[str]) -> None:
     if not list(calls):
-        why = f": {_some(changed)}" if changed else ""
-        raise PublicationError(f"it has no calls to replay{why}")
+        reason = f": {_some(changed)}" if changed else ""
+        raise PublicationError(f"it has no calls to replay{reason}")
     if faults:
         raise PublicationError("; ".join(faults))
 

@@ -86,15 +86,15 @@ class Filled:
     call: int | None = None
 
 
-def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> list[str]:
+def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) -> list[str]:
     """Return a name for each parameter: letters, digits, `_` and `-`, at most 64, no two equal.
 
     Args:
         filled: what each of them fills.
-        taken: names that none of them may have.
+        reserved: names that none of them may have.
     """
     names: dict[int, str] = {}
-    used = set(taken)
+    names_in_use = set(reserved)
     beside = _places_of_calls(filled)
 
     def with_place_of_call(parameter: Filled) -> str:
@@ -108,9 +108,9 @@ def parameter_names(filled: Sequence[Filled], taken: Collection[str] = ()) -> li
         _with_place,
         with_place_of_call,
     ):
-        _name_unique(filled, candidate, names, used)
+        _name_unique(filled, candidate, names, names_in_use)
 
-    _count_the_rest(filled, names, used)
+    _count_the_rest(filled, names, names_in_use)
     return [names[number] for number in range(len(filled))]
 
 
@@ -118,7 +118,7 @@ def _name_unique(
     filled: Sequence[Filled],
     candidate: Callable[[Filled], str],
     names: dict[int, str],
-    used: set[str],
+    names_in_use: set[str],
 ) -> None:
     """Name each parameter without a name whose candidate no other one has."""
     candidates: dict[int, str] = {}
@@ -130,13 +130,15 @@ def _name_unique(
     unique = {
         number: name
         for number, name in candidates.items()
-        if name and name not in used and times[name] == 1
+        if name and name not in names_in_use and times[name] == 1
     }
     names.update(unique)
-    used.update(unique.values())
+    names_in_use.update(unique.values())
 
 
-def _count_the_rest(filled: Sequence[Filled], names: dict[int, str], used: set[str]) -> None:
+def _count_the_rest(
+    filled: Sequence[Filled], names: dict[int, str], names_in_use: set[str]
+) -> None:
     """Name those that nothing tells apart by their order."""
     rest = [number for number in range(len(filled)) if number not in names]
     tools: dict[str, set[str]] = {}
@@ -153,12 +155,12 @@ def _count_the_rest(filled: Sequence[Filled], names: dict[int, str], used: set[s
 
         name = _counted(base, counts[base])
         counts[base] += 1
-        while name in used:
+        while name in names_in_use:
             name = _counted(base, counts[base])
             counts[base] += 1
 
         names[number] = name
-        used.add(name)
+        names_in_use.add(name)
 
 
 def _counted(base: str, before: int) -> str:

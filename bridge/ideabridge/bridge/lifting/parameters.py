@@ -141,7 +141,7 @@ def _decision(name: str, raw: JSON) -> ParameterDecision:
 
     at = raw.get("at", [])
     if isinstance(at, list):
-        paths = [one for one in at if isinstance(one, str)]
+        paths = [path for path in at if isinstance(path, str)]
     else:
         paths = []
 
@@ -208,18 +208,18 @@ class Parameter:
         recorded default, or with what is followed where it is left out.
         """
         leaf = self.leaves[0]
-        known = leaf.schema or {}
-        schema: JSONObject = {key: known[key] for key in _COPIED if key in known}
+        declared = leaf.schema or {}
+        schema: JSONObject = {key: declared[key] for key in _COPIED if key in declared}
         if (
             "type" not in schema
             and "enum" not in schema
-            and "anyOf" not in known
-            and "oneOf" not in known
+            and "anyOf" not in declared
+            and "oneOf" not in declared
         ):
             schema = {**_type_of(self.value), **schema}
 
-        if isinstance(self.value, list) and isinstance(known.get("items"), dict):
-            items = known["items"]
+        if isinstance(self.value, list) and isinstance(declared.get("items"), dict):
+            items = declared["items"]
             if isinstance(items, dict) and "$ref" not in str(items):
                 schema["items"] = items
 
@@ -229,11 +229,11 @@ class Parameter:
         if self.source is None:
             return {**schema, "default": self.value}
 
-        told = f"Left out, it is taken from {clipped(self.told or self.source.shown, _SOURCE)}."
+        sentence = f"Left out, it is taken from {clipped(self.told or self.source.shown, _SOURCE)}."
         if "description" in schema:
-            told = f"{str(schema['description']).rstrip('. ')}. {told}"
+            sentence = f"{str(schema['description']).rstrip('. ')}. {sentence}"
 
-        return {**schema, "description": told}
+        return {**schema, "description": sentence}
 
 
 def _type_of(value: JSON) -> JSONObject:
@@ -250,7 +250,7 @@ def _type_of(value: JSON) -> JSONObject:
 
 def parameters_of(
     literals: Iterable[Parameter],
-    taken: Collection[str],
+    reserved: Collection[str],
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> list[Parameter]:
@@ -258,7 +258,7 @@ def parameters_of(
 
     Args:
         literals: a parameter without a name for each literal.
-        taken: the names of the members of the run's input.
+        reserved: the names of the members of the run's input.
         decisions: those with `at` name literals that become one parameter.
         task: the text of the task.
     """
@@ -288,18 +288,32 @@ def parameters_of(
     # Those with a default come first, and have the plainest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [
-        Filled(one.tool, one.leaves[0].keys, one.value, _keys_of(one.source), one.leaves[0].place)
-        for one in ordered
+        Filled(
+            parameter.tool,
+            parameter.leaves[0].keys,
+            parameter.value,
+            _keys_of(parameter.source),
+            parameter.leaves[0].place,
+        )
+        for parameter in ordered
     ]
-    for one, name in zip(
-        ordered, parameter_names(filled, {*taken, *by_decision, ALSO}), strict=True
+    for parameter, name in zip(
+        ordered, parameter_names(filled, {*reserved, *by_decision, ALSO}), strict=True
     ):
-        one.name = name
+        parameter.name = name
 
-    left = _put_under_also([one for one in ordered if one.followed], taken, decisions, task)
-    constants = [one.name for one in ordered if not one.followed and one.name not in decisions]
+    left = _put_under_also(
+        [parameter for parameter in ordered if parameter.followed], reserved, decisions, task
+    )
+    constants = [
+        parameter.name
+        for parameter in ordered
+        if not parameter.followed and parameter.name not in decisions
+    ]
     left.update(constants[_MOST_CONSTANTS:])
-    return [one for one in (*by_decision.values(), *ordered) if one.name not in left]
+    return [
+        parameter for parameter in (*by_decision.values(), *ordered) if parameter.name not in left
+    ]
 
 
 def _keys_of(source: Explanation | None) -> Path:
@@ -311,7 +325,7 @@ def _keys_of(source: Explanation | None) -> Path:
 
 def _put_under_also(
     followed: Sequence[Parameter],
-    taken: Collection[str],
+    reserved: Collection[str],
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
@@ -319,14 +333,14 @@ def _put_under_also(
     nothing is left.
     """
     words = set(_WORD.findall(task))
-    open_ = [one for one in followed if one.name not in decisions]
-    open_.sort(key=lambda one: not _stands_in(one.value, task, words))
+    open_ = [parameter for parameter in followed if parameter.name not in decisions]
+    open_.sort(key=lambda parameter: not _stands_in(parameter.value, task, words))
     free = max(0, _FIRST - (len(followed) - len(open_)))
-    under = open_[free:] if ALSO not in taken else []
-    for one in under[:_MOST_ALSO]:
-        one.also = True
+    under = open_[free:] if ALSO not in reserved else []
+    for parameter in under[:_MOST_ALSO]:
+        parameter.also = True
 
-    return {one.name for one in open_[free:] if not one.also}
+    return {parameter.name for parameter in open_[free:] if not parameter.also}
 
 
 def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
@@ -344,15 +358,15 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
         PublicationError: it fills literals with another value already.
     """
     [leaf] = literal.leaves
-    known = by_decision.get(name)
-    if known is None:
+    named = by_decision.get(name)
+    if named is None:
         by_decision[name] = Parameter(name, leaf.value, [leaf], literal.tool)
-    elif same(known.value, leaf.value):
-        known.leaves.append(leaf)
+    elif same(named.value, leaf.value):
+        named.leaves.append(leaf)
     else:
         raise PublicationError(
-            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {known.leaves[0].path} "
-            f"is {show(known.value)}; one parameter has one value"
+            f"parameters.{name}.at: {leaf.path} is {show(leaf.value)}, and {named.leaves[0].path} "
+            f"is {show(named.value)}; one parameter has one value"
         )
 
 
@@ -375,7 +389,7 @@ class Inputs:
 
 def inputs_of(
     schema: JSONObject,
-    given: JSONObject,
+    run_input: JSONObject,
     parameters: Sequence[Parameter],
     decisions: Mapping[str, ParameterDecision],
 ) -> Inputs:
@@ -383,7 +397,7 @@ def inputs_of(
 
     Args:
         schema: the schema of the run's input.
-        given: the run's input.
+        run_input: the run's input.
         parameters: the parameters made of constants.
         decisions: what the publisher decides, by name.
 
@@ -398,70 +412,75 @@ def inputs_of(
 
     needed = schema.get("required")
     if isinstance(needed, list):
-        required = [one for one in needed if isinstance(one, str)]
+        required = [member for member in needed if isinstance(member, str)]
     else:
         required = []
 
-    values: JSONObject = {**given, **{one.name: one.value for one in parameters}}
-    made = {one.name for one in parameters}
+    values: JSONObject = {
+        **run_input,
+        **{parameter.name: parameter.value for parameter in parameters},
+    }
+    names_of_parameters = {parameter.name for parameter in parameters}
     also: JSONObject = {}
-    for one in parameters:
-        (also if one.also else properties)[one.name] = one.schema
+    for parameter in parameters:
+        (also if parameter.also else properties)[parameter.name] = parameter.schema
 
     for name in decisions:
         if name not in properties and name not in values:
-            known = [*properties, *values]
+            similar = [*properties, *values]
             raise PublicationError(
-                f"parameters: there is no parameter {name[:_LONGEST]!r}.{did_you_mean(name, known)}"
+                f"parameters: there is no parameter {name[:_LONGEST]!r}."
+                f"{did_you_mean(name, similar)}"
             )
 
     result = Inputs({})
-    for name, one in decisions.items():
+    for name, decision in decisions.items():
         where = f"parameters.{name}"
-        if one.merge is not None:
-            if one.merge == name or one.merge not in values or name not in values:
-                known = [other for other in values if other != name]
+        if decision.merge is not None:
+            if decision.merge == name or decision.merge not in values or name not in values:
+                similar = [other for other in values if other != name]
                 raise PublicationError(
-                    f"{where}.merge: there is no {one.merge!r}.{did_you_mean(one.merge, known)}"
+                    f"{where}.merge: there is no {decision.merge!r}."
+                    f"{did_you_mean(decision.merge, similar)}"
                 )
 
-            if not same(values[name], values[one.merge]):
+            if not same(values[name], values[decision.merge]):
                 raise PublicationError(
                     f"{where}.merge: its recorded value {show(values[name])} is not that of "
-                    f"{one.merge}, {show(values[one.merge])}"
+                    f"{decision.merge}, {show(values[decision.merge])}"
                 )
 
-            result.renamed[name] = one.merge
+            result.renamed[name] = decision.merge
             properties.pop(name, None)
             required = [other for other in required if other != name]
             continue
 
-        if one.fix:
+        if decision.fix:
             properties.pop(name, None)
             required = [other for other in required if other != name]
-            if name in made:
+            if name in names_of_parameters:
                 result.unfilled.add(name)
-            elif name in given:
-                result.fixed[name] = given[name]
+            elif name in run_input:
+                result.fixed[name] = run_input[name]
 
             continue
 
-        _describe(properties, name, one)
-        if one.required and name not in required:
+        _describe(properties, name, decision)
+        if decision.required and name not in required:
             required.append(name)
             _without_default(properties, name)
 
-        if one.rename is not None and one.rename != name:
-            if one.rename in properties:
+        if decision.rename is not None and decision.rename != name:
+            if decision.rename in properties:
                 raise PublicationError(
-                    f"{where}.rename: {one.rename!r} is another parameter; merge them instead"
+                    f"{where}.rename: {decision.rename!r} is another parameter; merge them instead"
                 )
 
-            result.renamed[name] = one.rename
+            result.renamed[name] = decision.rename
             properties = {
-                one.rename if key == name else key: value for key, value in properties.items()
+                decision.rename if key == name else key: value for key, value in properties.items()
             }
-            required = [one.rename if key == name else key for key in required]
+            required = [decision.rename if key == name else key for key in required]
 
     result.renamed = {name: _new_name(name, decisions) for name in result.renamed}
     for name in properties:
@@ -471,12 +490,12 @@ def inputs_of(
             )
 
     if also:
-        told = (
+        description = (
             "More values of the calls that are taken from earlier results where they are left out."
         )
         properties[ALSO] = {
             "type": "object",
-            "description": told,
+            "description": description,
             "properties": also,
             "additionalProperties": False,
         }
@@ -496,39 +515,40 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
         PublicationError: parameters are merged in a circle, or into a value that is fixed.
     """
     where = f"parameters.{name}.merge"
-    seen = {name}
-    while (one := decisions.get(name)) is not None and one.merge is not None:
-        name = one.merge
-        if name in seen:
+    visited = {name}
+    while (decision := decisions.get(name)) is not None and decision.merge is not None:
+        name = decision.merge
+        if name in visited:
             raise PublicationError(
-                f"{where}: the parameters {show(list[JSON](sorted(seen)))} are merged in a circle"
+                f"{where}: the parameters {show(list[JSON](sorted(visited)))} are merged in a "
+                "circle"
             )
-        seen.add(name)
+        visited.add(name)
 
-    if one is not None and one.fix:
+    if decision is not None and decision.fix:
         raise PublicationError(
             f"{where}: {name!r} is fixed, so it is no parameter; fix both instead"
         )
 
-    return name if one is None or one.rename is None else one.rename
+    return name if decision is None or decision.rename is None else decision.rename
 
 
-def _describe(properties: JSONObject, name: str, one: ParameterDecision) -> None:
-    known = properties.get(name)
-    schema: JSONObject = dict(known) if isinstance(known, dict) else {}
-    if one.description is not None:
-        schema["description"] = one.description
+def _describe(properties: JSONObject, name: str, decision: ParameterDecision) -> None:
+    declared = properties.get(name)
+    schema: JSONObject = dict(declared) if isinstance(declared, dict) else {}
+    if decision.description is not None:
+        schema["description"] = decision.description
 
-    if one.default:
-        schema["default"] = one.default[0]
+    if decision.default:
+        schema["default"] = decision.default[0]
 
     properties[name] = schema
 
 
 def _without_default(properties: JSONObject, name: str) -> None:
-    known = properties[name]
-    if isinstance(known, dict):
-        properties[name] = {key: value for key, value in known.items() if key != "default"}
+    declared = properties[name]
+    if isinstance(declared, dict):
+        properties[name] = {key: value for key, value in declared.items() if key != "default"}
 
 
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
@@ -546,7 +566,8 @@ def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
         return value
 
     return " || ".join(
-        " && ".join(_renamed(one, names) for one in group) for group in expression.alternatives
+        " && ".join(_renamed(operand, names) for operand in group)
+        for group in expression.alternatives
     )
 
 

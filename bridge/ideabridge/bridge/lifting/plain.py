@@ -138,11 +138,11 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
 def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
     for call in draft.lifted.left_out:
         if call.matters:
-            why = (
+            reason = (
                 f"{call.name} was left out, because {call.why}; what came after may "
                 "have been made because of it"
             )
-            yield OpenPoint("failed_call", f"calls.{call.index}", why)
+            yield OpenPoint("failed_call", f"calls.{call.index}", reason)
 
 
 def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
@@ -150,8 +150,10 @@ def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
     read = {_place_read(operand_path(text)) for text in draft.references}
     for place, call in enumerate(draft.lifted.aligned.calls):
         if call.reads_only and place not in read:
-            why = f"no later call reads the result of {call.name}, and the tool does not return it"
-            yield OpenPoint("dropped_result", f"calls.{place}", why)
+            reason = (
+                f"no later call reads the result of {call.name}, and the tool does not return it"
+            )
+            yield OpenPoint("dropped_result", f"calls.{place}", reason)
 
 
 def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
@@ -204,16 +206,16 @@ def _of_output(explained: Explained, leaf: Leaf) -> OpenPoint | None:
 
 
 def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | None:
-    shown = short(leaf.value, _SHOWN)
+    example = short(leaf.value, _SHOWN)
     cheapest = explained.by[0]
     if isinstance(cheapest, Constant):
         return None
     if not isinstance(cheapest, PathTo):
-        why = f"{shown} may be {cheapest.shown}, or something else"
-        found = draft.lifted.found.get(leaf.path)
-        if found is not None and found.inside is not None:
-            why = f"{why}: {_told(draft, found.inside)}"
-        return OpenPoint("computed", leaf.path, why)
+        reason = f"{example} may be {cheapest.shown}, or something else"
+        explanations = draft.lifted.explanations_by_path.get(leaf.path)
+        if explanations is not None and explanations.inside is not None:
+            reason = f"{reason}: {_told(draft, explanations.inside)}"
+        return OpenPoint("computed", leaf.path, reason)
 
     places = [
         explanation.reference for explanation in explained.by if isinstance(explanation, PathTo)
@@ -223,7 +225,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
         return OpenPoint(
             "several_places",
             leaf.path,
-            f"{shown} stands in several places: {', '.join(places[:3])}",
+            f"{example} stands in several places: {', '.join(places[:3])}",
         )
 
     return None
@@ -294,12 +296,16 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     is a parameter.
     """
     for leaf in draft.lifted.leaves:
-        found = draft.lifted.found.get(leaf.path)
-        is_open = found is not None and found.contradicted and not leaf.is_within(draft.chosen)
+        explanations = draft.lifted.explanations_by_path.get(leaf.path)
+        is_open = (
+            explanations is not None
+            and explanations.contradicted
+            and not leaf.is_within(draft.chosen)
+        )
         if is_open and (leaf.place is None or _is_after_results(draft, leaf.place)):
-            shown = short(leaf.value, _SHOWN)
+            example = short(leaf.value, _SHOWN)
             yield OpenPoint(
-                "varies", leaf.path, f"{shown} differed between the runs, and nothing explains it"
+                "varies", leaf.path, f"{example} differed between the runs, and nothing explains it"
             )
 
 
@@ -314,12 +320,12 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
     for path, leaves in items.items():
         copied = [leaf for leaf in leaves if _reads_results(draft, leaf)]
         if copied:
-            shown = short(copied[0].value, _SHOWN)
-            why = (
-                f"the list was put together, also from earlier results ({shown}); it may "
+            example = short(copied[0].value, _SHOWN)
+            reason = (
+                f"the list was put together, also from earlier results ({example}); it may "
                 "have more items or fewer"
             )
-            yield OpenPoint("put_together", path, why)
+            yield OpenPoint("put_together", path, reason)
 
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
@@ -329,51 +335,51 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
     if leaf.place is None:
         return None
 
-    held = draft.lifted.calls[leaf.place]
+    value = draft.lifted.calls[leaf.place]
     for depth, key in enumerate(leaf.keys):
-        if isinstance(held, list):
-            if len(held) > 1:
+        if isinstance(value, list):
+            if len(value) > 1:
                 return ".".join(names_of(leaf.place, leaf.keys[:depth]))
-            held = held[int(key)]
-        elif isinstance(held, dict):
-            held = held[key]
+            value = value[int(key)]
+        elif isinstance(value, dict):
+            value = value[key]
 
     return None
 
 
 def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
     """Return whether what is taken first in the place of a literal reads an earlier result."""
-    found = draft.lifted.found.get(leaf.path)
-    if found is None or not found.is_explained:
+    explanations = draft.lifted.explanations_by_path.get(leaf.path)
+    if explanations is None or not explanations.is_explained:
         return False
-    return any(operand_path(text)[0] != "input" for text in found.by[0].references)
+    return any(operand_path(text)[0] != "input" for text in explanations.by[0].references)
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Literals that nothing explains although a part of them stood in an earlier text, or that are
     a mind's words.
     """
-    given = {
+    parameter_paths = {
         leaf.path
         for parameter in draft.parameters
         if not parameter.followed
         for leaf in parameter.leaves
     }
     for leaf in draft.lifted.leaves:
-        found = draft.lifted.found.get(leaf.path)
-        if leaf.place is None or found is None or leaf.is_within(draft.chosen):
+        explanations = draft.lifted.explanations_by_path.get(leaf.path)
+        if leaf.place is None or explanations is None or leaf.is_within(draft.chosen):
             continue
-        if found.inside is not None and not found.is_explained:
-            yield OpenPoint("inside", leaf.path, _told(draft, found.inside))
-        elif leaf.path in given and _is_after_results(draft, leaf.place):
+        if explanations.inside is not None and not explanations.is_explained:
+            yield OpenPoint("inside", leaf.path, _told(draft, explanations.inside))
+        elif leaf.path in parameter_paths and _is_after_results(draft, leaf.place):
             words = [
                 text
                 for text in _texts_in(leaf.value)
                 if _is_own_words(text) and text not in draft.lifted.task
             ]
             if words:
-                why = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
-                yield OpenPoint("own_words", leaf.path, why)
+                reason = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
+                yield OpenPoint("own_words", leaf.path, reason)
 
 
 def _told(draft: PlanDraft, inside: Inside) -> str:

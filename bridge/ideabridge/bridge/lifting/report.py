@@ -122,17 +122,17 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
 
 
 def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
-    taken, *others = literal.by
+    first, *others = literal.by
     entry: JSONObject = {
         "path": leaf.path if leaf is not None else ".".join(literal.at),
         "recorded": None if leaf is None else short(leaf.value),
-        "from": taken.shown,
+        "from": first.shown,
         "instead": [other.shown for other in others[:_ALTERNATIVES]],
         "more": max(0, len(others) - _ALTERNATIVES),
         "runs": literal.runs,
     }
-    why = literal.why or ("not every explanation was looked for" if literal.cut else None)
-    return entry if why is None else {**entry, "why": why}
+    reason = literal.why or ("not every explanation was looked for" if literal.cut else None)
+    return entry if reason is None else {**entry, "why": reason}
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
@@ -338,8 +338,8 @@ def _offered(report: JSONObject) -> Iterator[str]:
     for offer in _objects(report["offers"]):
         settles = _texts(offer["settles"])
         if settles:
-            what = f"would settle {_joined(settles, _CALLS)}"
-            yield f"run {offer['run']} made the same calls with other data, and {what}"
+            effect = f"would settle {_joined(settles, _CALLS)}"
+            yield f"run {offer['run']} made the same calls with other data, and {effect}"
 
 
 def _objects(value: JSON) -> list[JSONObject]:

@@ -101,8 +101,8 @@ def _adapted(schema: JSON, depth: int) -> JSON:
         # Many providers do not support boolean schemas.
         return {}
     if depth > MAX_DEPTH:
-        told = schema.get("description")
-        return {"description": told} if isinstance(told, str) else {}
+        description = schema.get("description")
+        return {"description": description} if isinstance(description, str) else {}
     return _object(schema, depth)
 
 
@@ -177,8 +177,8 @@ def _note(result: JSONObject, notes: list[str]) -> None:
     if not text or len(text) > _LONGEST_NOTE:
         return
 
-    told = result.get("description")
-    if isinstance(told, str) and told:
-        result["description"] = f"{told} ({text})"
+    description = result.get("description")
+    if isinstance(description, str) and description:
+        result["description"] = f"{description} ({text})"
     else:
         result["description"] = text

@@ -32,12 +32,13 @@ class Choice:
     shown: Mapping[str, int] = field(default_factory=dict[str, int], compare=False)
 
 
-def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
+def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     """Choose the requested mind, else the bridge's mind, else the client's model by
     sampling, else turns.
 
     Args:
-        wanted: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`, `recorded`).
+        requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
+            `recorded`).
         mind: the bridge's mind, which answers by itself; None without one.
         samples: True if the client supports sampling.
 
@@ -46,41 +47,41 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
             those that are.
     """
     if isinstance(mind, Limited):
-        shown: Mapping[str, int] = read_shown(mind.shown_limits)
+        limits: Mapping[str, int] = read_shown(mind.shown_limits)
     else:
-        shown = {}
+        limits = {}
 
-    if wanted == AUTO:
+    if requested == AUTO:
         if mind is not None:
-            return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", shown)
+            return Choice(mind.name, f"{_title(mind) or 'it'} is configured here", limits)
         if samples:
             return Choice(
                 SAMPLING, "no model is configured here, and the client lets its own be asked"
             )
         return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
 
-    if mind is not None and wanted == mind.name:
+    if mind is not None and requested == mind.name:
         title = _title(mind)
-        return Choice(wanted, f"it was asked for{f': {title}' if title else ''}", shown)
-    if wanted == TURNS or (wanted == SAMPLING and samples):
-        return Choice(wanted, "it was asked for")
+        return Choice(requested, f"it was asked for{f': {title}' if title else ''}", limits)
+    if requested == TURNS or (requested == SAMPLING and samples):
+        return Choice(requested, "it was asked for")
 
-    there = ["'turns': solutions are handed in"]
+    available = ["'turns': solutions are handed in"]
     if mind is not None:
         title = _title(mind)
-        there.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
+        available.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
 
     if samples:
-        there.append("'sampling': the client's model is asked")
+        available.append("'sampling': the client's model is asked")
 
-    what = {
+    problem = {
         SAMPLING: (
             "'sampling' needs a client that declares the capability "
             "`sampling`, and this one does not"
         ),
         "model": "no model is configured here",
-    }.get(wanted, f"there is no mind {wanted[:60]!r} here")
-    raise MindUnavailableError(f"mind: {what}; expected 'auto' or {', or '.join(there)}")
+    }.get(requested, f"there is no mind {requested[:60]!r} here")
+    raise MindUnavailableError(f"mind: {problem}; expected 'auto' or {', or '.join(available)}")
 
 
 def _title(mind: Mind) -> str:

@@ -94,7 +94,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         if problem is not None:
             raise ModelSetupError(f"{OPENAI_URL}: {problem}")
         key = key or find_key(names, secrets)
-    elif url is None and key is None and not any(os.environ.get(one) for one in names):
+    elif url is None and key is None and not any(os.environ.get(variable) for variable in names):
         key = find_key(names, secrets)
 
     try:
@@ -104,7 +104,11 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
             configuration.name, lambda named: _provider(named, url, key)
         ), url is not None
     except UserError as error:
-        if url is None and not any(os.environ.get(one) for one in names) and names[0] in str(error):
+        if (
+            url is None
+            and not any(os.environ.get(variable) for variable in names)
+            and names[0] in str(error)
+        ):
             raise ModelSetupError(
                 f"model {configuration.name!r}: no key: set {names[0]} in the environment, or "
                 f"`keyring set ideabridge {names[0]}` where there is a "
@@ -155,15 +159,15 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
         # Without a key, the provider would send its own from the environment to this address.
         key = _NO_KEY
 
-    given = {
+    settings = {
         name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None
     }
-    made: type[Any] = infer_provider_class(kind)
+    provider_class: type[Any] = infer_provider_class(kind)
     try:
-        provider = cast("Provider[Any]", made(**given))
+        provider = cast("Provider[Any]", provider_class(**settings))
     except TypeError as error:
         raise ModelSetupError(
-            f"model: the provider {kind!r} takes no {' and '.join(given) or 'defaults'}"
+            f"model: the provider {kind!r} takes no {' and '.join(settings) or 'defaults'}"
         ) from error
 
     bind(provider)
@@ -288,11 +292,11 @@ class Stream:
             details = self._response.provider_details or {}
             refusal = details.get("refusal")
             if isinstance(refusal, str) and refusal:
-                said = f": {refusal[:400]}"
+                ending = f": {refusal[:400]}"
             else:
-                said = ""
+                ending = ""
 
-            return f"the model refused, or its provider's content filter stopped the answer{said}"
+            return f"the model refused, or its provider's content filter stopped the answer{ending}"
 
         if reason == "error":
             return "the provider reports that the answer ended in an error"
@@ -322,12 +326,12 @@ def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelReque
     """The parameters of a request in a form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
-    wanted = OutputObjectDefinition(
+    output = OutputObjectDefinition(
         json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict
     )
     mode = "native" if form is Form.NATIVE else "prompted"
     return ModelRequestParameters(
-        output_mode=mode, output_object=wanted, prompted_output_template=False
+        output_mode=mode, output_object=output, prompted_output_template=False
     )
 
 
@@ -370,7 +374,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
             return float(answer.cost().total_price)
         if answer.provider_url is None or answer.model_name is None:
             return None
-        found = calc_price(
+        price = calc_price(
             usage,
             answer.model_name,
             provider_api_url=answer.provider_url,
@@ -379,7 +383,7 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
     except (LookupError, ValueError, AssertionError):
         return None
 
-    return float(found.total_price)
+    return float(price.total_price)
 
 
 @contextmanager
@@ -451,4 +455,4 @@ async def models_of(model: Model) -> list[str] | None:
     data = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(data, list):
         return None
-    return [str(one.get("id"))[:_LONGEST] for one in data[:_MODELS] if isinstance(one, dict)]
+    return [str(entry.get("id"))[:_LONGEST] for entry in data[:_MODELS] if isinstance(entry, dict)]

@@ -71,7 +71,7 @@ class _Brief:
         items = _object(_object(self._properties.get("calls")).get("items"))
         branches = items.get("anyOf")
         if isinstance(branches, list):
-            return [self._tool(one) for one in branches if isinstance(one, dict)]
+            return [self._tool(branch) for branch in branches if isinstance(branch, dict)]
         return []
 
     def _tool(self, call: JSONObject) -> str:
@@ -95,12 +95,12 @@ class _Brief:
 
         description = call.get("description")
         if isinstance(description, str):
-            said = " ".join(description.split("\n"))
+            text = " ".join(description.split("\n"))
         else:
-            said = ""
+            text = ""
 
         name = _object(properties.get("_tool")).get("const")
-        return f"- {name}({', '.join(parameters)}){f': {said}' if said else ''}"
+        return f"- {name}({', '.join(parameters)}){f': {text}' if text else ''}"
 
     def _output(self) -> str:
         part = _object(self._properties.get("output"))
@@ -108,21 +108,23 @@ class _Brief:
         own = part.get("description")
         notes = own.split("\n")[:-1] if isinstance(own, str) else []
         if isinstance(branches, list):
-            wanted = [one for one in branches if one != {"type": "null"}]
+            parts = [branch for branch in branches if branch != {"type": "null"}]
         else:
-            wanted = [part]
+            parts = [part]
 
         kinds = [
-            kind for kind in dict.fromkeys(self._type(one) for one in wanted) if kind != _REFERENCE
+            kind
+            for kind in dict.fromkeys(self._type(branch) for branch in parts)
+            if kind != _REFERENCE
         ]
         text = " | ".join(kinds) or "any"
         return f"{text} // {' '.join(notes)}" if notes else text
 
     def _described(self, schema: JSON) -> str:
         """A type with its description."""
-        said = _said(schema)
+        description = _said(schema)
         kind = self._type(schema)
-        return f"{kind} // {said}" if said else kind
+        return f"{kind} // {description}" if description else kind
 
     def _type(self, schema: JSON, depth: int = 0) -> str:
         if not isinstance(schema, dict) or not schema or depth > _DEEPEST:
@@ -138,7 +140,9 @@ class _Brief:
         if isinstance(branches, list) and "properties" not in schema:
             # The instructions say once that a reference may replace any value.
             kinds = dict.fromkeys(
-                self._type(one, depth + 1) for one in branches if _target(one) != _REFERENCE
+                self._type(branch, depth + 1)
+                for branch in branches
+                if _target(branch) != _REFERENCE
             )
             return " | ".join(kinds) or _REFERENCE
 
@@ -147,11 +151,11 @@ class _Brief:
 
         listed = schema.get("enum")
         if isinstance(listed, list):
-            return " | ".join(encode_text(one) for one in listed)
+            return " | ".join(encode_text(value) for value in listed)
 
         kind = schema.get("type")
         if isinstance(kind, list):
-            return " | ".join(self._type({**schema, "type": one}, depth + 1) for one in kind)
+            return " | ".join(self._type({**schema, "type": name}, depth + 1) for name in kind)
         if kind == "array" or (kind is None and "items" in schema):
             inner = self._type(schema.get("items", {}), depth + 1)
             return f"({inner})[]" if " | " in inner else f"{inner}[]"
@@ -175,9 +179,9 @@ class _Brief:
         return f"{{{', '.join(fields)}}}"
 
     def _field(self, schema: JSON, depth: int) -> str:
-        said = _said(schema)
+        description = _said(schema)
         kind = self._type(schema, depth + 1)
-        return f"{kind} /* {said} */" if said else kind
+        return f"{kind} /* {description} */" if description else kind
 
 
 def _object(value: JSON) -> JSONObject:
@@ -189,9 +193,13 @@ def _said(schema: JSON) -> str:
     whole = _object(schema)
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
-    said = [_object(part).get("description") for part in parts]
+    descriptions = [_object(part).get("description") for part in parts]
     return "; ".join(
-        dict.fromkeys(" ".join(one.split()) for one in said if isinstance(one, str) and one)
+        dict.fromkeys(
+            " ".join(description.split())
+            for description in descriptions
+            if isinstance(description, str) and description
+        )
     )
 
 

@@ -131,9 +131,9 @@ class AnswerBuffer:
         if self._closing is None:
             # Servers may send any amount of white space before the answer.
             text = text.lstrip()
-            found = _THOUGHT.match(text)
-            if found is not None:
-                self._closing = re.compile(f"</{found.group(1)}>", re.IGNORECASE)
+            opening_tag = _THOUGHT.match(text)
+            if opening_tag is not None:
+                self._closing = re.compile(f"</{opening_tag.group(1)}>", re.IGNORECASE)
             elif any(opening.startswith(text.lower()) for opening in _OPENINGS):
                 self._before = text
                 return ""
@@ -196,13 +196,13 @@ class ModelAnswer:
         self,
         reach: Callable[[str | None], Awaitable[Endpoint]],
         configuration: ModelConfiguration,
-        taken: dict[str, Form],
+        forms_by_schema: dict[str, Form],
         sleep: Callable[[float], Awaitable[None]],
         request: Request,
     ) -> None:
         self._reach = reach
         self._configuration = configuration
-        self._taken = taken
+        self._taken = forms_by_schema
         self._sleep = sleep
         # The usage of all finished attempts; None before the first one has finished.
         self._spent: Usage | None = None
@@ -267,11 +267,11 @@ class ModelAnswer:
         repairs: list[JSONObject] = []
         while True:
             buffer = AnswerBuffer()
-            told = instructions(schema, is_shown=endpoint.shows(self._form))
+            system_text = instructions(schema, is_shown=endpoint.shows(self._form))
             try:
                 async with AsyncExitStack() as stack:
                     with self._limit():
-                        turns = [_turn("system", told), *_EXAMPLES, *texts, *repairs]
+                        turns = [_turn("system", system_text), *_EXAMPLES, *texts, *repairs]
                         opening = endpoint.stream(turns, self._form, schema, settings)
                         stream = await stack.enter_async_context(opening)
 
@@ -392,8 +392,8 @@ class ModelAnswer:
             raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")
 
         self._repairs += 1
-        said = [_turn("assistant", buffer.text)] if buffer.text.strip() else []
-        return [*said, _turn("user", correction(broken))]
+        answer_turns = [_turn("assistant", buffer.text)] if buffer.text.strip() else []
+        return [*answer_turns, _turn("user", correction(broken))]
 
 
 def _turn(role: str, text: str) -> JSONObject:
@@ -526,8 +526,8 @@ class ModelMind:
             ModelTimeoutError,
             ModelStoppedError, MalformedAnswerError: the answer is missing or incomplete.
         """
-        taken = self._taken.setdefault(str(request.model.get("model", "")), {})
-        return ModelAnswer(self._reach, self.configuration, taken, self._sleep, request)
+        forms_by_schema = self._taken.setdefault(str(request.model.get("model", "")), {})
+        return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
         """The endpoint of a model. The first Request makes it in a thread, because the imports take

@@ -87,9 +87,9 @@ class Recorded:
             RecordingMissError: no idea answers it; the run ends as failed.
         """
         for id_ in _ids(request):
-            found = self._store.ideas.of_request(id_)
-            if found:
-                yield _written(found[0])
+            ideas = self._store.ideas.of_request(id_)
+            if ideas:
+                yield _written(ideas[0])
                 return
 
         offered_otherwise = await self._offered_otherwise(request)
@@ -120,20 +120,20 @@ class Recorded:
 
     def _miss(self, request: Request) -> str:
         nearest = max(
-            self._ideas(_LOOKED_AT), key=lambda one: _nearness(one, request), default=None
+            self._ideas(_LOOKED_AT), key=lambda idea: _nearness(idea, request), default=None
         )
         head = f"nothing recorded answers request {request.id[:12]}"
         if nearest is None:
             return f"{head}: the recording holds no ideas"
 
         meta = nearest.meta
-        made = f" (step {meta.step} of {meta.run})" if meta.run else ""
-        lines = [f"{head}; the nearest is idea {nearest.id[:12]}{made}, which differs:"]
-        for part, stored, wanted in (
+        step = f" (step {meta.step} of {meta.run})" if meta.run else ""
+        lines = [f"{head}; the nearest is idea {nearest.id[:12]}{step}, which differs:"]
+        for part, stored, requested in (
             ("context", nearest.idea.context, request.context_json),
             ("schema", nearest.idea.schema, request.schema),
         ):
-            lines += _difference(part, stored, wanted)
+            lines += _difference(part, stored, requested)
 
         return "\n".join(lines)
 
@@ -201,7 +201,7 @@ def _any_result(call: JSON) -> JSON:
 
     alternatives = call.get("anyOf")
     if isinstance(alternatives, list):
-        return {**call, "anyOf": [_any_result(one) for one in alternatives]}
+        return {**call, "anyOf": [_any_result(alternative) for alternative in alternatives]}
 
     members = call.get("properties")
     output = members.get("_output") if isinstance(members, dict) else None
@@ -226,17 +226,21 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
     states as references, the last calls alone, each with a preview of its result, and
     shortened corrections.
     """
-    calls = [one for one in context if isinstance(one, dict) and one.get("type") == "call"]
-    unlisted = {id(one) for one in calls[: len(calls) - _EARLIER_CALLS]}
-    found: list[JSON] = []
+    calls = [
+        message
+        for message in context
+        if isinstance(message, dict) and message.get("type") == "call"
+    ]
+    unlisted = {id(message) for message in calls[: len(calls) - _EARLIER_CALLS]}
+    messages: list[JSON] = []
     for raw in context:
         if id(raw) in unlisted or not isinstance(raw, dict):
             if not isinstance(raw, dict):
-                found.append(raw)
+                messages.append(raw)
             continue
         match raw.get("type"):
             case "state":
-                found.append(
+                messages.append(
                     {**raw, "state": shorten(raw["state"], ("state",), small=_EARLIER_STATE)}
                 )
             case "correction" if (
@@ -245,16 +249,16 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
                 # Then, nobody was told of it.
                 continue
             case "correction":
-                found.append({**raw, "correction": shorten_literal(raw["correction"])})
+                messages.append({**raw, "correction": shorten_literal(raw["correction"])})
             case "call":
                 call = raw.get("call")
-                found.append(
+                messages.append(
                     {**raw, "call": _earlier_call(call)} if isinstance(call, dict) else raw
                 )
             case _:
-                found.append(raw)
+                messages.append(raw)
 
-    return found
+    return messages
 
 
 def _earlier_call(call: JSONObject) -> JSONObject:
@@ -287,26 +291,30 @@ def _nearness(stored: StoredIdea, request: Request) -> float:
     """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for
     an equal schema.
     """
-    ours, theirs = (
+    asked_messages, stored_messages = (
         [encode(message) for message in context]
         for context in (request.context_json, stored.idea.context)
     )
-    shared = (Counter(ours) & Counter(theirs)).total()
+    shared = (Counter(asked_messages) & Counter(stored_messages)).total()
     begun = next(
-        (n for n, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]),
-        len(ours),
+        (
+            n
+            for n, pair in enumerate(zip(asked_messages, stored_messages, strict=False))
+            if pair[0] != pair[1]
+        ),
+        len(asked_messages),
     )
-    most = max(len(ours), len(theirs), 1)
+    most = max(len(asked_messages), len(stored_messages), 1)
     return shared / most + begun / most + (encode(stored.idea.schema) == encode(request.schema))
 
 
-def _difference(part: str, stored: JSON, wanted: JSON) -> list[str]:
+def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
     """The differences of two values as a unified diff; [] if they are equal."""
-    if encode(stored) == encode(wanted):
+    if encode(stored) == encode(requested):
         return []
 
     texts = [
-        json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, wanted)
+        json.dumps(value, indent=2, ensure_ascii=False).split("\n") for value in (stored, requested)
     ]
     if max(map(len, texts)) > _COMPARED:
         return [
@@ -374,11 +382,11 @@ def recording_of(
         records = store.runs.newest(SEES_ALL, limit=_PAGE, after=after)
         for record in records:
             if record.id.startswith(f"{run_id}."):
-                ids += [one.id for one in store.ideas.of_run(record.id)]
+                ids += [idea.id for idea in store.ideas.of_run(record.id)]
 
         # Rooms are younger than the run they belong to.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id
 
-    return [export(one) for one in dict.fromkeys(ids)]
+    return [export(idea_id) for idea_id in dict.fromkeys(ids)]

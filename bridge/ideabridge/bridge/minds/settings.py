@@ -77,8 +77,8 @@ class ShownSettings(BaseModel):
     @property
     def stated(self) -> dict[str, int]:
         """The limits that are not null."""
-        found = {"value": self.value, "request": self.request}
-        return {name: number for name, number in found.items() if number is not None}
+        limits = {"value": self.value, "request": self.request}
+        return {name: number for name, number in limits.items() if number is not None}
 
 
 class ModelConfiguration(BaseModel):
@@ -168,7 +168,9 @@ def url_problem(url: str) -> str | None:
     """The error for the address of an endpoint; None if the address is valid."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        # Reading it raises ValueError if it is no number of a port.
+        _ = parts.port
     except ValueError:
         return "expected an http or https address"
 
@@ -186,7 +188,8 @@ def place_of(url: str | None) -> str:
     """Host and port of an address, without the rest, which may contain a secret."""
     try:
         parts = urlsplit(url or "")
-        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        host = parts.hostname
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
         return ""
 
@@ -229,20 +232,20 @@ _OTHERS: Final = frozenset(
 those of models."""
 
 
-def chosen_model(configured: ModelConfiguration, wanted: str) -> ModelConfiguration:
+def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
     """The configuration of the model that a handler of messages chooses: MODEL, or PROVIDER:MODEL.
 
     Raises:
         ModelSetupError: it is of another provider, whose address and key are not configured.
     """
     own = configured.name.partition(":")[0]
-    provider, colon, name = wanted.partition(":")
+    provider, colon, name = requested.partition(":")
     if colon and provider != own and provider in _OTHERS:
         raise ModelSetupError(
-            f"a message handler asked for the model {wanted[:100]!r}: only models of the "
+            f"a message handler asked for the model {requested[:100]!r}: only models of the "
             f"configured provider, {own}, can be chosen"
         )
-    named = name if colon and provider == own else wanted
+    named = name if colon and provider == own else requested
     return configured.model_copy(update={"name": f"{own}:{named}"})
 
 

@@ -82,14 +82,14 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
         self._length += len(part)
         end = part.rfind(b"\n")
         self._line = self._line + len(part) if end < 0 else len(part) - end - 1
-        for length, most, what in (
+        for length, most, unit in (
             (self._length, self._most, "one answer"),
             (self._line, MAX_LINE, "one line"),
         ):
             if length > most:
                 raise ModelRefusalError(
                     f"the model endpoint sent more than {most:,} bytes in "
-                    f"{what}; is base_url right?"
+                    f"{unit}; is base_url right?"
                 )
 
 
@@ -122,12 +122,12 @@ def bind(provider: Provider[Any]) -> None:
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
     """The error of a hook above, which a library wrapped in its own; None without one."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     below: BaseException | None = error
-    while below is not None and id(below) not in seen:
+    while below is not None and id(below) not in visited:
         if isinstance(below, ModelRefusalError | ModelUnavailableError):
             return below
-        seen.add(id(below))
+        visited.add(id(below))
         below = below.__cause__ or below.__context__
 
     return None
@@ -181,13 +181,13 @@ def _as_stream(body: bytes) -> bytes:
     try:
         deltas = [{**choice, "delta": dict(choice["message"])} for choice in completion["choices"]]
     except (KeyError, TypeError, ValueError):
-        shown = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
+        excerpt = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
         if completion.get("error"):
             raise ModelUnavailableError(
-                f"the model endpoint answered with an error: {shown}"
+                f"the model endpoint answered with an error: {excerpt}"
             ) from None
         raise ModelRefusalError(
-            f"the model endpoint answered JSON that is not a chat completion: {shown}"
+            f"the model endpoint answered JSON that is not a chat completion: {excerpt}"
         ) from None
 
     chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
@@ -210,9 +210,9 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
     """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host
     and port of the endpoint; "" if they are unknown.
     """
-    found = fault_in(error)
-    if found is not None:
-        return found
+    fault = fault_in(error)
+    if fault is not None:
+        return fault
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
@@ -227,10 +227,10 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
     if not isinstance(error, ModelAPIError):
         # The libraries do not check what they read: a chunk that is not an object raises an
         # AttributeError.
-        said = _bounded(f"{type(error).__name__}: {error}")
-        return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
+        detail = _bounded(f"{type(error).__name__}: {error}")
+        return ModelUnavailableError(f"what the model endpoint sent cannot be read: {detail}")
 
-    said = _said(error)
+    detail = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     if status is not None:
         where = f"the model endpoint answered {status}"
@@ -238,26 +238,30 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         where = "the model endpoint failed"
 
     if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
-        return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
+        return ModelRefusalError(
+            f"{where}: {detail} (is the key right, and may it use this model?)"
+        )
     if isinstance(error, ModelNotFoundError):
-        return ModelRefusalError(f"{where}: {said} (is the model's name right, and base_url?)")
+        return ModelRefusalError(f"{where}: {detail} (is the model's name right, and base_url?)")
 
     is_refused = status is None or status in (400, 413, 422) or status >= 500
-    if isinstance(error, ModelContextWindowExceededError) or (is_refused and says_too_large(said)):
-        return ContextTooLargeError(f"{where}: the Request is too long for this model: {said}")
+    if isinstance(error, ModelContextWindowExceededError) or (
+        is_refused and says_too_large(detail)
+    ):
+        return ContextTooLargeError(f"{where}: the Request is too long for this model: {detail}")
     if isinstance(error, ModelConnectionError):
         at = f" at {place}" if place else ""
         return ModelUnavailableError(
-            f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after
+            f"the model endpoint cannot be reached{at}: {detail}", retry_after=error.retry_after
         )
 
-    if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
-        return SchemaRefusalError(f"{where}: {said}", certain=True)
+    if _OF_SCHEMA.search(detail) and not isinstance(error, ModelRateLimitError):
+        return SchemaRefusalError(f"{where}: {detail}", certain=True)
 
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
     if passing or (status is not None and (status >= 500 or status in (408, 409, 425, 429))):
         return ModelUnavailableError(
-            f"{where}: {said}", status=status, retry_after=error.retry_after
+            f"{where}: {detail}", status=status, retry_after=error.retry_after
         )
 
     sent_elsewhere = getattr(error.__cause__, "status_code", None)
@@ -268,10 +272,10 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         )
 
     if status is None:
-        return ModelUnavailableError(f"{where}: {said}")
+        return ModelUnavailableError(f"{where}: {detail}")
     if status in (400, 413, 415, 422):
-        return SchemaRefusalError(f"{where}: {said}", certain=False)
-    return ModelRefusalError(f"{where}: {said}")
+        return SchemaRefusalError(f"{where}: {detail}", certain=False)
+    return ModelRefusalError(f"{where}: {detail}")
 
 
 def _said(error: ModelAPIError) -> str:
@@ -309,6 +313,8 @@ def _said(error: ModelAPIError) -> str:
 def _bounded(text: str) -> str:
     # Without control characters of terminals and halves of surrogate pairs.
     flat = " ".join(
-        "".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split()
+        "".join(
+            character if character.isprintable() else " " for character in text[: 4 * _LONGEST]
+        ).split()
     )
     return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."

@@ -82,7 +82,9 @@ def unawaited(
         tools: the names of the functions of each module that can be imported.
         functions: global functions whose values are awaited.
     """
-    return sorted(_Program(tree, tools, functions).find(), key=lambda one: (one.line, one.column))
+    return sorted(
+        _Program(tree, tools, functions).find(), key=lambda call: (call.line, call.column)
+    )
 
 
 class _Program:
@@ -232,8 +234,8 @@ class _Program:
                 node,
                 f"`{name}` holds {call}, which is never awaited: write `{name} = await {call}`",
             )
-        elif all(self._needs_result(one) or self._is_thrown_away(one) for one in read):
-            first = min(read, key=lambda one: (one.lineno, one.col_offset))
+        elif all(self._needs_result(node) or self._is_thrown_away(node) for node in read):
+            first = min(read, key=lambda node: (node.lineno, node.col_offset))
             text = (
                 f"`{name}` holds {call} of line {node.lineno}, whose result is not "
                 f"awaited: write `await {name}`"
@@ -305,7 +307,8 @@ class _Program:
             case ast.Call(func=ast.Name(id=name)):
                 bound = self._bound.get(name, [])
                 return any(
-                    not isinstance(one, ast.ImportFrom) or one.module == "asyncio" for one in bound
+                    not isinstance(binding, ast.ImportFrom) or binding.module == "asyncio"
+                    for binding in bound
                 )
             case _:
                 return False

@@ -131,21 +131,21 @@ def read(result: object, path: object) -> JSON | Handle:
     """
     keys = _keys(path)
     if isinstance(result, Handle):
-        found = read_path(result.value, keys)
+        part = read_path(result.value, keys)
         root: tuple[str, ...] = ("results", str(result.call), *result.keys)
-        if not isinstance(found, Missing):
-            return result if not keys else handed(result.call, found, (*result.keys, *keys))
-        shown: JSON = result.value
+        if not isinstance(part, Missing):
+            return result if not keys else handed(result.call, part, (*result.keys, *keys))
+        whole: JSON = result.value
     else:
         expect_written(result, what="the first argument of tools.read()")
-        shown = normalise(result, what="the first argument of tools.read()")
-        found = read_path(shown, keys)
+        whole = normalise(result, what="the first argument of tools.read()")
+        part = read_path(whole, keys)
         root = ("input", "result")
-        if not isinstance(found, Missing):
-            return found
+        if not isinstance(part, Missing):
+            return part
 
     # The error names the place as a reference does.
-    document: JSON = shown
+    document: JSON = whole
     for key in reversed(root):
         document = {key: document}
 
@@ -180,9 +180,9 @@ def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -
     if refer is None:
         return escaped(_without_objects(normalise(raw, what=what), what))
 
-    found: list[tuple[tuple[object, ...], Handle]] = []
-    value = escaped(_without_objects(normalise(_without(raw, found, ()), what=what), what))
-    for path, handle in found:
+    handles: list[tuple[tuple[object, ...], Handle]] = []
+    value = escaped(_without_objects(normalise(_without(raw, handles, ()), what=what), what))
+    for path, handle in handles:
         value = _put(value, path, refer(handle))
 
     return value
@@ -204,15 +204,15 @@ def _without_objects(value: JSON, what: str) -> JSON:
         ProgramError: a text within it stands for a call that was not awaited, a function, a class,
             or another object.
     """
-    for one in values_in(value):
-        if isinstance(one, str) and one[:1] in ("<", "d", "r") and _OBJECT.fullmatch(one):
-            if one.startswith("<cor"):
+    for text in values_in(value):
+        if isinstance(text, str) and text[:1] in ("<", "d", "r") and _OBJECT.fullmatch(text):
+            if text.startswith("<cor"):
                 fix = "; write await"
-            elif one[0] != "<":
+            elif text[0] != "<":
                 fix = "; write list(...)"
             else:
                 fix = ""
-            raise ProgramError(f"{what} contains {one[:80]}, which is not JSON{fix}")
+            raise ProgramError(f"{what} contains {text[:80]}, which is not JSON{fix}")
     return value
 
 
@@ -235,21 +235,21 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
 
 
 def _without(
-    raw: object, found: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
+    raw: object, handles: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
 ) -> object:
     """A copy with null in the place of each handle; a value that nests too deep for JSON
     stays as it is.
     """
     if isinstance(raw, Handle):
-        found.append((path, raw))
+        handles.append((path, raw))
         return None
     if len(path) > MAX_DEPTH:
         return raw
     if isinstance(raw, Mapping):
         members = cast("Mapping[object, object]", raw)
-        return {key: _without(value, found, (*path, key)) for key, value in members.items()}
+        return {key: _without(value, handles, (*path, key)) for key, value in members.items()}
     if isinstance(raw, list | tuple):
         items = cast("Sequence[object]", raw)
-        return [_without(value, found, (*path, place)) for place, value in enumerate(items)]
+        return [_without(value, handles, (*path, place)) for place, value in enumerate(items)]
 
     return raw

@@ -99,27 +99,29 @@ def _parameter(name: str) -> str:
 
 
 def _mapped(
-    names: Iterable[str], taken: Collection[str] = (), identify: Callable[[str], str] = identifier
+    names: Iterable[str],
+    reserved: Collection[str] = (),
+    identify: Callable[[str], str] = identifier,
 ) -> dict[str, str]:
     """The real names by their identifiers. Names that need no change come first, so that
     they keep theirs.
     """
     listed = dict.fromkeys(names)
-    found = {name: name for name in listed if name not in taken and identify(name) == name}
+    real_names = {name: name for name in listed if name not in reserved and identify(name) == name}
     numbers: dict[str, int] = {}
-    for name in sorted(one for one in listed if one not in found):
+    for name in sorted(listed_name for listed_name in listed if listed_name not in real_names):
         base = text = identify(name)
-        if text in taken:
+        if text in reserved:
             base = text = f"{text}_"
 
-        while text in taken or text in found:
+        while text in reserved or text in real_names:
             # Each number is tried once, however many names become equal.
             numbers[base] = numbers.get(base, 1) + 1
             text = f"{base.removesuffix('_')}_{numbers[base]}"
 
-        found[text] = name
+        real_names[text] = name
 
-    return found
+    return real_names
 
 
 class ProgramNames:
@@ -160,8 +162,8 @@ class ProgramNames:
         """Note the module and function of each tool, after `tools` was filled."""
         self._places = {
             tool.key: (module, name)
-            for module, held in self.tools.items()
-            for name, tool in held.items()
+            for module, functions in self.tools.items()
+            for name, tool in functions.items()
         }
 
     @classmethod
@@ -169,7 +171,7 @@ class ProgramNames:
         """Read the names that `used_by` returned, for tools with the same keys."""
         names = cls(())
         tools = list(tools)
-        known = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
+        tools_by_key = {_key_of(tool): tool for tool in tools} | {tool.key: tool for tool in tools}
         servers = journaled.get("servers")
         modules = journaled.get("modules")
         if isinstance(servers, dict):
@@ -177,12 +179,12 @@ class ProgramNames:
         else:
             names.servers = {}
 
-        for module, held in modules.items() if isinstance(modules, dict) else ():
+        for module, keys in modules.items() if isinstance(modules, dict) else ():
             functions = names.tools.setdefault(module, {})
-            for function, key in held.items() if isinstance(held, dict) else ():
+            for function, key in keys.items() if isinstance(keys, dict) else ():
                 match key:
-                    case [None | str() as place, str(name)] if (place, name) in known:
-                        functions[function] = known[place, name]
+                    case [None | str() as place, str(name)] if (place, name) in tools_by_key:
+                        functions[function] = tools_by_key[place, name]
                     case _:
                         raise ProgramError(f"the run has no tool {show(key)}")
 
@@ -206,11 +208,11 @@ class ProgramNames:
         from_servers = {word for names in imports if SERVERS in names[:1] for word in names}
         servers = {name: module for name, module in self.servers.items() if name in from_servers}
         modules: JSONObject = {}
-        for module, held in self.tools.items():
+        for module, members in self.tools.items():
             if module in imported or module in servers.values():
                 modules[module] = {
                     function: list[JSON](_key_of(tool))
-                    for function, tool in held.items()
+                    for function, tool in members.items()
                     if function in words
                 }
 
@@ -221,33 +223,33 @@ class ProgramNames:
             if isinstance(own, dict):
                 own["sleep"] = [None, sleep.name]
 
-        found: JSONObject = {"modules": modules}
-        return {**found, "servers": dict[str, JSON](servers)} if servers else found
+        used: JSONObject = {"modules": modules}
+        return {**used, "servers": dict[str, JSON](servers)} if servers else used
 
     @property
     def listed(self) -> list[Tool]:
         """The tools, each once."""
-        return [tool for held in self.tools.values() for tool in held.values()]
+        return [tool for functions in self.tools.values() for tool in functions.values()]
 
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
         """(real name, name in programs) of each module, tool and parameter whose name changed."""
         modules = {
             (tool.module, module): None
-            for module, held in self.tools.items()
-            for tool in held.values()
+            for module, functions in self.tools.items()
+            for tool in functions.values()
             if tool.module is not None and module not in (IDEAS, tool.module)
         }
         tools = [
             (tool.label, f"{module}.{name}")
-            for module, held in self.tools.items()
-            for name, tool in held.items()
+            for module, functions in self.tools.items()
+            for name, tool in functions.items()
             if _function_of(tool) != name
         ]
         parameters = [
             (f"{tool.label}({real})", f"{module}.{name}({python})")
-            for module, held in self.tools.items()
-            for name, tool in held.items()
+            for module, functions in self.tools.items()
+            for name, tool in functions.items()
             for python, real in self.parameters(tool).items()
             if real != python
         ]
@@ -264,13 +266,13 @@ class ProgramNames:
     def parameters(self, tool: Tool) -> Mapping[str, str]:
         """The real names of a tool's parameters, by their names in programs."""
         place = self._places[tool.key]
-        found = self._parameters.get(place)
-        if found is None:
+        real_names = self._parameters.get(place)
+        if real_names is None:
             described = described_parameters(tool.parameters)
             listed = [*described.properties, *sorted(described.required)]
-            found = self._parameters[place] = _mapped(listed, identify=_parameter)
+            real_names = self._parameters[place] = _mapped(listed, identify=_parameter)
 
-        return found
+        return real_names
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
         """The signature of a tool on one line: `git.git_log(repo_path: str, max_count:
@@ -285,21 +287,21 @@ class ProgramNames:
 
     def stub(self, module: str) -> str:
         """The text of a module's `.pyi` file. It is made once for the same tools."""
-        held = self.tools.get(module, {})
-        key = tuple((name, id(tool)) for name, tool in held.items())
+        functions = self.tools.get(module, {})
+        key = tuple((name, id(tool)) for name, tool in functions.items())
         with _LOCK:
-            known = _STUBS.get(key)
+            cached = _STUBS.get(key)
 
-        if known is not None:
-            return known[1]
+        if cached is not None:
+            return cached[1]
 
-        made = stub((name, tool, self.parameters(tool)) for name, tool in held.items())
+        text = stub((name, tool, self.parameters(tool)) for name, tool in functions.items())
         with _LOCK:
             while len(_STUBS) >= _KEPT:
                 _STUBS.pop(next(iter(_STUBS)))
-            _STUBS[key] = ([*held.values()], made)
+            _STUBS[key] = ([*functions.values()], text)
 
-        return made
+        return text
 
     def call(self, module: str, function: str, arguments: JSONObject) -> JSONObject:
         """Return the call that a program makes.
@@ -361,16 +363,16 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
     room = LISTED
     left = len(names.listed)
     for module, functions in names.tools.items():
-        shown: list[str] = []
+        names_of_functions: list[str] = []
         for function in functions:
             room -= len(function) + 2
             if room < 0:
                 break
-            shown.append(function)
+            names_of_functions.append(function)
 
-        left -= len(shown)
-        if shown:
-            lines.append(f"{module}: {', '.join(shown)}")
+        left -= len(names_of_functions)
+        if names_of_functions:
+            lines.append(f"{module}: {', '.join(names_of_functions)}")
 
     if left:
         lines.append(f"... {left} more, named in the same way")
@@ -433,6 +435,6 @@ def _function_of(tool: Tool) -> str:
     return tool.origin[1]
 
 
-def _functions(tools: Iterable[Tool], taken: Collection[str] = ()) -> dict[str, Tool]:
+def _functions(tools: Iterable[Tool], reserved: Collection[str] = ()) -> dict[str, Tool]:
     listed = {_function_of(tool): tool for tool in tools}
-    return {python: listed[real] for python, real in _mapped(listed, taken).items()}
+    return {python: listed[real] for python, real in _mapped(listed, reserved).items()}

@@ -112,8 +112,8 @@ def values_of(machine: Machine) -> JSONObject:
     `input` and `state`.
     """
     document = machine.documents.get("") or {}
-    found = document if isinstance(document, dict) else {}
-    return {"input": found.get("input") or {}, "state": found.get("state") or {}}
+    members = document if isinstance(document, dict) else {}
+    return {"input": members.get("input") or {}, "state": members.get("state") or {}}
 
 
 class ProgramRunner:
@@ -284,10 +284,10 @@ class ProgramRunner:
                     proposed += 1
                     events.append(CallProposed(call, unreached=self._unreached(site)))
                 case PrintedText(text):
-                    known = min(self._printed, len(text))
-                    self._printed -= known
-                    if text[known:]:
-                        events.append(Printed(text[known:]))
+                    repeated = min(self._printed, len(text))
+                    self._printed -= repeated
+                    if text[repeated:]:
+                        events.append(Printed(text[repeated:]))
                 case Waits():
                     self._waits = True
                 case Ended(output):
@@ -326,8 +326,8 @@ class ProgramRunner:
             self.drive()
             return []
 
-        why = f"its worker died {_CRASHES} times at the same place: {message}"
-        return self._closed(_error("program", why))
+        reason = f"its worker died {_CRASHES} times at the same place: {message}"
+        return self._closed(_error("program", reason))
 
     def _closed(self, error: JSONObject | None) -> list[Event]:
         count = len(self._runner.machine.solution.calls)
@@ -373,8 +373,8 @@ class ProgramRunner:
 class _DivergedError(ProgramError):
     """The program makes another call than the journal has."""
 
-    def __init__(self, number: int, made: JSON, journaled: JSON) -> None:
-        now = "ends" if made is None else f"calls {show(made, 500)}"
+    def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
+        now = "ends" if call is None else f"calls {show(call, 500)}"
         super().__init__(
             f"diverged: in place of its call {number}, {show(journaled, 500)}, the program now "
             f"{now}; the results of the journaled calls remain in the run"

@@ -294,9 +294,11 @@ class Sandbox:
             while not session.is_closed and len(self._held) >= SESSIONS:
                 self._changed.clear()
                 waiting = [
-                    one for one in self._held if one.on_park is not None and one.ripens is not None
+                    holder
+                    for holder in self._held
+                    if holder.on_park is not None and holder.ripens is not None
                 ]
-                ripe = min(waiting, key=lambda one: one.ripens or 0.0, default=None)
+                ripe = min(waiting, key=lambda holder: holder.ripens or 0.0, default=None)
                 if ripe is None or ripe.on_park is None or ripe.ripens is None:
                     await self._changed.wait()
                 elif (left := ripe.ripens - time.monotonic()) > 0:
@@ -348,10 +350,10 @@ class Sandbox:
         """
         # In a thread: making the types of 500 tools takes 30 ms.
         absent = self._absent()
-        found = await self._checks.run(
+        problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
         )
-        return found or None
+        return problem or None
 
     def _known_check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
@@ -370,16 +372,16 @@ class Sandbox:
             (*setting.modules, *setting.servers, *absent.servers.values(), absent.why),
         )
         with self._lock:
-            found = self._checked.get(key)
+            problem = self._checked.get(key)
 
-        if found is None:
-            found = self._check(program, setting, absent, process)
+        if problem is None:
+            problem = self._check(program, setting, absent, process)
             with self._lock:
                 while len(self._checked) >= _CHECKED:
                     self._checked.pop(next(iter(self._checked)))
-                self._checked[key] = found
+                self._checked[key] = problem
 
-        return found
+        return problem
 
     def _check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
@@ -416,7 +418,9 @@ class Sandbox:
             # What fails when it runs is no fault of its form.
             pass
 
-        return _cut("\n".join(f"line {one.line}, column {one.column}: {one.text}" for one in calls))
+        return _cut(
+            "\n".join(f"line {call.line}, column {call.column}: {call.text}" for call in calls)
+        )
 
 
 def _checkout(
@@ -499,12 +503,13 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
         # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has
         # f"{row["name"]}".
         return _IMPORT_LINE.sub(
-            lambda found: f"{found[1]}{_imported(found[2], servers) or found[0].lstrip()}", program
+            lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
+            program,
         )
 
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
-    for node in sorted(found, key=lambda one: one.lineno, reverse=True):
+    for node in sorted(imports, key=lambda statement: statement.lineno, reverse=True):
         if (
             node.module != "servers"
             or node.level
@@ -528,7 +533,7 @@ def _imported(names: str, servers: Mapping[str, str]) -> str | None:
     """The import of the modules of some servers, of names such as `time, git as g`; None if
     one is no server.
     """
-    pairs = [one.split() for one in names.split(",")]
+    pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
         return None
     return (
@@ -598,15 +603,15 @@ def _certain(
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
-    kept: list[tuple[int, int, str]] = []
-    found: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
+    certain: list[tuple[int, int, str]] = []
+    rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
     # Where the syntax is wrong, nothing is imported, so every use of a module would be a finding.
-    syntax = [one for one in found if one[2] == _SYNTAX]
+    syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
-        kept += [(one.line, one.column, one.text) for one in calls]
+        certain += [(call.line, call.column, call.text) for call in calls]
 
-    lines_of_calls = {line for line, _, _ in kept}
-    for row, column, rule, message in syntax or found:
+    lines_of_calls = {line for line, _, _ in certain}
+    for row, column, rule, message in syntax or rows:
         line = int(row)
         place = int(column) - 1
         text = lines[line - 1] if 0 < line <= len(lines) else ""
@@ -634,11 +639,11 @@ def _certain(
                     f"{message}: the result of a call is not awaited; write `await` before the call"
                 )
 
-            kept.append((line, int(column), message))
+            certain.append((line, int(column), message))
 
     return _cut(
         "\n".join(
-            f"line {line}, column {column}: {message}" for line, column, message in sorted(kept)
+            f"line {line}, column {column}: {message}" for line, column, message in sorted(certain)
         )
     )
 
@@ -670,22 +675,24 @@ def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServ
     else:
         imported = _IMPORTED_MODULE.findall(message)
 
-    known = setting.servers if is_from_servers else setting.modules
+    importable = setting.servers if is_from_servers else setting.modules
     away = [
-        name for name in dict.fromkeys(imported) if name in absent.servers and name not in known
+        name
+        for name in dict.fromkeys(imported)
+        if name in absent.servers and name not in importable
     ]
     if away:
         return "; ".join(f"`{name}` cannot be imported: {absent.servers[name]}" for name in away)
 
-    names = sorted(known)
+    names = sorted(importable)
     if len(names) > _NAMED:
         more = f" and {len(names) - _NAMED:,} more"
     else:
         more = ""
 
-    what = "the servers are" if is_from_servers else "the modules with tools are"
-    why = f".{absent.why}" if absent.why else ""
-    return f"{message}; {what} {', '.join(names[:_NAMED]) or 'none'}{more}{why}"
+    label = "the servers are" if is_from_servers else "the modules with tools are"
+    reason = f".{absent.why}" if absent.why else ""
+    return f"{message}; {label} {', '.join(names[:_NAMED]) or 'none'}{more}{reason}"
 
 
 _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
@@ -726,16 +733,16 @@ _IMPORTED_MODULE: Final = re.compile(r"`(\w+)")
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
     """True if an argument of a tool can have no value that its parameter takes."""
-    found = _WRONG.fullmatch(message)
-    if found is None or found[1] not in functions:
+    match = _WRONG.fullmatch(message)
+    if match is None or match[1] not in functions:
         return False
 
-    expected = found[2]
-    given = found[3]
+    expected = match[2]
+    argument = match[3]
     # A float may be whole, a text one of those that are listed, and an object or array of
     # any type may fit.
     plain = set(expected.split(" | ")) <= _PLAIN
-    return given.startswith("Literal[") or (plain and given.partition("[")[0] in _FOUND)
+    return argument.startswith("Literal[") or (plain and argument.partition("[")[0] in _FOUND)
 
 
 _PLAIN: Final = frozenset({"str", "int", "float", "bool", "None"})
@@ -791,11 +798,11 @@ def _explained(error: Any) -> str:
     """The text of an error of the interpreter, with the line of the program."""
     library = monty()
     frames = [
-        one for one in error.traceback() if one.filename in ("program.py", "<python-input-0>")
+        frame for frame in error.traceback() if frame.filename in ("program.py", "<python-input-0>")
     ]
     where = f"line {frames[-1].line}: " if frames else ""
     kind = "type-msg" if isinstance(error, library.MontyRuntimeError) else "msg"
-    text = _LIMIT.sub(lambda found: _LIMITS[found[1]], error.display(kind))
+    text = _LIMIT.sub(lambda match: _LIMITS[match[1]], error.display(kind))
     return _cut(f"{where}{text.replace(_UNSUPPORTED, 'programs do not have ')}")
 
 
@@ -1062,7 +1069,7 @@ class ProgramSession:
 
         if not self._lines:
             text = prepared(self._program, self._setting.servers).encode()
-            self._lines = [0, *(found.end() for found in re.finditer(rb"\n", text))]
+            self._lines = [0, *(newline.end() for newline in re.finditer(rb"\n", text))]
 
         line = bisect_right(self._lines, position.start)
         return CallSite(line, position.start - self._lines[line - 1])
@@ -1097,10 +1104,10 @@ class ProgramSession:
         if unknown or len(snapshot.args) > 2 or "result" not in {**positional, **named}:
             raise ProgramError('tools.read() takes a result and a path: tools.read(rows, "0.name")')
 
-        given = {**positional, **named}
+        arguments = {**positional, **named}
         begun = time.monotonic()
         try:
-            part = self._value(read(given["result"], given.get("path", "")))
+            part = self._value(read(arguments["result"], arguments.get("path", "")))
         except IdeabridgeError as error:
             part = {"exc_type": "RuntimeError", "message": _cut(str(error))}
 

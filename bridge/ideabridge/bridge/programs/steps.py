@@ -49,14 +49,14 @@ RUN_PROGRAM: Final = Tool(
 """The tool that a plan calls; `with_effects` gives it the effects of the plan's programs."""
 
 
-def names_program(call: JSON, known: Catalogue) -> bool:
+def names_program(call: JSON, catalogue: Catalogue) -> bool:
     """True if a call means `run_program`; without `_module` it does not if another
     tool has that name.
     """
     if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
         return False
     return call.get("_module") == RUN_PROGRAM.module or (
-        "_module" not in call and known.look_up(call) is None
+        "_module" not in call and catalogue.look_up(call) is None
     )
 
 
@@ -68,7 +68,7 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     Raises:
         PlanError: a program is a reference, or there are too many.
     """
-    found: dict[str, int] = {}
+    programs: dict[str, int] = {}
     for place, call in enumerate(calls):
         if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
             continue
@@ -89,19 +89,19 @@ def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
                 f"{show(program)}; values go into its input"
             )
 
-        found.setdefault(unescape(program), place)
+        programs.setdefault(unescape(program), place)
 
-    if len(found) > MOST_STEPS or sum(map(len, found)) > LONGEST:
+    if len(programs) > MOST_STEPS or sum(map(len, programs)) > LONGEST:
         raise PlanError(
-            f"the plan has {len(found):,} programs with {sum(map(len, found)):,} characters as "
-            f"calls; at most {MOST_STEPS} with {LONGEST:,} are allowed"
+            f"the plan has {len(programs):,} programs with {sum(map(len, programs)):,} characters "
+            f"as calls; at most {MOST_STEPS} with {LONGEST:,} are allowed"
         )
 
-    return found
+    return programs
 
 
 async def expect_sound(
-    sandbox: Sandbox, program: str, names: ProgramNames, given: JSONObject, what: str
+    sandbox: Sandbox, program: str, names: ProgramNames, arguments: JSONObject, place: str
 ) -> None:
     """Check a program before it runs.
 
@@ -109,18 +109,18 @@ async def expect_sound(
         sandbox: checks it.
         program: the text.
         names: what it may import.
-        given: its input.
-        what: names it in errors.
+        arguments: its input.
+        place: names it in errors.
 
     Raises:
         PlanError: it is malformed.
         ProgramError: there is no interpreter.
     """
-    values: JSONObject = {"input": given, "state": {}}
+    values: JSONObject = {"input": arguments, "state": {}}
     setting = setting_of(names, values, time.time(), "")
     problem = await sandbox.check(program, setting)
     if problem is not None:
-        raise PlanError(f"{what}: {problem}")
+        raise PlanError(f"{place}: {problem}")
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
@@ -148,6 +148,6 @@ def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int
         program = call.get("program")
         if tool is not None and tool.key == PROGRAM_STEP and isinstance(program, str):
             names = names or ProgramNames(catalogue.tools)
-            for used in ProgramNames.of(names.used_by(program), catalogue.tools).listed:
-                module, name = used.origin
+            for callable_tool in ProgramNames.of(names.used_by(program), catalogue.tools).listed:
+                module, name = callable_tool.origin
                 yield place, {"_tool": name, **({} if module is None else {"_module": module})}

@@ -88,15 +88,17 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
         functions: (name, tool, its real parameters by their names in programs) of each function.
     """
     listed = list(functions)
-    taken = {name for name, _, _ in listed}
+    function_names = {name for name, _, _ in listed}
     # A function may be called `list`: then `list[str]` would be something else.
-    renamed = {name: _free(f"_{name}", taken | _TYPES) for name in sorted(_TYPES & taken)}
-    types = _Types("result", renamed, taken | _TYPES)
+    renamed = {
+        name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
+    }
+    types = _Types("result", renamed, function_names | _TYPES)
     admitted = _Types("parameter", renamed)
     lines: list[str] = []
     for name, tool, parameters in listed:
-        found = _parameters(tool, parameters, admitted)
-        inner = ", ".join(["*", *found] if found and not found[0].startswith("**") else found)
+        fields = _parameters(tool, parameters, admitted)
+        inner = ", ".join(["*", *fields] if fields and not fields[0].startswith("**") else fields)
         lines.append(f"async def {name}({inner}) -> {_result(tool, types, name)}:")
         described = first_line(tool.description)
         lines += [f"    {described!r}", "    ..."] if described else ["    ..."]
@@ -118,7 +120,7 @@ def signature(
             with `OBSERVED`.
     """
     types = _Types("brief")
-    found = _parameters(tool, parameters, types)
+    fields = _parameters(tool, parameters, types)
     result = _result(tool, types, "")
     if tool.output is None and observed:
         types.begin()
@@ -129,22 +131,24 @@ def signature(
         result = "Any"
 
     room = SIGNATURE - len(name) - len(result)
-    shown: list[str] = []
-    for number, one in enumerate(found):
-        room -= len(one) + 2
+    fitting: list[str] = []
+    for number, parameter in enumerate(fields):
+        room -= len(parameter) + 2
         if room < 0:
-            shown.append(f"... {len(found) - number} more")
+            fitting.append(f"... {len(fields) - number} more")
             break
-        shown.append(one)
+        fitting.append(parameter)
 
-    return f"{name}({', '.join(shown)}) -> {result}"
+    return f"{name}({', '.join(fitting)}) -> {result}"
 
 
 def first_line(text: str) -> str:
     """The first line of a description with any text, without characters that do not print;
     possibly empty.
     """
-    line = next((one.strip() for one in text[:10_000].splitlines() if one.strip()), "")
+    line = next(
+        (text_line.strip() for text_line in text[:10_000].splitlines() if text_line.strip()), ""
+    )
     if len(line) > _DESCRIPTION:
         line = f"{line[: _DESCRIPTION - 3]}..."
     return "".join(char if char.isprintable() else " " for char in line)
@@ -164,9 +168,9 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
     return [*lines, ""]
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free(name: str, reserved: Collection[str]) -> str:
     """The name, with as many `_` behind it as make it a free one."""
-    while name in taken:
+    while name in reserved:
         name += "_"
     return name
 
@@ -184,22 +188,22 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
     described = described_parameters(schema)
     required = described.required
     types.begin()
-    found: list[str] = []
+    fields: list[str] = []
     for python, real in sorted(parameters.items(), key=lambda pair: pair[1] not in required):
         parts = described.properties.get(real, [])
-        one = parts[0] if len(parts) == 1 else None
+        only = parts[0] if len(parts) == 1 else None
         if len(parts) < 2:
-            kind = types.of(one, schema, "")
+            kind = types.of(only, schema, "")
         else:
             kind = types.either(parts, schema)
 
-        default = "" if real in required else f" = {_default(one, kind)}"
-        found.append(f"{python}: {kind}{default}")
+        default = "" if real in required else f" = {_default(only, kind)}"
+        fields.append(f"{python}: {kind}{default}")
 
     if _is_open(schema):
-        found.append(f"**{_free('more', parameters)}: {types.any}")
+        fields.append(f"**{_free('more', parameters)}: {types.any}")
 
-    return found
+    return fields
 
 
 @dataclass(slots=True)
@@ -272,8 +276,10 @@ class _Combined:
             sometimes: dict[str, list[JSON]] = {}
             for part in alternatives.parts:
                 for name, schemas in part.properties.items():
-                    known = sometimes.setdefault(name, [])
-                    known.extend(one for one in schemas if one not in known)
+                    types = sometimes.setdefault(name, [])
+                    types.extend(
+                        schema_of_part for schema_of_part in schemas if schema_of_part not in types
+                    )
 
             described = {**sometimes, **described}
             required |= alternatives.required
@@ -317,7 +323,7 @@ def required_of(schema: JSONObject) -> frozenset[str]:
     """The names of the properties that an object must have."""
     needed = schema.get("required")
     if isinstance(needed, list):
-        return frozenset(one for one in needed if isinstance(one, str))
+        return frozenset(name for name in needed if isinstance(name, str))
     return frozenset()
 
 
@@ -373,12 +379,12 @@ class _Types:
     """
 
     def __init__(
-        self, form: Form, renamed: Mapping[str, str] | None = None, taken: Collection[str] = ()
+        self, form: Form, renamed: Mapping[str, str] | None = None, reserved: Collection[str] = ()
     ) -> None:
         self.lines: list[str] = []
         self._form = form
         self._renamed = renamed or {}
-        self._taken = {*taken}
+        self._taken = {*reserved}
         self._left = SCHEMAS
         # Equal objects share a class.
         self._made: dict[str, str] = {}
@@ -411,16 +417,16 @@ class _Types:
         if not isinstance(schema, dict) or depth <= 0 or self._left < 0:
             return self.any
 
-        found = self._of(schema, root, name, depth, inner=inner)
+        written_type = self._of(schema, root, name, depth, inner=inner)
         # OpenAPI writes it so; many servers, too.
         if (
             schema.get("nullable") is True
-            and found not in (self.any, "None")
-            and not found.endswith("| None")
+            and written_type not in (self.any, "None")
+            and not written_type.endswith("| None")
         ):
-            return f"{found} | None"
+            return f"{written_type} | None"
 
-        return found
+        return written_type
 
     def _of(
         self, schema: JSONObject, root: JSONObject, name: str, depth: int, *, inner: bool
@@ -460,8 +466,10 @@ class _Types:
                     inner=inner,
                 )
             case {"type": "array"}:
-                one = None if "prefixItems" in schema else schema.get("items")
-                return f"{self._list}[{self.of(one, root, f'{name}_item', depth - 1, inner=True)}]"
+                items = None if "prefixItems" in schema else schema.get("items")
+                return (
+                    f"{self._list}[{self.of(items, root, f'{name}_item', depth - 1, inner=True)}]"
+                )
             case {"type": "object"}:
                 return self._object(schema, root, name, depth)
             case _:
@@ -477,16 +485,21 @@ class _Types:
         if not 0 < len(branches) <= _UNION:
             return self.any
 
-        found = list(
-            dict.fromkeys(self.of(one, root, name, depth - 1, inner=inner) for one in branches)
+        types = list(
+            dict.fromkeys(
+                self.of(branch, root, name, depth - 1, inner=inner) for branch in branches
+            )
         )
-        if self.any in found:
+        if self.any in types:
             return self.any
 
         # None is last, as people write it.
-        parts = dict.fromkeys(part for one in found for part in _parts(one))
+        parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
         return " | ".join(
-            [*(one for one in parts if one != "None"), *(one for one in parts if one == "None")]
+            [
+                *(part for part in parts if part != "None"),
+                *(part for part in parts if part == "None"),
+            ]
         )
 
     def _object(self, schema: JSONObject, root: JSONObject, name: str, depth: int) -> str:
@@ -518,10 +531,10 @@ class _Types:
         if any(len(key) > _NAME for key, _ in fields):
             return whole
         if self._form == "brief":
-            shown = [
+            members = [
                 f"{_brief(key)}{'' if key in required else '?'}: {kind}" for key, kind in fields
             ]
-            return f"{{{', '.join(shown)}}}"
+            return f"{{{', '.join(members)}}}"
 
         optional = self._named("NotRequired")
         text = ", ".join(
@@ -530,35 +543,37 @@ class _Types:
         return self._class(name, f"{{{text}}}")
 
     def _class(self, name: str, fields: str) -> str:
-        made = self._made.get(fields)
-        if made is None:
+        class_name = self._made.get(fields)
+        if class_name is None:
             base = _OTHER.sub("_", name)[:_NAME]
-            made = base
-            while made in self._taken:
+            class_name = base
+            while class_name in self._taken:
                 self._numbers[base] = self._numbers.get(base, 1) + 1
-                made = f"{base}_{self._numbers[base]}"
+                class_name = f"{base}_{self._numbers[base]}"
 
-            self._taken.add(made)
-            self._made[fields] = made
-            self.lines.append(f"{made} = {self._named('TypedDict')}({made!r}, {fields})")
+            self._taken.add(class_name)
+            self._made[fields] = class_name
+            self.lines.append(
+                f"{class_name} = {self._named('TypedDict')}({class_name!r}, {fields})"
+            )
 
-        return made
+        return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
         """The type of some values. The parts of a parameter are not compared with them: a list of
         texts in a variable is a `list[str]` to the checker, whatever it contains.
         """
-        written = [_written(one) for one in values[: _LITERALS + 1]]
-        known = [one for one in written if one is not None]
-        exact = 0 < len(values) <= _LITERALS and len(known) == len(values)
+        written = [_written(value) for value in values[: _LITERALS + 1]]
+        literals = [literal for literal in written if literal is not None]
+        exact = 0 < len(values) <= _LITERALS and len(literals) == len(values)
         if (
             exact
-            and not any(isinstance(one, float) for one in values)
+            and not any(isinstance(value, float) for value in values)
             and not (inner and self._form == "parameter")
         ):
-            return f"{self._named('Literal')}[{', '.join(dict.fromkeys(known))}]"
+            return f"{self._named('Literal')}[{', '.join(dict.fromkeys(literals))}]"
 
-        kinds = dict.fromkeys("None" if one is None else type(one).__name__ for one in values)
+        kinds = dict.fromkeys("None" if value is None else type(value).__name__ for value in values)
         if not values or not kinds.keys() <= {*_PLAIN.values()}:
             return self.any
         return " | ".join(
@@ -612,15 +627,15 @@ def _target(reference: str, root: JSONObject) -> JSON:
     if not reference.startswith("#/"):
         return root if reference == "#" else None
 
-    found: JSON = root
+    value: JSON = root
     for part in reference[2:].split("/"):
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        match found:
-            case list() if key.isascii() and key.isdecimal() and int(key[:9]) < len(found):
-                found = found[int(key[:9])]
-            case dict() if key in found:
-                found = found[key]
+        match value:
+            case list() if key.isascii() and key.isdecimal() and int(key[:9]) < len(value):
+                value = value[int(key[:9])]
+            case dict() if key in value:
+                value = value[key]
             case _:
                 return None
 
-    return found
+    return value

@@ -59,7 +59,7 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
             f"inputs: expected one for each of {len(functions)} runs, found {len(inputs)}"
         )
 
-    found: list[JSONObject] = []
+    inputs_of_runs: list[JSONObject] = []
     for number, function in enumerate(functions):
         own = function.input or {}
         more = read_object(f"inputs.{number}", inputs[number] if inputs is not None else None) or {}
@@ -69,9 +69,9 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
                 f"inputs.{number}.{twice[0][:80]}: the run was given this member; leave it out"
             )
 
-        found.append({**own, **more})
+        inputs_of_runs.append({**own, **more})
 
-    return found
+    return inputs_of_runs
 
 
 async def ask_program(

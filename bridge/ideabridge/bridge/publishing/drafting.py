@@ -88,14 +88,14 @@ class OutlinedRun:
     no_plan: str
 
 
-def _read_drafted(made: JSON) -> Drafted:
-    members = cast("dict[str, Any]", made)
+def _read_drafted(raw: JSON) -> Drafted:
+    members = cast("dict[str, Any]", raw)
     members["records"] = [read_record(record) for record in members["records"]]
     return Drafted(**members)
 
 
-def _read_outlined(made: JSON) -> OutlinedRun:
-    members = cast("dict[str, Any]", made)
+def _read_outlined(raw: JSON) -> OutlinedRun:
+    members = cast("dict[str, Any]", raw)
     draft = members["draft"]
     outline = Outline.from_json(members["outline"])
     return OutlinedRun(outline, None if draft is None else _read_drafted(draft), members["no_plan"])
@@ -129,10 +129,10 @@ class Drafting:
             LimitExceededError: it takes too long or too much memory.
         """
         runs = read_choices(choices).runs
-        made = await self._compute(
+        drafted = await self._compute(
             [ref, *runs], caller, draft_of, ref, caller, choices, parameters, strict
         )
-        return _read_drafted(made)
+        return _read_drafted(drafted)
 
     async def outlined(
         self,
@@ -154,18 +154,18 @@ class Drafting:
             LimitExceededError: it takes too long or too much memory.
         """
         refs = [ref, *read_choices(choices).runs]
-        made = await self._compute(
+        outlined = await self._compute(
             refs, caller, outlined_of, ref, caller, name, answer, choices, parameters, strict
         )
         # A run may have thousands of tools.
-        return await compute_in_thread(_read_outlined, made)
+        return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
         """Return the guide of a run that is published under a name, or why it cannot have one;
         see `guide_of`.
         """
-        made = await self._compute([ref], caller, run_guide, ref, caller, task, name)
-        return made if isinstance(made, dict) else str(made)
+        guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
+        return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
         """Return what the copied values of runs of the same task leave open; empty if
@@ -290,7 +290,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
         "difference": difference,
         "fault": fault,
         "confirmed": list[JSON](confirmed),
-        "records": [one.to_json() for one in records_of(draft, caller)],
+        "records": [record.to_json() for record in records_of(draft, caller)],
         "report": report_of(draft, store, caller),
         "open": _open_of(store, draft),
     }

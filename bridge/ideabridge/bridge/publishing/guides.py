@@ -55,19 +55,19 @@ def guide_of(
         calls = lifted.get("calls")
         output = lifted.get("output")
     else:
-        made = [one for one in machine.history if not is_reader(one.tool)]
+        progresses = [progress for progress in machine.history if not is_reader(progress.tool)]
         readers = reading_calls(machine.history)
-        listed: list[JSON] = [without_reads(one.call.raw, readers) for one in made]
+        listed: list[JSON] = [without_reads(progress.call.raw, readers) for progress in progresses]
         calls = listed if function.run.places is None else function.calls
         output = function.output
 
     # With `_module`, as an idea may be called by its name alone.
     if isinstance(calls, list):
-        said = [with_own_module(call, machine.catalogue) for call in calls]
+        named_calls = [with_own_module(call, machine.catalogue) for call in calls]
     else:
-        said = []
+        named_calls = []
 
-    cycle = own_cycle(store, name, said)
+    cycle = own_cycle(store, name, named_calls)
     if cycle is not None:
         return cycle
 
@@ -78,13 +78,13 @@ def guide_of(
         if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
     if solved:
-        asked = machine.output_schema
+        output_schema = machine.output_schema
     else:
-        asked = function.part_schema or function.output_schema or {}
+        output_schema = function.part_schema or function.output_schema or {}
 
-    guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
+    guide: JSONObject = {"context": context, "tools": offered, "output_schema": output_schema}
     guide["by_instance"] = machine.settings.output_by_instance
-    if said:
+    if named_calls:
         if solved:
             # Others may call it, and their minds read the plan: not what this mind copied from
             # private results.
@@ -92,13 +92,13 @@ def guide_of(
             copies = Copies(
                 results, [function.run.started.context, *machine.catalogue.to_json()[0]]
             )
-            said = [copies.call(call) for call in said]
+            named_calls = [copies.call(call) for call in named_calls]
             output = copies.scrubbed(output)
 
-        guide["plan"] = {"calls": list[JSON](said), "output": output}
+        guide["plan"] = {"calls": list[JSON](named_calls), "output": output}
         guide["pins"] = [
             Pin.of(tool).to_json()
-            for tool in pinned_tools(said, machine.catalogue, defined_in(guide))
+            for tool in pinned_tools(named_calls, machine.catalogue, defined_in(guide))
         ]
 
     return guide

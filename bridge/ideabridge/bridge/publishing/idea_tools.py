@@ -36,7 +36,7 @@ def find_published(store: Store, ref: str, caller: str) -> Publication | None:
         return None
 
 
-def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool | None:
+def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> Tool | None:
     """Return the tool of a published idea, or None if nothing is published to this caller
     under that name.
 
@@ -46,33 +46,34 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         store: holds the publications.
         module: `idea:NAME` or `idea:NAME@VERSION`.
         caller: who calls it.
-        known: the tools of this process and of the modules.
+        catalogue: the tools of this process and of the modules.
     """
-    found = find_published(store, module, caller)
-    if found is None:
+    publication = find_published(store, module, caller)
+    if publication is None:
         return None
     return Tool(
-        found.name,
-        " ".join(filter(None, (found.description, evidence_of(found)))),
-        found.input_schema or {"type": "object", "properties": {}, "additionalProperties": False},
-        found.output_schema,
-        Annotations.from_json(hints_now(store, found, caller, known)),
+        publication.name,
+        " ".join(filter(None, (publication.description, evidence_of(publication)))),
+        publication.input_schema
+        or {"type": "object", "properties": {}, "additionalProperties": False},
+        publication.output_schema,
+        Annotations.from_json(hints_now(store, publication, caller, catalogue)),
         module=module,
-        remote_name=f"{found.name}@{found.version}",
-        reaches=_reaches(store, found, caller, known),
+        remote_name=f"{publication.name}@{publication.version}",
+        reaches=_reaches(store, publication, caller, catalogue),
     )
 
 
-def evidence_of(found: Publication) -> str:
+def evidence_of(publication: Publication) -> str:
     """Return how many runs the plan of an idea rests on, and what they leave open; see
     `evidence_sentence`.
     """
-    explained = (found.learned or found.plan or {}).get("explained")
+    explained = (publication.learned or publication.plan or {}).get("explained")
     if not isinstance(explained, list):
         return ""
     tools = [
         str(call.get("_tool")) if isinstance(call, dict) else ""
-        for call in calls_in(found.plan or {})
+        for call in calls_in(publication.plan or {})
     ]
     return evidence_sentence(explained, tools)
 
@@ -81,17 +82,19 @@ _DEEPEST: Final = 50
 """Ideas that call ideas are followed to this depth; no settings let a run go deeper."""
 
 
-def hints_now(store: Store, found: Publication, caller: str, known: Catalogue) -> JSONObject:
+def hints_now(
+    store: Store, publication: Publication, caller: str, catalogue: Catalogue
+) -> JSONObject:
     """Return the behaviour hints of a published idea, given the present tools: it is read-only if
     all tools that it calls are. If one of them is not here, the idea gets the most cautious hints.
 
     Args:
         store: holds the publications.
-        found: the version.
+        publication: the version.
         caller: who may call it.
-        known: the tools of this process and of all modules, also of those that are not up.
+        catalogue: the tools of this process and of all modules, also of those that are not up.
     """
-    return _PresentHints(store, caller, known).of(found)
+    return _PresentHints(store, caller, catalogue).of(publication)
 
 
 @dataclass(slots=True)
@@ -102,24 +105,24 @@ class _PresentHints:
 
     store: Store
     caller: str
-    known: Catalogue
+    catalogue: Catalogue
     _found: dict[str, Publication | None] = field(default_factory=dict[str, "Publication | None"])
     _hints: dict[tuple[str, int], JSONObject] = field(
         default_factory=dict[tuple[str, int], JSONObject]
     )
 
-    def of(self, found: Publication, depth: int = 0) -> JSONObject:
+    def of(self, publication: Publication, depth: int = 0) -> JSONObject:
         """The hints of a version that is called at this depth."""
-        key = (found.name, found.version)
-        if found.answer == "recorded" or (found.plan or found.guide) is None:
-            return found.annotations
+        key = (publication.name, publication.version)
+        if publication.answer == "recorded" or (publication.plan or publication.guide) is None:
+            return publication.annotations
 
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
             # In a circle, a version that is asked about already has those of its publication.
-            self._hints[key] = found.annotations
-            self._hints[key] = self._compute(found, depth)
+            self._hints[key] = publication.annotations
+            self._hints[key] = self._compute(publication, depth)
 
         return self._hints[key]
 
@@ -128,18 +131,18 @@ class _PresentHints:
             self._found[module] = find_published(self.store, module, self.caller)
         return self._found[module]
 
-    def _compute(self, found: Publication, depth: int) -> JSONObject:
-        known = self.known
-        held = found.plan or found.guide
-        defined = defined_in(held)
+    def _compute(self, publication: Publication, depth: int) -> JSONObject:
+        catalogue = self.catalogue
+        document = publication.plan or publication.guide
+        defined = defined_in(document)
         called: list[Tool] = []
         # With a guide, a mind may go on after the plan.
-        keys = tools_of(found.guide or {})
-        for call in calls_in(found.plan):
+        keys = tools_of(publication.guide or {})
+        for call in calls_in(publication.plan):
             module = call.get("_module") if isinstance(call, dict) else None
-            if names_program(call, known):
+            if names_program(call, catalogue):
                 # The plan pins what its programs call, except built-in tools, which only read.
-                pins = read_pins(held)
+                pins = read_pins(document)
                 if pins is None:
                     return dict(CAUTIOUS)
                 keys.extend(pin.key for pin in pins)
@@ -158,23 +161,23 @@ class _PresentHints:
                 continue
 
             if module != ANONYMOUS:
-                tool = known.get((module, name))
+                tool = catalogue.get((module, name))
             else:
-                tool = known.get((None, name)) or SOLVE
+                tool = catalogue.get((None, name)) or SOLVE
 
             if tool is None and not (module is None and name in defined):
                 return dict(CAUTIOUS)
-            if tool is not None and tool.key not in known.latent:
+            if tool is not None and tool.key not in catalogue.latent:
                 # A latent call only asks a mind.
                 called.append(tool)
 
         hints = hints_of(called)
-        if read_pins(held) is not None and not defined:
+        if read_pins(document) is not None and not defined:
             return hints
 
         # For tools that it defines itself, and for calls without pins, only the stored
         # hints are known.
-        then = found.annotations
+        then = publication.annotations
         return {
             "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
             "destructiveHint": hints["destructiveHint"] is True
@@ -193,13 +196,15 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
     read_only = idempotent = True
     destructive = open_world = False
     for tool in tools:
-        said = tool.annotations
-        read_only = read_only and said.read_only is True
-        idempotent = idempotent and said.repeatable
-        destructive = destructive or (said.read_only is not True and said.destructive is not False)
+        hints = tool.annotations
+        read_only = read_only and hints.read_only is True
+        idempotent = idempotent and hints.repeatable
+        destructive = destructive or (
+            hints.read_only is not True and hints.destructive is not False
+        )
         # Without the hint, a tool of this process counts as closed, and a tool of a module as open.
         open_world = open_world or (
-            said.open_world is not False if tool.module is not None else said.open_world is True
+            hints.open_world is not False if tool.module is not None else hints.open_world is True
         )
 
     return {
@@ -214,7 +219,7 @@ def needed_modules(
     store: Store,
     calls: Iterable[JSON],
     caller: str,
-    known: Catalogue,
+    catalogue: Catalogue,
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must have listed their tools before the effects of calls are known,
@@ -225,11 +230,11 @@ def needed_modules(
         store: holds the publications.
         calls: the calls of a plan.
         caller: who calls.
-        known: the tools of this process and of all modules, also of those that are not up.
+        catalogue: the tools of this process and of all modules, also of those that are not up.
         defined: the names of tools that the plan defines itself.
     """
-    found: set[str | None] = set()
-    seen: set[str] = set()
+    needed: set[str | None] = set()
+    visited: set[str] = set()
     left: list[str] = []
 
     def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
@@ -237,15 +242,15 @@ def needed_modules(
             # The check of the plan refuses the call: no module has such a tool.
             return
         if module is None:
-            tool = None if name in defined else known.look_up({"_tool": name})
+            tool = None if name in defined else catalogue.look_up({"_tool": name})
             if name not in defined and (tool is None or tool.module is not None):
-                found.add(None if tool is None else tool.module)
+                needed.add(None if tool is None else tool.module)
         elif isinstance(module, str) and module.startswith(IDEA):
-            if module not in seen:
-                seen.add(module)
+            if module not in visited:
+                visited.add(module)
                 left.append(module)
         elif isinstance(module, str) and module != ANONYMOUS:
-            found.add(module)
+            needed.add(module)
 
     def look_into(module: str) -> None:
         inner = find_published(store, module, caller)
@@ -268,10 +273,12 @@ def needed_modules(
     while left:
         look_into(left.pop())
 
-    return found
+    return needed
 
 
-def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) -> tuple[str, ...]:
+def _reaches(
+    store: Store, publication: Publication, caller: str, catalogue: Catalogue
+) -> tuple[str, ...]:
     """Return the modules that the plan of an idea calls, directly or through other ideas; see
     `Tool.reaches`.
 
@@ -279,29 +286,29 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue) ->
     tool is not here.
     """
     reached: dict[str, None] = {}
-    seen: set[str] = set()
-    left = [found]
+    visited: set[str] = set()
+    left = [publication]
     while left:
-        one = left.pop()
-        if one.answer == "recorded":
+        idea = left.pop()
+        if idea.answer == "recorded":
             continue
 
-        calls = one.plan.get("calls") if one.plan is not None else None
-        if not isinstance(calls, list) or one.guide is not None:
+        calls = idea.plan.get("calls") if idea.plan is not None else None
+        if not isinstance(calls, list) or idea.guide is not None:
             return (EVERY_MODULE,)
         for call in calls:
             module = call.get("_module") if isinstance(call, dict) else None
             if isinstance(module, str) and module.startswith(IDEA):
-                if module in seen:
+                if module in visited:
                     continue
-                seen.add(module)
+                visited.add(module)
                 inner = find_published(store, module, caller)
                 if inner is None:
                     return (EVERY_MODULE,)
                 left.append(inner)
             else:
                 if isinstance(call, dict) and module != ANONYMOUS:
-                    tool = known.look_up(call)
+                    tool = catalogue.look_up(call)
                 else:
                     tool = None
                 if tool is None:

@@ -74,19 +74,19 @@ def offered_plan(document: Document) -> Plan | None:
     Raises:
         PublicationError: it is a program that is malformed.
     """
-    told = document.publication_members()
-    plan: JSON = told["plan"]
-    recorded: JSON = told["recorded"]
-    if told["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
+    members = document.publication_members()
+    plan: JSON = members["plan"]
+    recorded: JSON = members["recorded"]
+    if members["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
         return None
 
-    if told["answer"] == "program" or "program" in plan:
+    if members["answer"] == "program" or "program" in plan:
         _check_program(plan)
 
-    given = recorded.get("input") if isinstance(recorded, dict) else None
-    arguments: JSONObject = given if isinstance(given, dict) else {}
+    recorded_input = recorded.get("input") if isinstance(recorded, dict) else None
+    arguments: JSONObject = recorded_input if isinstance(recorded_input, dict) else {}
     return read_published(
-        plan, arguments, told["input_schema"], told["output_schema"], name=told["name"]
+        plan, arguments, members["input_schema"], members["output_schema"], name=members["name"]
     )
 
 
@@ -135,47 +135,47 @@ def check_explained(document: Document) -> None:
     written: JSONObject = {"calls": plan.calls, "output": plan.output}
     try:
         explained = [
-            read_earlier_explained(one, where=f"publication.plan.explained.{n}")
-            for n, one in enumerate(listed)
+            read_earlier_explained(entry, where=f"publication.plan.explained.{n}")
+            for n, entry in enumerate(listed)
         ]
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
     # A call that the recorded run may not have made has literals of another run.
-    tested = {one.at[1] for one in explained if one.at[2:] == (WHEN,)}
-    for one in explained:
-        literal = read(written, one.at)
+    tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
+    for entry in explained:
+        literal = read(written, entry.at)
         if isinstance(literal, str) and is_reference(literal):
             # The reference of a parameter: the recorded input has the literal.
             literal = _reference_for(literal, plan.input or {})
 
-        if isinstance(literal, Missing) or (one.at[0] == "calls" and one.at[1] in tested):
+        if isinstance(literal, Missing) or (entry.at[0] == "calls" and entry.at[1] in tested):
             continue
-        for by in one.by:
+        for by in entry.by:
             value = _value_for(by, plan.input or {})
             if isinstance(value, Missing):
                 continue
             value = escaped(value)
             if not same(value, literal):
                 raise PublicationError(
-                    f"publication.plan.{'.'.join(one.at)}: the plan has {show(literal)} here, and "
-                    f"a call with the recorded input would send {show(value)} ({by.shown}); "
-                    f"expected an explanation that gives {show(literal)}"
+                    f"publication.plan.{'.'.join(entry.at)}: the plan has {show(literal)} "
+                    f"here, and a call with the recorded input would send {show(value)} "
+                    f"({by.shown}); expected an explanation that gives {show(literal)}"
                 )
 
 
-def _reference_for(text: str, given: JSONObject) -> JSON | Missing:
+def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
     """The value of a reference for an input, as a plan writes it; MISSING if it has none, or
     reads anything else.
     """
     try:
-        value = _value_for(read_explanation(text), given)
+        value = _value_for(read_explanation(text), arguments)
     except ExplanationError:
         return MISSING
     return value if isinstance(value, Missing) else escaped(value)
 
 
-def _value_for(explanation: Explanation, given: JSONObject) -> JSON | Missing:
+def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
     """The value of an explanation for an input; MISSING if it has none, or if results decide it."""
     needed = False
 
@@ -183,7 +183,7 @@ def _value_for(explanation: Explanation, given: JSONObject) -> JSON | Missing:
         nonlocal needed
         path = operand_path(text)
         needed = needed or path[0] != "input"
-        return read(given, path[1:]) if path[0] == "input" else MISSING
+        return read(arguments, path[1:]) if path[0] == "input" else MISSING
 
     value = explanation.value(look)
     return MISSING if needed else value
@@ -205,10 +205,10 @@ def check_guide(store: Store, document: Document) -> None:
         PublicationError: no run could begin with it, or it would call itself; the message
             names the place.
     """
-    told = document.publication_members()
-    recorded: JSON = told["recorded"]
+    members = document.publication_members()
+    recorded: JSON = members["recorded"]
     guide = recorded.get("solve") if isinstance(recorded, dict) else None
-    if guide is None and told["answer"] != "solve":
+    if guide is None and members["answer"] != "solve":
         return
     if not isinstance(guide, dict):
         raise PublicationError(f"publication.{_GUIDE}: expected an object, found {show(guide)}")
@@ -220,18 +220,20 @@ def check_guide(store: Store, document: Document) -> None:
                 f"{show(guide.get(member))}"
             )
 
-    given = recorded.get("input") if isinstance(recorded, dict) else None
-    arguments: JSONObject = given if isinstance(given, dict) else {}
+    recorded_input = recorded.get("input") if isinstance(recorded, dict) else None
+    arguments: JSONObject = recorded_input if isinstance(recorded_input, dict) else {}
     schema = guide.get("output_schema")
     try:
         context = context_of(guide, arguments)
         defined_tools(read_context(context))
-        asked = schema if isinstance(schema, dict) else None
-        start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
+        output_schema = schema if isinstance(schema, dict) else None
+        start_solve(
+            context, Catalogue(()), Settings(), output_schema, Choice(AUTO, "it is imported")
+        )
     except IdeabridgeError as error:
         raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
 
-    cycle = own_cycle(store, told["name"], calls_in(guide.get("plan")))
+    cycle = own_cycle(store, members["name"], calls_in(guide.get("plan")))
     if cycle is not None:
         raise PublicationError(f"publication.{_GUIDE}.plan: {cycle}")
 
@@ -251,7 +253,7 @@ def _is_plan(value: JSON) -> bool:
         return True
     calls = value.get("calls") if isinstance(value, dict) else None
     return isinstance(calls, list) and all(
-        isinstance(one, dict) and isinstance(one.get("_tool"), str) for one in calls
+        isinstance(call, dict) and isinstance(call.get("_tool"), str) for call in calls
     )
 
 
@@ -269,13 +271,13 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 )
 
 
-def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -> JSONObject:
+def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
     """Return the behaviour hints of a plan, given the tools that are here. If it calls an unknown
     tool, which may come later, the hints are the most cautious ones.
 
     Args:
         plan: the plan; None: the idea has no plan, so its effects are unknown.
-        here: the tools that are here, and those of the rooms that it names.
+        present: the tools that are here, and those of the rooms that it names.
         offered: the same, and the tools that the plan defines itself. Its hints for tools that
             run are ignored.
     """
@@ -286,7 +288,7 @@ def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -
             # A latent call only asks a mind.
             continue
 
-        tool = here.look_up(call) if isinstance(call, dict) else None
+        tool = present.look_up(call) if isinstance(call, dict) else None
         if tool is None:
             return dict(CAUTIOUS)
         called.append(tool)
@@ -306,15 +308,15 @@ def missing(
         modules: the configured modules. One that is still connecting has not listed its tools.
         tools: the tools that are here.
     """
-    wanted = sorted(set(needs))
+    needed = sorted(set(needs))
     tools = list(tools)
     lines: list[str] = []
     absent = {
-        need.module for need in wanted if need.module and not _exists(need.module, store, modules)
+        need.module for need in needed if need.module and not _exists(need.module, store, modules)
     }
     for module in sorted(absent):
-        names = sorted({need.tool for need in wanted if need.module == module})
-        elsewhere = sorted({one.module for one in tools if one.module and one.name in names})
+        names = sorted({need.tool for need in needed if need.module == module})
+        elsewhere = sorted({tool.module for tool in tools if tool.module and tool.name in names})
         if elsewhere:
             hint = f" {', '.join(elsewhere)} here has tools of these names."
         else:
@@ -332,13 +334,13 @@ def missing(
                 f"it calls {called}.{hint}"
             )
 
-    away = {one.name: one for one in modules.statuses() if one.state != "up"}
-    for need in wanted:
+    away = {status.name: status for status in modules.statuses() if status.state != "up"}
+    for need in needed:
         if need.module in absent or need.module.startswith(IDEA) or need.module == ANONYMOUS:
             continue
         if any(
-            need.tool in (one.name, one.remote_name) and need.module in ("", one.module or "")
-            for one in tools
+            need.tool in (tool.name, tool.remote_name) and need.module in ("", tool.module or "")
+            for tool in tools
         ):
             continue
 
@@ -350,13 +352,13 @@ def missing(
             )
             continue
 
-        known = [one.name for one in tools if not need.module or one.module == need.module]
+        similar = [tool.name for tool in tools if not need.module or tool.module == need.module]
         if need.module:
             where = f"at the server {need.module!r}"
         else:
             where = "here (a file of tools, perhaps: --tools)"
 
-        lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, known)}")
+        lines.append(f"there is no tool {need.tool!r} {where}.{did_you_mean(need.tool, similar)}")
 
     return lines
 

@@ -97,9 +97,9 @@ def _description_of(function: Function, name: str) -> str:
     meta = function.stored.meta
     tools = list(meta.tools)
     texts = (
-        one.value
-        for one in function.run.machine.messages
-        if one.type == "text" and one.role == "user"
+        message.value
+        for message in function.run.machine.messages
+        if message.type == "text" and message.role == "user"
     )
     # The title is the task, cut to one line.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)

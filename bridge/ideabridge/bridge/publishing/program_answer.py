@@ -90,7 +90,7 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
         program,
         None if inputs is None else tuple(inputs),
         None if description is None else short_words(description, LONGEST_DESCRIPTION),
-        {name: _short_parameter(said) for name, said in parameters.items()},
+        {name: _short_parameter(parameter) for name, parameter in parameters.items()},
         tuple(constants),
         is_of_mind=True,
     )
@@ -102,16 +102,18 @@ def short_words(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
-def _short_parameter(said: JSON) -> JSON:
-    if isinstance(said, dict):
-        description = said.get("description")
+def _short_parameter(parameter: JSON) -> JSON:
+    if isinstance(parameter, dict):
+        description = parameter.get("description")
     else:
-        description = said
+        description = parameter
 
     if isinstance(description, str):
         description = short_words(description, LONGEST_OF_PARAMETER)
 
-    if isinstance(said, dict):
-        return {**said, "description": description} if "description" in said else said
+    if isinstance(parameter, dict):
+        return (
+            {**parameter, "description": description} if "description" in parameter else parameter
+        )
     # A text alone is a description.
-    return {"description": description} if isinstance(description, str) else said
+    return {"description": description} if isinstance(description, str) else parameter

@@ -168,7 +168,7 @@ def program_request(
     points: Sequence[OpenPoint],
     refused: Sequence[RefusedProgram] = (),
     *,
-    wanted: ToolWords = NO_WORDS,
+    words: ToolWords = NO_WORDS,
     room: int = ROOM,
 ) -> ProgramRequest:
     """Describe recorded runs to the author of a program.
@@ -177,13 +177,13 @@ def program_request(
         runs: the runs, each with its recording.
         points: what is open.
         refused: the programs that the author wrote before.
-        wanted: what the publisher says about the tool.
+        words: what the publisher says about the tool.
         room: the most estimated tokens of the text.
     """
     recorded = [results for _, results in runs]
     tools = {call.tool.key: call.tool for results in recorded for call in results.calls}
     names = ProgramNames(tools.values())
-    parts = [*_heading(wanted, runs[0][0]), TASK, f"Rules:\n{_RULES}"]
+    parts = [*_heading(words, runs[0][0]), TASK, f"Rules:\n{_RULES}"]
     if points:
         parts.append("\n".join(["Open:", *_within((f"- {point.line}" for point in points), _OPEN)]))
 
@@ -197,7 +197,7 @@ def program_request(
     ]
     parts += [_UNTRUSTED, *described]
     ids = tuple(results.run for results in recorded)
-    return ProgramRequest(ids, tuple(points), "\n\n".join(parts), wanted.name)
+    return ProgramRequest(ids, tuple(points), "\n\n".join(parts), words.name)
 
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
@@ -228,7 +228,7 @@ _LONGEST_WORD: Final = 14
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
     """The programs that were refused, each with the difference, and the last one whole."""
-    lines = [f"Refused: {_cut(one.why, _WHY)}" for one in refused]
+    lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
     return lines
@@ -249,16 +249,16 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
         yield f"- and {left_out} more"
 
 
-def _heading(wanted: ToolWords, first: Function) -> list[str]:
+def _heading(words: ToolWords, first: Function) -> list[str]:
     """What the publisher and the person say: the name of the tool, its description, and the task
     of the first run.
     """
     lines: list[str] = []
-    if wanted.name:
-        lines.append(f"tool: {_cut(wanted.name, _TASK)}")
+    if words.name:
+        lines.append(f"tool: {_cut(words.name, _TASK)}")
 
-    if wanted.description:
-        lines.append(f"description: {_cut(wanted.description, _TASK)}")
+    if words.description:
+        lines.append(f"description: {_cut(words.description, _TASK)}")
 
     lines += [f"task: {text}" for text in _tasks(first)]
     return ["\n".join(lines)] if lines else []
@@ -329,8 +329,8 @@ def _beginning(number: int, function: Function, first: Function) -> list[str]:
             if text not in in_front:
                 lines.append(f"{'task' if message.role == 'user' else message.role}: {text}")
         elif message.type in ("data", "state"):
-            what = " ".join(filter(None, (message.type, message.kind)))
-            lines.append(f"{what}, which a program does not see: {_shown(message.value, _TASK)}")
+            label = " ".join(filter(None, (message.type, message.kind)))
+            lines.append(f"{label}, which a program does not see: {_shown(message.value, _TASK)}")
 
     if function.input:
         lines.append(f"input: {_shown(function.input, _TASK)}")

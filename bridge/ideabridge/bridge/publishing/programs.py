@@ -152,7 +152,7 @@ class RecordedResults:
     def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
         """The recording of a run. Of a session of direct calls nobody said what its result is."""
         ends = _ends(run)
-        reading = {one.index: one.reads_only for one in executed_calls(run)[0]}
+        reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
         calls: list[RecordedCall] = []
         for progress in run.machine.history:
             tool = progress.tool
@@ -186,15 +186,15 @@ def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     all, and with what only some of them looked at as calls that a program need not make.
     """
     catalogue = Catalogue(
-        {tool.key: tool for one in recordings for tool in one.catalogue.tools}.values()
+        {tool.key: tool for recording in recordings for tool in recording.catalogue.tools}.values()
     )
-    called = [{call.tool.key for call in one.calls} for one in recordings]
+    called = [{call.tool.key for call in recording.calls} for recording in recordings]
     by_all = called[0].intersection(*called[1:])
-    for one in recordings:
-        for call in one.calls:
+    for recording in recordings:
+        for call in recording.calls:
             call.is_aside = call.reads_only and call.tool.key not in by_all
 
-    return [replace(one, catalogue=catalogue) for one in recordings]
+    return [replace(recording, catalogue=catalogue) for recording in recordings]
 
 
 def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
@@ -209,20 +209,20 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 def _ends(run: RecordedRun) -> dict[int, int]:
     """The place of the last event of each call: of its end, or of the decision that denied it."""
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     count = 0
     for place, event in enumerate(run.events):
         if isinstance(event, CallProposed):
-            found[count] = place
+            places[count] = place
             count += 1
         elif isinstance(event, SolutionProposed):
             for index in range(count, count + len(event.calls)):
-                found[index] = place
+                places[index] = place
             count += len(event.calls)
         elif isinstance(event, CallFinished | CallDecided | OutcomeDecided):
-            found[event.call] = place
+            places[event.call] = place
 
-    return defaultdict(int, found)
+    return defaultdict(int, places)
 
 
 # -- reproducing -----------------------------------------------------------------------------------
@@ -269,10 +269,10 @@ class _Reproduction:
     _made: list[tuple[int, int, Result]] = field(default_factory=list[tuple[int, int, Result]])
 
     def __post_init__(self) -> None:
-        for one in self.recording.calls:
-            self._calls.setdefault((one.tool.key, digest(one.parameters)), []).append(one)
-            if not one.reads_only and one.result.exception is None:
-                self._writes.setdefault(one.tool.module, []).append(one)
+        for call in self.recording.calls:
+            self._calls.setdefault((call.tool.key, digest(call.parameters)), []).append(call)
+            if not call.reads_only and call.result.exception is None:
+                self._writes.setdefault(call.tool.module, []).append(call)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
         """Take the next step of the program; if it waits, return the number of a call and its
@@ -311,25 +311,27 @@ class _Reproduction:
             return
 
         listed = self._matching(tool, parameters)
-        free = next((one for one in listed if not one.taken), None)
+        free = next((candidate for candidate in listed if not candidate.taken), None)
         if free is None and listed and listed[0].reads_only:
             free = listed[0]
 
         if free is None:
-            shown = (
+            attempt = (
                 f"{call.get('_tool') if tool is None else tool.label} {show(parameters, _SHOWN)}"
             )
-            why = "more often than the run did" if listed else self._nearest(tool)
+            reason = "more often than the run did" if listed else self._nearest(tool)
             self._differs(
-                f"its call {number}, {shown}, "
-                f"{'is made ' if listed else 'is not in the run; '}{why}"
+                f"its call {number}, {attempt}, "
+                f"{'is made ' if listed else 'is not in the run; '}{reason}"
             )
             return
 
         free.taken = True
         queue = self._writes.get(free.tool.module, [])
         if free in queue:
-            before = next(one for one in queue if not one.taken or one is free)
+            before = next(
+                candidate for candidate in queue if not candidate.taken or candidate is free
+            )
             if before is not free:
                 self._differs(
                     f"its call {number}, {free.shown}, comes before {before.shown}, "
@@ -345,13 +347,13 @@ class _Reproduction:
         return self._calls.get((tool.key, digest(parameters)), [])
 
     def _calls_of(self, tool: Tool) -> list[RecordedCall]:
-        return [one for one in self.recording.calls if one.tool.key == tool.key]
+        return [call for call in self.recording.calls if call.tool.key == tool.key]
 
     def _nearest(self, tool: Tool | None) -> str:
         if tool is None:
             listed = []
         else:
-            listed = [one for one in self._calls_of(tool) if not one.taken]
+            listed = [call for call in self._calls_of(tool) if not call.taken]
 
         if listed:
             return f"the run called {listed[0].shown}"
@@ -364,16 +366,16 @@ class _Reproduction:
             self._differs("it waits for a result that does not come")
             return None
         # The result that came first in the run.
-        first = min(self._made, key=lambda made: made[:2])
+        first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
 
     def _end(self, output: JSON) -> None:
-        left = [one for one in self.recording.calls if not one.taken and one.is_needed]
+        left = [call for call in self.recording.calls if not call.taken and call.is_needed]
         left = [
-            one
-            for one in left
-            if not any(other.taken for other in self._matching(one.tool, one.parameters))
+            call
+            for call in left
+            if not any(other.taken for other in self._matching(call.tool, call.parameters))
         ]
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""
@@ -391,7 +393,11 @@ def _value_of(handle: Handle) -> JSON:
 
 
 async def reproduce(
-    sandbox: Sandbox, program: str, names: JSONObject, given: JSONObject, recording: RecordedResults
+    sandbox: Sandbox,
+    program: str,
+    names: JSONObject,
+    arguments: JSONObject,
+    recording: RecordedResults,
 ) -> Judgement:
     """Run a program with the results of a recording, in a process of its own, and compare what it
     does with the run.
@@ -400,7 +406,7 @@ async def reproduce(
         sandbox: the workers.
         program: the text.
         names: the names of its tools; see `ProgramNames.used_by`.
-        given: the input.
+        arguments: the input.
         recording: the run. Each may be used once.
     """
     try:
@@ -411,7 +417,7 @@ async def reproduce(
     # Digests of large parameters take long.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
-        mapped, {"input": given, "state": {}}, recording.now, recording.seed
+        mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
     )
     send, receive = anyio.create_memory_object_stream[Step](math.inf)
 
@@ -474,19 +480,21 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
     own = functions[0].run.machine.solution.program
     if own is not None and own.program == program:
         return own.names
-    called = {tool.key: tool for one in functions for tool in one.run.machine.catalogue.tools}
+    called = {
+        tool.key: tool for function in functions for tool in function.run.machine.catalogue.tools
+    }
     return ProgramNames(called.values()).used_by(program)
 
 
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
     """The tools that a published program may call, each as a call without parameters."""
-    found: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     modules = names.get("modules")
-    for held in modules.values() if isinstance(modules, dict) else ():
-        for key in held.values() if isinstance(held, dict) else ():
+    for tools in modules.values() if isinstance(modules, dict) else ():
+        for key in tools.values() if isinstance(tools, dict) else ():
             match key:
                 case [None | str() as module, str(name)]:
-                    found.add((module or "", name))
+                    keys.add((module or "", name))
                 case _:
                     raise PublicationError(
                         f"names: expected [module or null, tool], found {show(key)}"
@@ -494,7 +502,7 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
 
     # The order in which modules listed their tools is no difference between two versions.
     calls: list[JSON] = [
-        {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(found)
+        {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
     ]
     if ASK in program:
         return [*calls, {"_tool": "solve", "_module": ANONYMOUS}]
@@ -502,7 +510,10 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
 
 
 def input_schema_of(
-    program: str, function: Function, given: JSONObject, decisions: Mapping[str, ParameterDecision]
+    program: str,
+    function: Function,
+    arguments: JSONObject,
+    decisions: Mapping[str, ParameterDecision],
 ) -> tuple[JSONObject, JSONObject]:
     """The parameters of a program: the input schema of its run, if it was given one for this
     input, or else those that are derived from the members of `input` that the program reads, and
@@ -524,17 +535,17 @@ def input_schema_of(
             declared = message.schema
         else:
             declared = None
-        if declared is not None and not decisions and given == (function.input or {}):
-            return declared, given
+        if declared is not None and not decisions and arguments == (function.input or {}):
+            return declared, arguments
 
     required, optional, is_whole = _members_of_input(program)
-    names = dict.fromkeys([*(given if is_whole else ()), *required, *optional])
+    names = dict.fromkeys([*(arguments if is_whole else ()), *required, *optional])
     properties: JSONObject = {}
     needed: list[JSON] = []
     for name in names:
-        schema: JSONObject = seen_type(given[name]) if name in given else {}
+        schema: JSONObject = seen_type(arguments[name]) if name in arguments else {}
         default = optional.get(name)
-        if name in required or (name in given and name not in optional):
+        if name in required or (name in arguments and name not in optional):
             needed.append(name)
         elif default is not None and default.value is not None:
             schema = {**(schema or seen_type(default.value)), "default": default.value}
@@ -561,7 +572,7 @@ def input_schema_of(
             for key, value in seen_type(decision.default[0]).items():
                 schema_of.setdefault(key, value)
             schema_of["default"] = decision.default[0]
-            needed = [one for one in needed if one != name]
+            needed = [member for member in needed if member != name]
 
         if decision.required and name not in needed:
             schema_of.pop("default", None)
@@ -571,7 +582,7 @@ def input_schema_of(
     if not is_whole:
         schema["additionalProperties"] = False
 
-    return schema, {name: value for name, value in given.items() if name in names}
+    return schema, {name: value for name, value in arguments.items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,32 +602,32 @@ def _members_of_input(program: str) -> tuple[list[str], dict[str, _Default | Non
 
     required: dict[str, None] = {}
     optional: dict[str, _Default | None] = {}
-    known: set[ast.Name] = set()
+    reads: set[ast.Name] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(
                 value=ast.Name(id="input") as name, slice=ast.Constant(value=str(key))
             ):
                 required[key] = None
-                known.add(name)
+                reads.add(name)
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="input") as name, attr="get"),
                 args=[ast.Constant(value=str(key)), *more],
             ):
                 optional[key] = _literal(more[0]) if more else None
-                known.add(name)
+                reads.add(name)
             case ast.Compare(
                 left=ast.Constant(value=str(key)),
                 ops=[ast.In() | ast.NotIn()],
                 comparators=[ast.Name(id="input") as name],
             ):
                 optional.setdefault(key, None)
-                known.add(name)
+                reads.add(name)
             case _:
                 pass
 
     whole = any(
-        isinstance(node, ast.Name) and node.id == "input" and node not in known
+        isinstance(node, ast.Name) and node.id == "input" and node not in reads
         for node in ast.walk(tree)
     )
     return [name for name in required if name not in optional], optional, whole
@@ -651,15 +662,15 @@ class RecordedLiteral:
     @property
     def text(self) -> str:
         """The value in one line."""
-        shown = encode_text(self.value)[:80]
+        value = encode_text(self.value)[:80]
         if not self.parameter:
-            return f"line {self.line}: {shown} is also in {self.place}"
+            return f"line {self.line}: {value} is also in {self.place}"
         where = f"line {self.line}" if self.line else "parameters"
-        return f"{where}: the default of {self.parameter[:80]}, {shown}, is also in {self.place}"
+        return f"{where}: the default of {self.parameter[:80]}, {value}, is also in {self.place}"
 
 
 def copied_values(
-    program: str, given: JSON, recordings: Iterable[RecordedResults]
+    program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
     """The literals of a program that are also values of recorded results, and not of the
     input; at most 20.
@@ -673,22 +684,22 @@ def copied_values(
     if not literals:
         return []
 
-    inputs = {digest(value) for _, value in walk(given)}
-    wanted = {digest(literal.value) for literal in literals} - inputs
+    inputs = {digest(value) for _, value in walk(arguments)}
+    digests = {digest(literal.value) for literal in literals} - inputs
     places: dict[str, str] = {}
     for recording in recordings:
-        places = {**_seen_before_sent(recording, wanted), **places}
+        places = {**_seen_before_sent(recording, digests), **places}
 
-    found = [
+    copied = [
         RecordedLiteral(literal.lineno, literal.value, places[digest(literal.value)])
         for literal in literals
         if digest(literal.value) in places
     ]
-    return found[:_COPIED]
+    return copied[:_COPIED]
 
 
 def sent_texts(
-    program: str, given: JSON, recordings: Iterable[RecordedResults]
+    program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
     """The texts of a program that its recorded runs sent to a tool, and that are no value of the
     input; at most 20.
@@ -703,7 +714,7 @@ def sent_texts(
     else:
         literals = [literal for literal in _literals(tree) if not literal.parameter]
 
-    inputs = {digest(value) for _, value in walk(given)}
+    inputs = {digest(value) for _, value in walk(arguments)}
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     texts = {text for text in texts if digest(text) not in inputs}
     places: dict[str, str] = {}
@@ -752,7 +763,7 @@ def _is_data_in(text: str, value: str) -> bool:
 def recorded_defaults(
     program: str,
     stated: Mapping[str, JSON],
-    given: Sequence[JSON],
+    inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
     """The defaults of members of `input` that one recorded run alone has; at most 20.
@@ -765,7 +776,7 @@ def recorded_defaults(
     Args:
         program: the text.
         stated: the defaults that stand beside the program, by member.
-        given: the input of each run.
+        inputs: the input of each run.
         recordings: the runs.
     """
     tree = parsed(program)
@@ -785,7 +796,7 @@ def recorded_defaults(
     texts = {literal.value for literal in literals if isinstance(literal.value, str)}
     numbers = {digest(literal.value) for literal in literals if not isinstance(literal.value, str)}
     places: dict[str, list[str]] = {}
-    for value, recording in zip(given, recordings, strict=True):
+    for value, recording in zip(inputs, recordings, strict=True):
         of_run = {
             **_places_of_texts(value, recording, texts),
             **_seen_before_sent(recording, numbers),
@@ -795,10 +806,10 @@ def recorded_defaults(
 
     defaults: list[RecordedLiteral] = []
     for literal in literals:
-        known = places.get(digest(literal.value), [])
-        if len(known) == 1:
+        origins = places.get(digest(literal.value), [])
+        if len(origins) == 1:
             defaults.append(
-                RecordedLiteral(literal.lineno, literal.value, known[0], literal.parameter)
+                RecordedLiteral(literal.lineno, literal.value, origins[0], literal.parameter)
             )
 
     return defaults[:_COPIED]
@@ -825,7 +836,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
     return False
 
 
-def _first_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str, int]:
+def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
     """By its digest, when the first call ended that was sent a value."""
     sent: dict[str, int] = {}
     for call in recording.calls:
@@ -833,24 +844,24 @@ def _first_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str
             if not isinstance(value, str | int | float):
                 continue
             key = digest(value)
-            if key in wanted and call.ended < sent.get(key, math.inf):
+            if key in digests and call.ended < sent.get(key, math.inf):
                 sent[key] = call.ended
 
     return sent
 
 
-def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> dict[str, str]:
+def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, str]:
     """The places of values in results that had come before a call was sent the value, by the
     digests of the values.
     """
-    sent = _first_sent(recording, wanted)
+    sent = _first_sent(recording, digests)
     places: dict[str, str] = {}
     for call in recording.calls:
         for path, value in walk(call.result.value):
             if not isinstance(value, str | int | float):
                 continue
             key = digest(value)
-            if key in wanted and call.ended < sent.get(key, math.inf):
+            if key in digests and call.ended < sent.get(key, math.inf):
                 places.setdefault(
                     key,
                     f"the result of calls.{call.index} ({call.tool.label}) at {_path_text(path)}",
@@ -860,7 +871,7 @@ def _seen_before_sent(recording: RecordedResults, wanted: Collection[str]) -> di
 
 
 def _places_of_texts(
-    given: JSON, recording: RecordedResults, texts: Collection[str]
+    arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
     """Where texts stand in a run, by their digests: in its calls or its input, also in a longer
     text there, or as a whole result or a part of one. A word within the text of a result is
@@ -874,7 +885,7 @@ def _places_of_texts(
             (f"the result of {name}", call.result.value, False),
         ]
 
-    documents.append(("the input", given, True))
+    documents.append(("the input", arguments, True))
 
     places: dict[str, str] = {}
     left = set(texts)
@@ -901,7 +912,7 @@ def _literals(tree: ast.Module) -> list[_Literal]:
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
-    found: list[_Literal] = []
+    literals: list[_Literal] = []
     for node in ast.walk(tree):
         match node:
             case ast.Subscript(slice=ast.Constant() as key):
@@ -921,9 +932,9 @@ def _literals(tree: ast.Module) -> list[_Literal]:
             continue
         value = node.value
         if isinstance(value, str | int | float) and is_distinctive(value) and _is_telling(value):
-            found.append(_Literal(node.lineno, value, defaults.get(node, "")))
+            literals.append(_Literal(node.lineno, value, defaults.get(node, "")))
 
-    return sorted(found, key=lambda literal: literal.lineno)
+    return sorted(literals, key=lambda literal: literal.lineno)
 
 
 def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -1021,7 +1032,7 @@ def unreached_sites(
         return []
 
     modules, functions = _imported_names(tree, names)
-    found: list[ToolCallSite] = []
+    sites: list[ToolCallSite] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -1030,9 +1041,9 @@ def unreached_sites(
         tool = None if place is None else names.find(*place)
         site = CallSite(node.lineno, node.col_offset)
         if place is not None and tool is not None and site not in reached:
-            found.append(ToolCallSite(site, tool, ".".join(place)))
+            sites.append(ToolCallSite(site, tool, ".".join(place)))
 
-    return sorted(found, key=lambda call: call.site)
+    return sorted(sites, key=lambda call: call.site)
 
 
 def _imported_names(

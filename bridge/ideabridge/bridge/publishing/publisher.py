@@ -252,13 +252,13 @@ class Publisher:
 
         name = str(read.publication_members()["name"])
         self.check_free(name, caller=caller)
-        known = find_published(self.store, name, caller)
+        current = find_published(self.store, name, caller)
         if (
-            known is not None
-            and known.idea_id == read.idea.id
+            current is not None
+            and current.idea_id == read.idea.id
             and self._is_export_of(name, document)
         ):
-            return SavedIdea(known.idea_id, known, known)
+            return SavedIdea(current.idea_id, current, current)
 
         check_explained(read)
         # The digest of the document was checked above.
@@ -278,9 +278,13 @@ class Publisher:
                 before = find_published(self.store, name, caller)
                 proved = without_claims(document, before)
                 # The digest of the document was checked above.
-                kept: Checks = checks if proved is document else "nothing"
+                proved_checks: Checks = checks if proved is document else "nothing"
                 idea_id = self.store.import_idea(
-                    proved, with_publication=True, owner=owner, annotations=annotations, checks=kept
+                    proved,
+                    with_publication=True,
+                    owner=owner,
+                    annotations=annotations,
+                    checks=proved_checks,
                 )
                 after = self.store.publications.versions(name, caller=SEES_ALL, limit=1)[0]
                 lines = [] if before is None else differences(before, after)
@@ -298,7 +302,9 @@ class Publisher:
         try:
             before, idea_id, after = await self.bridge.patiently(keep)
         except _UnchangedError as unchanged:
-            return SavedIdea(unchanged.known.idea_id, unchanged.known, unchanged.known)
+            return SavedIdea(
+                unchanged.publication.idea_id, unchanged.publication, unchanged.publication
+            )
 
         # A document with pins keeps them. Without pins, its calls mean the tools that are here.
         return SavedIdea(
@@ -316,7 +322,7 @@ class Publisher:
             # It contains a secret, for example.
             return False
         return isinstance(document, dict) and document.get("digest") in [
-            one["digest"] for one in exports
+            export["digest"] for export in exports
         ]
 
     async def check_plan(
@@ -341,7 +347,7 @@ class Publisher:
         await self.expect_listed(plan.calls, _defined_by(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
+        present = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
         offered = self.offer.of_plan(plan, caller)
         named = {
             str(call["_tool"])
@@ -363,7 +369,7 @@ class Publisher:
                     f"{where}: it cannot run with the tools here: {error}"
                 ) from None
 
-        return honest_annotations(plan, here, offered)
+        return honest_annotations(plan, present, offered)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a publication may have a name.
@@ -472,7 +478,9 @@ class Publisher:
         outline = outlined.outline
         text = (description or outline.description).rstrip()
         text = text if text.endswith((".", "!", "?")) else f"{text}."
-        made = _Made("recorded", RECORDED, hints_of(()), outline.input_schema, outline.input or {})
+        prepared = _PreparedTool(
+            "recorded", RECORDED, hints_of(()), outline.input_schema, outline.input or {}
+        )
         own = outline.program
         is_done = outline.is_done
         if own is not None and written is None and not is_done:
@@ -496,14 +504,14 @@ class Publisher:
         if written is not None:
             self.screen.check(written.to_json())
             function = function or await self.drafting.function(outline.run, caller)
-            made = await self._program(function, written, making, name, caller)
+            prepared = await self._program(function, written, making, name, caller)
             if written.is_of_mind:
                 # A person is asked about a program that the recordings accept.
                 audience = self._audience_of_mind(name, audience, decider_of(by), caller)
         elif answer in ("auto", "program") and own is not None:
             function = function or await self.drafting.function(outline.run, caller)
             try:
-                made = await self._program(function, ProgramAnswer(own), making, name, caller)
+                prepared = await self._program(function, ProgramAnswer(own), making, name, caller)
             except ProgramRefusedError as error:
                 if answer == "program":
                     raise PublicationError(
@@ -511,52 +519,52 @@ class Publisher:
                     ) from None
                 no_plan = str(error)
         elif answer in ("auto", "plan"):
-            found = await self._lifted(outlined, making, name, caller)
-            if isinstance(found, _Lifted):
-                made = _as_plan(found, answer, self.store, decider_of(by), making)
+            lifted = await self._lifted(outlined, making, name, caller)
+            if isinstance(lifted, _Lifted):
+                prepared = _as_plan(lifted, answer, self.store, decider_of(by), making)
             elif answer == "plan":
-                raise PublicationError(f"it cannot be replayed as a plan: {found}")
+                raise PublicationError(f"it cannot be replayed as a plan: {lifted}")
             else:
-                no_plan = found
+                no_plan = lifted
 
-        if answer == "auto" and made.plan is None and not is_done and not outline.has_results:
+        if answer == "auto" and prepared.plan is None and not is_done and not outline.has_results:
             # It is published as it was written.
             raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
 
-        if answer == "solve" or (answer == "auto" and made.plan is None):
+        if answer == "solve" or (answer == "auto" and prepared.plan is None):
             guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, dict):
-                made = _as_guide(guide, answer, outline)
+                prepared = _as_guide(guide, answer, outline)
             elif answer == "solve":
                 raise PublicationError(f"it cannot be solved anew: {guide}")
             elif not is_done:
                 raise PublicationError(f"it cannot become a tool: {no_plan}; and {guide}")
 
-        if or_solve and made.plan is not None:
+        if or_solve and prepared.plan is not None:
             guide = await self.drafting.guide(outline.run, caller, text, name)
             if isinstance(guide, str):
                 raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
-            made = _with_guide(made, _as_guide(guide, answer, outline))
+            prepared = _with_guide(prepared, _as_guide(guide, answer, outline))
 
-        recorded: JSONObject = {"input": made.recorded}
-        sentences = made.sentences
-        if made.output is not None:
-            recorded["output"] = made.output[0]
+        recorded: JSONObject = {"input": prepared.recorded}
+        sentences = prepared.sentences
+        if prepared.output is not None:
+            recorded["output"] = prepared.output[0]
         elif is_done:
             recorded["output"] = outline.result
-        elif made.plan is not None:
+        elif prepared.plan is not None:
             sentences = f"It does what its run did before it ended ({outline.status}). {sentences}"
 
-        if made.guide is not None:
-            recorded["solve"] = made.guide
+        if prepared.guide is not None:
+            recorded["solve"] = prepared.guide
 
         output_schema = outline.output_schema
-        if not is_done and made.plan is None and made.guide is not None:
-            asked = made.guide["output_schema"]
+        if not is_done and prepared.plan is None and prepared.guide is not None:
+            guide_schema = prepared.guide["output_schema"]
             as_text: JSONObject = {"type": "string"}
-            output_schema = asked if isinstance(asked, dict) else as_text
+            output_schema = guide_schema if isinstance(guide_schema, dict) else as_text
 
-        pins = read_pins(made.plan or made.guide) or []
+        pins = read_pins(prepared.plan or prepared.guide) or []
         essences = essences_of(outline.catalogue)
 
         def keep() -> Publication:
@@ -568,11 +576,11 @@ class Publisher:
                     name,
                     outline.idea,
                     description=f"{text} {sentences}".rstrip(),
-                    answer=made.answer,
-                    input_schema=made.input_schema,
+                    answer=prepared.answer,
+                    input_schema=prepared.input_schema,
                     output_schema=output_schema,
-                    annotations=made.annotations,
-                    plan=made.plan,
+                    annotations=prepared.annotations,
+                    plan=prepared.plan,
                     recorded=recorded,
                     owner=None if caller == LOCAL else caller,
                     audience=audience,
@@ -580,14 +588,14 @@ class Publisher:
                 )
 
         published = await self.bridge.write(keep)
-        if made.draft is not None:
-            for record in made.draft.records:
+        if prepared.draft is not None:
+            for record in prepared.draft.records:
                 add_record(self.store, published, record)
             return dataclasses.replace(
-                published, report={**made.draft.report, "open": made.draft.open}
+                published, report={**prepared.draft.report, "open": prepared.draft.open}
             )
 
-        report = made.report
+        report = prepared.report
         if report is None and no_plan:
             point = OpenPoint("no_plan", "", f"the run is no plan: {no_plan}")
             report = {"left_open": no_plan, "open": [point.to_json()]}
@@ -608,9 +616,11 @@ class Publisher:
         if by.kind == "person" or not self.store.users.exist():
             return audience
 
-        known = find_published(self.store, name, caller)
+        publication = find_published(self.store, name, caller)
         others = audience or (
-            () if audience is not None or known is None else self.store.publications.shares(name)
+            ()
+            if audience is not None or publication is None
+            else self.store.publications.shares(name)
         )
         if others:
             raise NeedsPersonError(
@@ -622,7 +632,7 @@ class Publisher:
 
     async def _program(
         self, function: Function, written: ProgramAnswer, making: _Making, name: str, caller: str
-    ) -> _Made:
+    ) -> _PreparedTool:
         """Return a program as a tool.
 
         Raises:
@@ -641,11 +651,11 @@ class Publisher:
             function,
             *[await self.drafting.function(ref, caller) for ref in making.choices.runs],
         ]
-        recorded = of_one_task([await self._results(one) for one in functions])
-        given = read_inputs(functions, written.inputs)
+        recorded = of_one_task([await self._results(run_function) for run_function in functions])
+        inputs = read_inputs(functions, written.inputs)
         names = named_tools(functions, program)
         await self._check_form(program, functions)
-        schema, arguments = input_schema_of(program, function, given[0], making.decisions)
+        schema, arguments = input_schema_of(program, function, inputs[0], making.decisions)
         if written.inputs:
             schema = await compute_in_thread(_with_examples, schema, written.inputs[0], recorded[0])
 
@@ -661,27 +671,31 @@ class Publisher:
         await self.expect_listed(calls, defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        here = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
+        present = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
         cycle = own_cycle(self.store, name, calls)
-        checked = check_pins(plan, calls, here, essences_of(catalogue).get)
-        fault = next((one for one in (cycle, *checked.faults) if one is not None), None)
+        checked = check_pins(plan, calls, present, essences_of(catalogue).get)
+        fault = next((problem for problem in (cycle, *checked.faults) if problem is not None), None)
         if fault is not None:
             raise ProgramRefusedError(fault)
 
-        judgements = await self._judge(program, names, given, recorded)
+        judgements = await self._judge(program, names, inputs, recorded)
         runs = [other.run for other in recorded[1:]]
-        copied = await compute_in_thread(copied_values, program, list[JSON](given), recorded)
+        copied = await compute_in_thread(copied_values, program, list[JSON](inputs), recorded)
         if own_program(function) != program:
             stated = {
-                one: decision.default[0]
-                for one, decision in making.decisions.items()
+                parameter: decision.default[0]
+                for parameter, decision in making.decisions.items()
                 if decision.default
             }
-            defaults = await compute_in_thread(recorded_defaults, program, stated, given, recorded)
-            known = {(literal.line, literal.value) for literal in defaults}
+            defaults = await compute_in_thread(recorded_defaults, program, stated, inputs, recorded)
+            lines_of_defaults = {(literal.line, literal.value) for literal in defaults}
             copied = [
                 *defaults,
-                *(literal for literal in copied if (literal.line, literal.value) not in known),
+                *(
+                    literal
+                    for literal in copied
+                    if (literal.line, literal.value) not in lines_of_defaults
+                ),
             ]
             undeclared = [
                 literal for literal in defaults if not _is_declared(literal, written.constants)
@@ -696,9 +710,11 @@ class Publisher:
 
         if own_program(function) != program:
             # Most of these are the same for every input, so they are named and not asked about.
-            sent = await compute_in_thread(sent_texts, program, list[JSON](given), recorded)
-            known = {(literal.line, literal.value) for literal in copied}
-            copied += [literal for literal in sent if (literal.line, literal.value) not in known]
+            sent = await compute_in_thread(sent_texts, program, list[JSON](inputs), recorded)
+            lines_of_copied = {(literal.line, literal.value) for literal in copied}
+            copied += [
+                literal for literal in sent if (literal.line, literal.value) not in lines_of_copied
+            ]
 
         if copied:
             plan["copied"] = [value.text for value in copied]
@@ -709,7 +725,7 @@ class Publisher:
         }
         report["rows"] = [row.to_json() for row in parameter_rows(schema, arguments)]
         if own_program(function) != program:
-            reached = sorted({site for one in judgements for site in one.reached})
+            reached = sorted({site for judgement in judgements for site in judgement.reached})
             plan["reached"] = [site.to_json() for site in reached]
             unreached = unreached_sites(program, ProgramNames.of(names, catalogue.tools), reached)
             if unreached:
@@ -729,17 +745,19 @@ class Publisher:
         called = [
             tool
             for call in calls
-            if isinstance(call, dict) and (tool := here.look_up(call)) is not None
+            if isinstance(call, dict) and (tool := present.look_up(call)) is not None
         ]
-        asked = ", ".join(_tool(calls[place]) for place in asking_calls(self.store, here, calls))
-        sentences = f"A model is asked by {asked}." if asked else ""
+        asking = ", ".join(
+            _tool(calls[place]) for place in asking_calls(self.store, present, calls)
+        )
+        sentences = f"A model is asked by {asking}." if asking else ""
         if written.is_of_mind:
             sentences = f"{sentences} {_WORDS_OF_MIND}".lstrip()
 
-        hints = hints_of(tool for tool in called if tool.key not in here.latent)
+        hints = hints_of(tool for tool in called if tool.key not in present.latent)
         plan["lifting"] = lifting
         output = None if recorded[0].output_counts else (judgements[0].output,)
-        return _Made(
+        return _PreparedTool(
             "program", sentences, hints, schema, arguments, plan=plan, report=report, output=output
         )
 
@@ -747,7 +765,7 @@ class Publisher:
         self,
         program: str,
         names: JSONObject,
-        given: Sequence[JSONObject],
+        inputs: Sequence[JSONObject],
         recorded: Sequence[RecordedResults],
     ) -> list[Judgement]:
         """Run a program with the results of each run.
@@ -756,7 +774,7 @@ class Publisher:
             ProgramRefusedError: it does not do what one of them did.
         """
         judgements: list[Judgement] = []
-        for results, value in zip(recorded, given, strict=True):
+        for results, value in zip(recorded, inputs, strict=True):
             judgement = await reproduce(self.sandbox(), program, names, value, results)
             if judgement.difference is not None:
                 raise ProgramRefusedError(
@@ -771,7 +789,11 @@ class Publisher:
         if own_program(functions[0]) == program:
             return
 
-        tools = {tool.key: tool for one in functions for tool in one.run.machine.catalogue.tools}
+        tools = {
+            tool.key: tool
+            for function in functions
+            for tool in function.run.machine.catalogue.tools
+        }
         setting = setting_of(ProgramNames(tools.values()), {"input": {}, "state": {}}, 0.0, "")
         problem = await self.sandbox().check(program, setting)
         if problem is not None:
@@ -828,16 +850,16 @@ class Publisher:
                 caller=caller,
             )
 
-        wanted = ToolWords(name, description)
-        describe = partial(self.program_request, refs, caller, wanted=wanted, room=MUCH_ROOM)
+        words = ToolWords(name, description)
+        describe = partial(self.program_request, refs, caller, words=words, room=MUCH_ROOM)
         return await distill(self.bridge, describe, publish, self.note_refused, mind, caller)
 
-    async def note_refused(self, run: str, why: str) -> None:
+    async def note_refused(self, run: str, reason: str) -> None:
         """Note that the program which a mind wrote in a run was refused: the run
         itself ended well.
         """
         await self.bridge.write(
-            lambda: self.store.settings.set(REFUSED_PROGRAM + run, why.encode())
+            lambda: self.store.settings.set(REFUSED_PROGRAM + run, reason.encode())
         )
 
     async def program_request(
@@ -846,7 +868,7 @@ class Publisher:
         caller: str,
         refused: Sequence[RefusedProgram] = (),
         *,
-        wanted: ToolWords = NO_WORDS,
+        words: ToolWords = NO_WORDS,
         room: int = ROOM,
     ) -> ProgramRequest:
         """Return what the author of a program for `Bridge.publish` is told about runs.
@@ -855,7 +877,7 @@ class Publisher:
             refs: runs of the same task, each as in `Bridge.publish`.
             caller: the owner of the runs.
             refused: the programs that the author wrote before.
-            wanted: what the publisher says about the tool.
+            words: what the publisher says about the tool.
             room: the most estimated tokens of its text.
         """
         runs: list[tuple[Function, RecordedResults]] = []
@@ -864,7 +886,7 @@ class Publisher:
             runs.append((function, await self._results(function)))
         points = await self.drafting.open_points(refs, caller)
         return await compute_in_thread(
-            partial(program_request, runs, points, refused, wanted=wanted, room=room)
+            partial(program_request, runs, points, refused, words=words, room=room)
         )
 
     async def _lifted(
@@ -877,10 +899,10 @@ class Publisher:
         await self.expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        given = read_published(
+        plan = read_published(
             draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it"
         )
-        catalogue = self.offer.of_plan(given, caller)
+        catalogue = self.offer.of_plan(plan, caller)
         cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
             return cycle
@@ -916,10 +938,12 @@ class Publisher:
 
         # Twice, because a module may turn out to be needed only when another has listed its tools.
         if await unlisted() and (away := await unlisted()):
-            shown = "; ".join(one.error or f"module {one.name!r} is {one.state}" for one in away)
+            problems = "; ".join(
+                status.error or f"module {status.name!r} is {status.state}" for status in away
+            )
             raise ModulesAwayError(
                 "its calls need tools of a module that is not up: "
-                f"{shown[:_AWAY]}. Try again when it is up"
+                f"{problems[:_AWAY]}. Try again when it is up"
             )
 
     def audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
@@ -944,9 +968,9 @@ class Publisher:
         except ModulesAwayError as error:
             return str(error), None
 
-        why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
-        if why is not None:
-            return why, None
+        reason = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
+        if reason is not None:
+            return reason, None
 
         run = await self.bridge.run_plan(
             plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}"
@@ -967,11 +991,11 @@ class Publisher:
         caller: str = LOCAL,
     ) -> list[Verdict]:
         """See `Bridge.verify`."""
-        found = [
+        publications = [
             self.store.publications.named(name, caller=caller) for name in names
         ] or self._published(caller)
         verdicts: list[Verdict] = []
-        for before in found:
+        for before in publications:
             with suppress(ModulesAwayError):  # the verdict reports it
                 await self.expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
                 await self.expect_listed(
@@ -994,11 +1018,11 @@ class Publisher:
             if publication.plan is not None and "output" not in recorded:
                 verdict.notes.append("not run: no output is recorded to compare with")
             elif publication.plan is not None and live and not verdict.faults:
-                why, different = await self.drift(
+                reason, different = await self.drift(
                     plan, recorded.get("output"), effects=effects, caller=caller
                 )
                 verdict.faults += [] if different is None else [different]
-                verdict.notes.append(f"not run: {why}" if why is not None else "run again")
+                verdict.notes.append(f"not run: {reason}" if reason is not None else "run again")
 
             verdicts.append(verdict)
 
@@ -1066,43 +1090,49 @@ class Publisher:
         if module and not module.startswith(IDEA):
             await self.modules[module].ready(SETTLE_SECONDS)
 
-        found: list[ChangedTool] = []
+        changed: list[ChangedTool] = []
         definition = self.store.tool_memory.definition
         for live in self._published(SEES_ALL):
             for before in self.store.publications.versions(live.name, caller=SEES_ALL):
-                one = await self.ways.pinned(before, before.owner or LOCAL)
-                tools = self.offer.of_plan(_plan_of(one, {}), one.owner or LOCAL)
-                found += changed_in(one, module, tools, definition)
+                pinned = await self.ways.pinned(before, before.owner or LOCAL)
+                tools = self.offer.of_plan(_plan_of(pinned, {}), pinned.owner or LOCAL)
+                changed += changed_in(pinned, module, tools, definition)
 
-        return found
+        return changed
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
         """See `Bridge.accept`."""
         groups: dict[tuple[str, int], list[ChangedTool]] = {}
-        for one in changed:
-            groups.setdefault((one.publication.name, one.publication.version), []).append(one)
+        for change in changed:
+            groups.setdefault((change.publication.name, change.publication.version), []).append(
+                change
+            )
 
         with self.store.transaction():
             for group in groups.values():
                 publication = group[0].publication
-                plan, guide = publication.plan, publication.guide
+                plan = publication.plan
+                guide = publication.guide
                 if plan is not None:
                     plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
                     guide = with_accepted(guide, group, decider_of(by))
 
                 self.store.publications.pin(
-                    publication, plan, guide, {one.tool.digest: one.tool.essence for one in group}
+                    publication,
+                    plan,
+                    guide,
+                    {change.tool.digest: change.tool.essence for change in group},
                 )
 
     def _published(self, caller: Viewer) -> list[Publication]:
-        found: list[Publication] = []
+        publications: list[Publication] = []
         after: str | None = None
         while True:
             page = self.store.publications.page(200, after, caller=caller)
-            found += page.items
+            publications += page.items
             if page.next is None:
-                return found
+                return publications
             after = page.next
 
 
@@ -1110,10 +1140,10 @@ def _defined_by(plan: Plan) -> frozenset[str]:
     return frozenset(str(tool.get("name")) for tool in plan.tools)
 
 
-def _plan_of(publication: Publication, given: JSON) -> Plan:
+def _plan_of(publication: Publication, arguments: JSON) -> Plan:
     """Return the plan of a publication with an input, or else the calls of its guide."""
     if publication.plan is not None:
-        return plan_of(publication, given if isinstance(given, dict) else {})
+        return plan_of(publication, arguments if isinstance(arguments, dict) else {})
     guide = publication.guide or {}
     return Plan(calls=calls_in(guide.get("plan")), tools=definitions_in(guide))
 
@@ -1121,8 +1151,8 @@ def _plan_of(publication: Publication, given: JSON) -> Plan:
 class _UnchangedError(Exception):
     """Rolls a transaction back in which nothing changed."""
 
-    def __init__(self, known: Publication) -> None:
-        self.known = known
+    def __init__(self, publication: Publication) -> None:
+        self.publication = publication
 
 
 RECORDED: Final = "The recorded answer, for its one input."
@@ -1144,7 +1174,7 @@ _EXAMPLE: Final = 100
 """The most characters of an example."""
 
 
-def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) -> JSONObject:
+def _with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
     """Return an input schema with an example for each parameter that has no description: the
     value of the run.
 
@@ -1152,13 +1182,13 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
     run, and none that may come from one of its results, which are the publisher's own.
     """
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or not isinstance(given, dict):
+    if not isinstance(properties, dict) or not isinstance(arguments, dict):
         return schema
 
-    shown: JSONObject = {}
+    described: JSONObject = {}
     for name, declared in properties.items():
-        value = given.get(name)
-        shown[name] = declared
+        value = arguments.get(name)
+        described[name] = declared
         if not isinstance(declared, dict) or not {"description", "default", "examples"}.isdisjoint(
             declared
         ):
@@ -1166,9 +1196,9 @@ def _with_examples(schema: JSONObject, given: JSON, recording: RecordedResults) 
 
         is_short = isinstance(value, str | int | float) and 0 < len(str(value)) <= _EXAMPLE
         if is_short and not isinstance(value, bool) and not seen_before_sent(value, recording):
-            shown[name] = {**declared, "examples": [value]}
+            described[name] = {**declared, "examples": [value]}
 
-    return {**schema, "properties": shown}
+    return {**schema, "properties": described}
 
 
 def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
@@ -1179,10 +1209,10 @@ def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSO
     values down does what the run did, and nothing else. A person's program is published as it is,
     and its report names them.
     """
-    open_ = [one for one in copied if not _is_declared(one, constants)]
+    open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
-        named = "; ".join(one.text for one in open_)
-        values = [*dict.fromkeys(one.value for one in open_)]
+        named = "; ".join(literal.text for literal in open_)
+        values = [*dict.fromkeys(literal.value for literal in open_)]
         raise ConstantsOpenError(
             f"it does what the run did, but recorded values stand in it: {named}. Take them from "
             "a result or from `input`; or, if they are the same for every input, hand it in with "
@@ -1199,7 +1229,7 @@ def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _PreparedTool:
     """How a publication answers, the sentences that its description says about this, and what
     is stored for it.
 
@@ -1237,11 +1267,13 @@ class _Lifted:
     catalogue: Catalogue
 
 
-def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Making) -> _Made:
-    draft = found.draft
-    catalogue = found.catalogue
+def _as_plan(
+    lifted: _Lifted, answer: str, store: Store, by: Decider, making: _Making
+) -> _PreparedTool:
+    draft = lifted.draft
+    catalogue = lifted.catalogue
     places = asking_calls(store, catalogue, draft.calls)
-    asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
+    asking = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
     lifting: JSONObject = {
         "run": draft.run,
         "runs": draft.runs,
@@ -1269,9 +1301,9 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
         for call in listed
         if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent
     ]
-    return _Made(
+    return _PreparedTool(
         "auto" if answer == "auto" else "plan",
-        f"A model is asked for {asked} alone." if asked else "",
+        f"A model is asked for {asking} alone." if asking else "",
         hints_of(called),
         draft.schema,
         draft.arguments,
@@ -1280,18 +1312,18 @@ def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider, making: _Ma
     )
 
 
-def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _Made:
+def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _PreparedTool:
     catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.
     offered = [
-        one
-        for one in catalogue.tools
-        if one.key not in catalogue.latent and one.module != ANONYMOUS
+        tool
+        for tool in catalogue.tools
+        if tool.key not in catalogue.latent and tool.module != ANONYMOUS
     ]
     hints = hints_of(offered)
-    way: Answer = "auto" if answer == "auto" else "solve"
-    return _Made(
-        way,
+    kind: Answer = "auto" if answer == "auto" else "solve"
+    return _PreparedTool(
+        kind,
         describe_guide(offered, hints),
         hints,
         outline.input_schema,
@@ -1302,26 +1334,28 @@ def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _Made:
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
     """Return the sentence that says that a mind solves an idea, and which tools it may call."""
-    names = [one.name for one in offered]
+    names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""
     return f"A model solves it anew{may}."
 
 
-def _with_guide(made: _Made, guided: _Made) -> _Made:
+def _with_guide(prepared: _PreparedTool, guided: _PreparedTool) -> _PreparedTool:
     """A plan after which a mind goes on where it gives no output."""
-    both = {
-        key: (made.annotations.get(key), guided.annotations.get(key)) for key in made.annotations
+    pairs = {
+        key: (prepared.annotations.get(key), guided.annotations.get(key))
+        for key in prepared.annotations
     }
     every = ("readOnlyHint", "idempotentHint")
-    hints: JSONObject = {
-        key: all(one is True for one in pair)
-        if key in every
-        else any(one is not False for one in pair)
-        for key, pair in both.items()
-    }
-    sentences = f"{made.sentences} Where the plan cannot go on, a model does.".lstrip()
-    return dataclasses.replace(made, annotations=hints, sentences=sentences, guide=guided.guide)
+    hints: JSONObject = {}
+    for key, pair in pairs.items():
+        if key in every:
+            hints[key] = all(hint is True for hint in pair)
+        else:
+            hints[key] = any(hint is not False for hint in pair)
+
+    sentences = f"{prepared.sentences} Where the plan cannot go on, a model does.".lstrip()
+    return dataclasses.replace(prepared, annotations=hints, sentences=sentences, guide=guided.guide)
 
 
 def _tool(call: JSON) -> str:

@@ -96,10 +96,10 @@ class Rounds:
 
     async def ask(self, task: ProgramTask, mind: MindName | Choice) -> Run:
         """Start the run in which a mind writes the next program; see `ask_program`."""
-        refused = [RefusedProgram(one.program, one.why) for one in self.refused(task)]
-        wanted = ToolWords(task.name, task.description)
+        refused = [RefusedProgram(attempt.program, attempt.why) for attempt in self.refused(task)]
+        words = ToolWords(task.name, task.description)
         request = await self._publisher.program_request(
-            task.refs, task.caller, refused, wanted=wanted
+            task.refs, task.caller, refused, words=words
         )
         return await ask_program(self._publisher.bridge, request, mind, task.caller)
 
@@ -168,7 +168,7 @@ class Rounds:
         def add(raw: bytes) -> bytes:
             rounds = [*_read_rounds(raw), refused]
             counts.append(len(rounds))
-            return encode({"rounds": [dataclasses.asdict(one) for one in rounds]})
+            return encode({"rounds": [dataclasses.asdict(attempt) for attempt in rounds]})
 
         await self._publisher.bridge.write(
             lambda: self._publisher.store.settings.change(task.rounds_setting, add)

@@ -92,8 +92,8 @@ class Saver:
         """See `Bridge.save_idea`."""
         written = read_idea(document, name=name)
         self.publisher.screen.check(written_texts(written))
-        wanted = written.name is not None if publish is None else publish
-        if not wanted:
+        publishes = written.name is not None if publish is None else publish
+        if not publishes:
             return await self._only_save(written, caller)
         if written.name is None:
             raise PublicationError("name: missing; a tool needs one, such as weekly_report")
@@ -164,7 +164,7 @@ class Saver:
 
         store = publisher.store
         owner = None if caller == LOCAL else caller
-        made = Publication(
+        publication = Publication(
             name=name,
             version=0,
             idea_id=written.idea.id,
@@ -183,8 +183,8 @@ class Saver:
         def keep() -> tuple[Publication | None, Publication]:
             with store.transaction():
                 before = find_published(store, name, caller)
-                lines = [] if before is None else differences(before, made)
-                if before is not None and before.idea_id == made.idea_id and not lines:
+                lines = [] if before is None else differences(before, publication)
+                if before is not None and before.idea_id == publication.idea_id and not lines:
                     if audience is not None:
                         store.publications.share(name, audience)
                     return before, before
@@ -195,14 +195,14 @@ class Saver:
                 store.ideas.save(written.idea, written.meta)
                 return before, store.publications.publish(
                     name,
-                    made.idea_id,
-                    description=made.description,
-                    answer=made.answer,
-                    input_schema=made.input_schema,
-                    output_schema=made.output_schema,
-                    annotations=made.annotations,
-                    plan=made.plan,
-                    recorded=made.recorded,
+                    publication.idea_id,
+                    description=publication.description,
+                    answer=publication.answer,
+                    input_schema=publication.input_schema,
+                    output_schema=publication.output_schema,
+                    annotations=publication.annotations,
+                    plan=publication.plan,
+                    recorded=publication.recorded,
                     owner=owner,
                     audience=audience,
                     replaces=store.users.manages(caller),
@@ -210,10 +210,13 @@ class Saver:
 
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
-            return SavedIdea(made.idea_id, before, before, prepared.missing)
+            return SavedIdea(publication.idea_id, before, before, prepared.missing)
         # It means the tools that are here now.
         return SavedIdea(
-            made.idea_id, await publisher.ways.pinned(after, caller), before, prepared.missing
+            publication.idea_id,
+            await publisher.ways.pinned(after, caller),
+            before,
+            prepared.missing,
         )
 
     async def publish_as_it_is(
@@ -244,17 +247,17 @@ class Saver:
         publisher = self.publisher
         store = publisher.store
         record = store.runs.get(ref)
-        kept: Idea | None = None
+        idea: Idea | None = None
         if record is not None and record.caller == caller and not store.ideas.of_run(ref):
             document = _document_of_run(store, ref)
         else:
             stored = store.ideas.get(ref, caller=caller)
             document = _document_of(stored)
-            kept = stored.idea
+            idea = stored.idea
 
         publisher.screen.check({"name": name, "description": description})
         try:
-            written = _kept(read_idea({**document, "answer": answer}, stored=True), kept)
+            written = _kept(read_idea({**document, "answer": answer}, stored=True), idea)
             saved = await self.publish(written, name, description=description, to=to, caller=caller)
         except ModulesAwayError:
             raise
@@ -263,7 +266,7 @@ class Saver:
                 raise PublicationError(f"it cannot become a tool: {error}") from None
             # Its calls need what the run before them did, or tools that are not here.
             written = _kept(
-                read_idea({**document, "answer": "solve", "solution": None}, stored=True), kept
+                read_idea({**document, "answer": "solve", "solution": None}, stored=True), idea
             )
             saved = await self.publish(written, name, description=description, to=to, caller=caller)
 
@@ -302,7 +305,7 @@ class Saver:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
 
         places = asking_calls(publisher.store, catalogue, calls)
-        asked = ", ".join(
+        asking = ", ".join(
             str(call.get("_tool")) for place in places if isinstance(call := calls[place], dict)
         )
         lacking = [
@@ -310,7 +313,7 @@ class Saver:
             for call in calls
             if isinstance(call, dict) and "_output" not in call and catalogue.look_up(call) is None
         ]
-        sentence = f"A model is asked for {asked}." if asked else ""
+        sentence = f"A model is asked for {asking}." if asking else ""
         return _Prepared(planned, None, annotations, sentence, self._missing(lacking))
 
     async def _prepare_guide(self, written: WrittenIdea, name: str, caller: str) -> _Prepared:
@@ -319,14 +322,14 @@ class Saver:
         context = [message.to_json() for message in written.messages]
         defined = defined_tools(read_context(context))
         own = {tool.name for tool in defined}
-        wanted = written.tools
-        if wanted is None:
+        requested_tools = written.tools
+        if requested_tools is None:
             called = [
                 call for call in written.calls if isinstance(call, dict) and "_output" not in call
             ]
-            wanted = tuple(dict.fromkeys(_named(call) for call in called))
+            requested_tools = tuple(dict.fromkeys(_named(call) for call in called))
 
-        patterns = [one for one in wanted if one not in own]
+        patterns = [pattern for pattern in requested_tools if pattern not in own]
         offered = []
         if patterns:
             await offer.reach(tool.module for tool in chosen_tools(offer.known, patterns))
@@ -336,19 +339,19 @@ class Saver:
 
         origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
         absent = [
-            one
-            for one in patterns
-            if not chosen_tools(offered, [one])
-            and not any(tool.in_room and tool.module == one for tool in offered)
+            pattern
+            for pattern in patterns
+            if not chosen_tools(offered, [pattern])
+            and not any(tool.in_room and tool.module == pattern for tool in offered)
         ]
-        absent = [one for one in absent if one != f"{ANONYMOUS}.solve"]
-        unknown = next((one for one in absent if has_wildcard(one)), None)
+        absent = [pattern for pattern in absent if pattern != f"{ANONYMOUS}.solve"]
+        unknown = next((pattern for pattern in absent if has_wildcard(pattern)), None)
         if unknown is not None:
             raise PublicationError(
                 f"tools: nothing here matches {unknown!r}; name the tools, or start their server"
             )
 
-        needs = [_need_of_name(one) for one in absent]
+        needs = [_need_of_name(pattern) for pattern in absent]
         for need in needs:
             origins.append([need.module or None, need.tool])
 
@@ -365,7 +368,9 @@ class Saver:
             raise PublicationError(f"no run can begin with it: {error}") from None
 
         cycle = own_cycle(
-            publisher.store, name, [*written.calls, *({"_module": one} for one in wanted)]
+            publisher.store,
+            name,
+            [*written.calls, *({"_module": pattern} for pattern in requested_tools)],
         )
         if cycle is not None:
             raise PublicationError(f"tools: {cycle}")
@@ -450,27 +455,29 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     Raises:
         PublicationError: it has not ended, or nobody can read how it began.
     """
-    found = read_run(store, run, ended=True)
-    if found is None:
+    recorded = read_run(store, run, ended=True)
+    if recorded is None:
         record = store.runs.get(run)
         status = "gone" if record is None else record.status
         raise PublicationError(
             f"run {run} is {status}, and has not ended; cancel it first, or publish it when it has"
         )
 
-    started = found.started
-    defined = {one.name for one in defined_tools(read_context(started.context))}
+    started = recorded.started
+    defined = {tool.name for tool in defined_tools(read_context(started.context))}
     origins = [
         tool.origin
-        for tool in found.machine.catalogue.tools
+        for tool in recorded.machine.catalogue.tools
         if tool.module is not None or tool.name not in defined
     ]
     names: list[JSON] = [f"{module}.{tool}" if module else tool for module, tool in origins]
     context = [
-        one for one in started.context if not (isinstance(one, dict) and one.get("content") == LAZY)
+        message
+        for message in started.context
+        if not (isinstance(message, dict) and message.get("content") == LAZY)
     ]
     document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
-    proposed = [event for event in found.events if isinstance(event, SolutionProposed)]
+    proposed = [event for event in recorded.events if isinstance(event, SolutionProposed)]
     if proposed:
         # A plan that nobody accepted.
         output = proposed[-1].output

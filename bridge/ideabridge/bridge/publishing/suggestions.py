@@ -92,16 +92,16 @@ class Suggestion:
     @property
     def signature(self) -> str:
         """`flight_report(city, date="2026-11-22")`."""
-        shown = [
-            f"{name}={_shown(given['default'])}" if "default" in given else name
-            for name, given in self.parameters
+        parts = [
+            f"{name}={_shown(parameter['default'])}" if "default" in parameter else name
+            for name, parameter in self.parameters
         ]
-        return f"{self.name}({', '.join(shown)})"
+        return f"{self.name}({', '.join(parts)})"
 
     @property
     def command(self) -> str:
         """The command that publishes it."""
-        latest, *others = (one.ref for one in self.occurrences)
+        latest, *others = (occurrence.ref for occurrence in self.occurrences)
         return " ".join(
             ["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)]
         )
@@ -114,7 +114,7 @@ class Suggestion:
             "tools": [*self.tools],
             "changes": self.changes,
             "parameters": dict[str, JSON](self.parameters),
-            "runs": [one.ref for one in self.occurrences],
+            "runs": [occurrence.ref for occurrence in self.occurrences],
             "title": self.title,
             "signature": self.signature,
             "command": self.command,
@@ -132,35 +132,37 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     lines = _lines(store, caller)
     published = _published(store, caller)
     runs = _Runs(store)
-    taken: set[tuple[int, int]] = set()
+    used_steps: set[tuple[int, int]] = set()
     names: set[str] = {*RESERVED, *store.publications.names(caller)}
-    found: list[Suggestion] = []
+    suggestions: list[Suggestion] = []
     until = time.monotonic() + _SECONDS
     for tools, places in _repeated(lines, least):
-        if len(found) >= limit or time.monotonic() > until:
+        if len(suggestions) >= limit or time.monotonic() > until:
             break
         if _without_helpers(tools) in published:
             # Neither are its parts.
-            taken.update(
+            used_steps.update(
                 (line, start + step) for line, start in places for step in range(len(tools))
             )
             continue
 
         free = [
-            one
-            for one in places
-            if not any((one[0], one[1] + step) in taken for step in range(len(tools)))
+            place
+            for place in places
+            if not any((place[0], place[1] + step) in used_steps for step in range(len(tools)))
         ]
         if len(free) < least:
             continue
 
-        made = _examine(runs, lines, tools, free, names)
-        if made is not None:
-            found.append(made)
-            names.add(made.name)
-            taken.update((line, start + step) for line, start in free for step in range(len(tools)))
+        suggestion = _examine(runs, lines, tools, free, names)
+        if suggestion is not None:
+            suggestions.append(suggestion)
+            names.add(suggestion.name)
+            used_steps.update(
+                (line, start + step) for line, start in free for step in range(len(tools))
+            )
 
-    return found
+    return suggestions
 
 
 # -- repetitions -----------------------------------------------------------------------------------
@@ -198,12 +200,12 @@ def _lines(store: Store, caller: str) -> list[_Line]:
                 for call in _calls_in(solution)
             ]
             failed = store.runs.failed_calls(record.id) if tools else set[int]()
-            kept = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
-            calls += len(kept)
+            succeeded = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
+            calls += len(succeeded)
             if calls > MOST_CALLS:
                 return lines
-            if kept:
-                names, places = zip(*kept, strict=True)
+            if succeeded:
+                names, places = zip(*succeeded, strict=True)
                 lines.append(_Line(record.id, record.title, names, places, len(tools)))
 
         if len(page) < _PAGE:
@@ -231,23 +233,27 @@ def _repeated(
     """(tools, [(line, start)]) of everything that occurs at least `least` times, the most
     calls saved first.
     """
-    found: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    places_of: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for number, line in enumerate(lines):
         tools = line.tools
         for start in range(len(tools)):
             for end in range(start + 1, min(start + LONGEST, len(tools)) + 1):
-                places = found.setdefault(tools[start:end], [])
+                places = places_of.setdefault(tools[start:end], [])
                 # They must not overlap: of `a a a`, `a a` occurs once.
                 if not places or places[-1][0] != number or places[-1][1] + (end - start) <= start:
                     places.append((number, start))
 
         if LONGEST < len(tools) <= _LONGEST_RUN:
-            found.setdefault(tools, []).append((number, 0))
+            places_of.setdefault(tools, []).append((number, 0))
 
-    often = [one for one in found.items() if len(one[1]) >= least and not _is_repetition(one[0])]
+    often = [
+        entry
+        for entry in places_of.items()
+        if len(entry[1]) >= least and not _is_repetition(entry[0])
+    ]
     # Single calls come last: calls of them are mostly parts of something else.
     often.sort(
-        key=lambda one: (len(one[0]) > 1, (len(one[1]) - 1) * len(one[0]), len(one[0])),
+        key=lambda entry: (len(entry[0]) > 1, (len(entry[1]) - 1) * len(entry[0]), len(entry[0])),
         reverse=True,
     )
     return often
@@ -266,19 +272,19 @@ def _is_repetition(tools: tuple[str, ...]) -> bool:
 
 def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
     """The tools of each published plan, in order."""
-    found: set[tuple[str, ...]] = set()
+    sequences: set[tuple[str, ...]] = set()
     after: str | None = None
     while True:
         page = store.publications.page(_PAGE, after, caller=caller)
-        for one in page.items:
-            if one.plan is not None:
-                solution = one.plan
+        for publication in page.items:
+            if publication.plan is not None:
+                solution = publication.plan
             else:
-                solution = store.ideas.get(one.idea_id, caller=SEES_ALL).idea.solution
-            found.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
+                solution = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.solution
+            sequences.add(_without_helpers(tuple(_tool_of(call) for call in _calls_in(solution))))
 
         if page.next is None:
-            return found
+            return sequences
         after = page.next
 
 
@@ -306,7 +312,9 @@ class _Runs:
             return None
 
         history = [run.machine.history[place] for place in places]
-        if not all(one.status is CallStatus.DONE and is_plain(one) for one in history):
+        if not all(
+            progress.status is CallStatus.DONE and is_plain(progress) for progress in history
+        ):
             return None
         return calls_of(run, places)
 
@@ -355,14 +363,16 @@ def _examine(
     parameters = _parameters(works)
     if not differs and times < 3:
         return None
-    if len(tools) < 2 and not any("default" in given for _, given in parameters):
+    if len(tools) < 2 and not any("default" in parameter for _, parameter in parameters):
         # The tool would be the one that was called.
         return None
 
     name = safe_name(_name([(line, work) for _, work, line in examined]), names)
-    shown = tuple(call.tool.origin[1] for call in works[0])
+    tool_names = tuple(call.tool.origin[1] for call in works[0])
     occurrences = tuple(occurrence for occurrence, _, _ in examined)
-    return Suggestion(name, times, shown, changes, parameters, occurrences, examined[0][2].title)
+    return Suggestion(
+        name, times, tool_names, changes, parameters, occurrences, examined[0][2].title
+    )
 
 
 def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
@@ -380,7 +390,8 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
 
             at = f"calls.{place}.{key}"
             equal = next(
-                (one for one in slots if one.filled.keys == (key,) and one.values == values), None
+                (slot for slot in slots if slot.filled.keys == (key,) and slot.values == values),
+                None,
             )
             if equal is not None:
                 equal.at.append(at)
@@ -392,13 +403,13 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             result.add(place, call.value)
 
     parameters: list[tuple[str, JSONObject]] = []
-    for name, slot in zip(parameter_names([one.filled for one in slots]), slots, strict=True):
+    for name, slot in zip(parameter_names([slot.filled for slot in slots]), slots, strict=True):
         entry: JSONObject = {"at": [*slot.at]}
         if all(value == slot.values[0] for value in slot.values):
             entry["default"] = slot.values[0]
         parameters.append((name, entry))
 
-    return tuple(sorted(parameters, key=lambda one: "default" in one[1]))
+    return tuple(sorted(parameters, key=lambda parameter: "default" in parameter[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def add_record(store: Store, publication: Publication, record: Record) -> None:
     store.publications.add_evidence(
         publication.name,
         publication.version,
-        lambda published, known: teach(published, known, record),
+        lambda published, evidence: teach(published, evidence, record),
     )
 
 
@@ -119,11 +119,14 @@ def records_of(draft: PlanDraft, by: str) -> list[Record]:
 def _record(draft: PlanDraft, run: AlignedRun, by: str) -> Record:
     arguments = draft.arguments(run)
     values: dict[Path, JSON] = {}
-    for one in draft.explained:
-        place, keys = (None, one.at[1:]) if one.at[0] == "output" else (int(one.at[1]), one.at[2:])
-        value = run.leaf(place, keys)
+    for literal in draft.explained:
+        if literal.at[0] == "output":
+            value = run.leaf(None, literal.at[1:])
+        else:
+            value = run.leaf(int(literal.at[1]), literal.at[2:])
+
         if not isinstance(value, Missing):
-            values[one.at] = value
+            values[literal.at] = value
 
     return Record(
         run.run_id,
@@ -174,14 +177,14 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
         return document
 
     claims: list[JSON] = []
-    for one in listed:
-        if isinstance(one, dict):
-            members = {key: value for key, value in one.items() if key != "runs"}
+    for explained in listed:
+        if isinstance(explained, dict):
+            members = {key: value for key, value in explained.items() if key != "runs"}
         else:
-            members = one
+            members = explained
         if isinstance(members, dict):
-            told = members.get("why")
-            members = {**members, "why": told if told in _REASONS else UNPROVED}
+            reason = members.get("why")
+            members = {**members, "why": reason if reason in _REASONS else UNPROVED}
         claims.append(members)
 
     return {**document, "publication": {**publication, "plan": {**plan, "explained": claims}}}

@@ -129,21 +129,23 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
         raise PublicationError("it is not in this store")
 
     lifting = (publication.plan or {}).get("lifting")
-    held = lifting if isinstance(lifting, dict) else {}
+    members_of_lifting = lifting if isinstance(lifting, dict) else {}
     recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-    given = recorded.get("input")
-    listed = held.get("places")
+    recorded_input = recorded.get("input")
+    listed = members_of_lifting.get("places")
     places: dict[int, int] | None = None
     if isinstance(listed, list):
-        places = {place: one for place, one in enumerate(listed) if isinstance(one, int)}
-        if any(isinstance(one, list) for one in listed):
+        places = {place: index for place, index in enumerate(listed) if isinstance(index, int)}
+        if any(isinstance(index, list) for index in listed):
             # An earlier version published it.
             raise PublicationError(
                 "several of its calls are one call of the plan, so they are not compared"
             )
 
     return inconsistency(
-        run, plan_of(publication, given if isinstance(given, dict) else {}), places
+        run,
+        plan_of(publication, recorded_input if isinstance(recorded_input, dict) else {}),
+        places,
     )
 
 
@@ -155,11 +157,11 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
         published: the plan.
         lifted: what its run becomes today, with the same choices.
     """
-    known = {literal.at for literal in explained_in(published)}
+    reported = {literal.at for literal in explained_in(published)}
     silent = [
         literal
         for literal in explained_in(lifted)
-        if literal.why == COPIED_PART and literal.at not in known
+        if literal.why == COPIED_PART and literal.at not in reported
     ]
     return [
         f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although "
@@ -189,7 +191,7 @@ def drift(run: Run, output: JSON) -> str | None:
     if run.errors():
         return f"calls failed: {rejection(run.errors())}"
 
-    given = run.given()
-    if same(given, output):
+    result = run.given()
+    if same(result, output):
         return None
-    return f"the output drifted: {contrast(given, output)}"
+    return f"the output drifted: {contrast(result, output)}"

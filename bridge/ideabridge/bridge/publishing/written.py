@@ -164,7 +164,9 @@ class WrittenIdea:
             plan = {"calls": self.calls, "output": self.output}
 
         states = {
-            one.instance: one.value for one in self.messages if one.type == "state" and one.instance
+            message.instance: message.value
+            for message in self.messages
+            if message.type == "state" and message.instance
         }
         tools = [message.value for message in self.messages if message.type == "tool"]
         beside: list[JSON] = [
@@ -198,10 +200,10 @@ class WrittenIdea:
         context: list[JSON] = []
         for message in self.messages:
             if _is_input(message):
-                shown = dataclasses.replace(message, value={})
+                open_message = dataclasses.replace(message, value={})
             else:
-                shown = message
-            context.append(shown.to_json())
+                open_message = message
+            context.append(open_message.to_json())
 
         guide: JSONObject = {"context": context, "tools": tools}
         guide["output_schema"] = self.schema or {"type": "string"}
@@ -269,15 +271,17 @@ def read_idea(
     program = solution.get("program")
     listed = calls if isinstance(calls, list) else []
     if composed:
-        asked, output = _unwrapped(function_schemas(Idea(context, schema, solution))[1], output)
+        output_schema, output = _unwrapped(
+            function_schemas(Idea(context, schema, solution))[1], output
+        )
     else:
-        asked = schema
+        output_schema = schema
 
-    way = _answer(wanted_answer, listed, output, program)
+    answer = _answer(wanted_answer, listed, output, program)
     if composed:
         idea = Idea(context, schema, solution)
     else:
-        idea = Idea(context, *_composed(asked, way, listed, output, program))
+        idea = Idea(context, *_composed(output_schema, answer, listed, output, program))
 
     if not stored:
         try:
@@ -285,13 +289,13 @@ def read_idea(
         except ValueMismatchError as error:
             raise IdeaDocumentError(str(error)) from None
 
-    found = WrittenIdea(
+    written = WrittenIdea(
         idea=idea,
         name=named,
         description=(_text(read, "description") or "").strip(),
-        answer=way,
+        answer=answer,
         messages=messages,
-        schema=asked,
+        schema=output_schema,
         calls=listed,
         output=output,
         program=program if isinstance(program, str) else None,
@@ -303,11 +307,11 @@ def read_idea(
             if key in read
         },
     )
-    _check_input(found)
-    if way == "recorded" and asked is not None:
-        Validator(asked, what="the output").check(found.recorded_output())
+    _check_input(written)
+    if answer == "recorded" and output_schema is not None:
+        Validator(output_schema, what="the output").check(written.recorded_output())
 
-    return found
+    return written
 
 
 def written_texts(written: WrittenIdea) -> JSONObject:
@@ -343,9 +347,11 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
         if isinstance(output, dict):
             solution = {**solution, "output": output.get("value")}
 
-    said: JSONObject = {key: value for key, value in solution.items() if value not in (None, [])}
-    if said:
-        document["solution"] = said
+    solution_members: JSONObject = {
+        key: value for key, value in solution.items() if value not in (None, [])
+    }
+    if solution_members:
+        document["solution"] = solution_members
 
     return {
         **document,
@@ -363,7 +369,9 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
     """
     context = dataclasses.replace(plan, description=None).context()
     names = dict.fromkeys(
-        path[1] for one in missing if (path := operand_path(str(one)))[1:] and path[0] == "input"
+        path[1]
+        for reference in missing
+        if (path := operand_path(str(reference)))[1:] and path[0] == "input"
     )
     if plan.input is None and names:
         schema: JSONObject = {
@@ -404,7 +412,7 @@ def is_solution_schema(schema: JSONObject) -> bool:
 
     branches = items.get("anyOf")
     return all(
-        _is_call(one, schema) for one in (branches if isinstance(branches, list) else [items])
+        _is_call(branch, schema) for branch in (branches if isinstance(branches, list) else [items])
     )
 
 
@@ -461,7 +469,7 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
         return None
 
     if isinstance(value, list):
-        names = [one for one in value if isinstance(one, str) and one]
+        names = [name for name in value if isinstance(name, str) and name]
     else:
         names = []
 
@@ -570,7 +578,7 @@ def _solution(document: JSONObject) -> JSONObject:
 # -- what it becomes -------------------------------------------------------------------------------
 
 
-def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answer:
+def _answer(requested: str, calls: list[JSON], output: JSON, program: JSON) -> Answer:
     """How a call of the idea is answered.
 
     Raises:
@@ -604,11 +612,11 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
             "its output has references; write the values, or leave the answer out (it is a plan)"
         )
 
-    if wanted != "auto":
-        lack = possible[wanted]
+    if requested != "auto":
+        lack = possible[requested]
         if lack is not None:
-            raise PublicationError(f"answer: it cannot be {wanted!r}: {lack}")
-        return cast("Answer", wanted)
+            raise PublicationError(f"answer: it cannot be {requested!r}: {lack}")
+        return cast("Answer", requested)
 
     if program is not None:
         return "program"
@@ -618,20 +626,20 @@ def _answer(wanted: str, calls: list[JSON], output: JSON, program: JSON) -> Answ
 
 
 def _composed(
-    wanted: JSONObject | None, way: Answer, calls: list[JSON], output: JSON, program: JSON
+    output_schema: JSONObject | None, answer: Answer, calls: list[JSON], output: JSON, program: JSON
 ) -> tuple[JSON, JSONObject]:
     """(schema, solution) as they are stored: the schema of a Solution with this output, whatever
     tools are here.
     """
-    schema = solution_schema([], wanted)
+    schema = solution_schema([], output_schema)
     properties = cast("JSONObject", schema["properties"])
-    is_any = wanted is None and way != "solve"
+    is_any = output_schema is None and answer != "solve"
     if is_any:
         # Without a schema, what calls or a person give may be anything.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
-    if way != "recorded" or calls:
+    if answer != "recorded" or calls:
         call: JSONObject = {
             "type": "object",
             "properties": {"_tool": {"type": "string"}},
@@ -644,7 +652,7 @@ def _composed(
         schema["required"] = ["program"]
         return schema, {"program": program}
 
-    if not is_any and output is not None and wrap_output(wanted)[1]:
+    if not is_any and output is not None and wrap_output(output_schema)[1]:
         # As a mind writes an output that may be null.
         output = {"value": output}
 
@@ -681,8 +689,8 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
     return inner, output["value"] if isinstance(output, dict) else None
 
 
-def _check_input(found: WrittenIdea) -> None:
-    inputs = [message for message in found.messages if _is_input(message)]
+def _check_input(written: WrittenIdea) -> None:
+    inputs = [message for message in written.messages if _is_input(message)]
     if len(inputs) > 1:
         raise MessageError(
             "context: several inputs; one input is what becomes the parameters of a tool"
@@ -690,6 +698,6 @@ def _check_input(found: WrittenIdea) -> None:
 
     if not inputs:
         return
-    check_schema(found.input_schema, what="the schema of the input")
-    if found.answer == "recorded" or found.example:
-        Validator(found.input_schema, what="the input").check(found.example)
+    check_schema(written.input_schema, what="the schema of the input")
+    if written.answer == "recorded" or written.example:
+        Validator(written.input_schema, what="the input").check(written.example)
