@@ -33,7 +33,7 @@ from ideabridge.bridge.history.recording import (
     PAUSE,
     Recording,
     Stretch,
-    digest_of,
+    digest_of_call,
     record,
     stretches,
 )
@@ -273,7 +273,7 @@ class HistoryImport:
 
         report.logs += 1
         for conversation in conversations:
-            report.known += sum(digest_of(call) in self._known for call in conversation.calls)
+            report.known += sum(digest_of_call(call) in self._known for call in conversation.calls)
             report.unread += conversation.skipped
             report.others += conversation.others
 
@@ -353,7 +353,7 @@ class HistoryImport:
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
 
-        self._known.update(digest_of(call) for call in stretch.calls)
+        self._known.update(digest_of_call(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 
     def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:
@@ -365,7 +365,7 @@ class HistoryImport:
             "time": _iso(stretch.time),
             "lines": [call.line for call in recording.calls],
             # Also those that were not taken: they are not new the next time.
-            "calls": [digest_of(call) for call in stretch.calls],
+            "calls": [digest_of_call(call) for call in stretch.calls],
         }
         if conversation.folder:
             origin["folder"] = conversation.folder

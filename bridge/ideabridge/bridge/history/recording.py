@@ -64,7 +64,7 @@ def stretches(
     cut: list[Stretch] = []
     last: float | None = None
     for call in conversation.calls:
-        if digest_of(call) in taken_digests:
+        if digest_of_call(call) in taken_digests:
             last = call.time if call.time is not None else last
             continue
 
@@ -78,7 +78,7 @@ def stretches(
     return cut
 
 
-def digest_of(call: HistoryCall) -> str:
+def digest_of_call(call: HistoryCall) -> str:
     """16 digits that tell a call of a host from all others."""
     return sha256(call.id.encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -28,7 +28,7 @@ _FOR_MODELS: Final = 2_000
 """The most bytes of a report for a model."""
 
 _FOR_REST: Final = 200
-"""The bytes of these for what was left out."""
+"""The part of these bytes that is kept free for the names of what was left out."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
@@ -79,7 +79,11 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     except PublicationError as error:
         fault = str(error)
 
-    agree, different = draft.confirmations() if fault is None else ([], [])
+    agree: list[str] = []
+    different: list[str] = []
+    if fault is None:
+        agree, different = draft.confirmations()
+
     leaves = {leaf.at: leaf for leaf in lifted.leaves}
     plan: JSONObject = {"calls": draft.calls, "output": draft.output}
     arguments = draft.arguments(lifted.aligned)
@@ -110,14 +114,19 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
 
     properties = draft.inputs.schema.get("properties")
     required = draft.inputs.schema.get("required")
-    for name, schema in (properties if isinstance(properties, dict) else {}).items():
+    if not isinstance(properties, dict):
+        return
+
+    for name, schema in properties.items():
         entry: JSONObject = {
             "name": name,
             "required": isinstance(required, list) and name in required,
         }
-        for key in ("default", "description") if isinstance(schema, dict) else ():
-            if isinstance(schema, dict) and key in schema:
-                entry[key] = schema[key]
+        if isinstance(schema, dict):
+            for key in ("default", "description"):
+                if key in schema:
+                    entry[key] = schema[key]
+
         yield {**entry, "fills": fills.get(name, [])}
 
 
@@ -131,12 +140,16 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
         "more": max(0, len(others) - _ALTERNATIVES),
         "runs": literal.runs,
     }
-    reason = literal.why or ("not every explanation was looked for" if literal.cut else None)
-    return entry if reason is None else {**entry, "why": reason}
+    if literal.why:
+        entry["why"] = literal.why
+    elif literal.cut:
+        entry["why"] = "not every explanation was looked for"
+
+    return entry
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Runs of the same shape, with the literals of which they would remove an explanation."""
+    """Runs of the same shape, each with the literals that would lose an explanation by it."""
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
         settles = [
@@ -177,18 +190,18 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
 
     rows = read_rows(report.get("rows"))
     if "reproduces" in report:
-        return [*row_lines(rows, width), *_program_lines(report)]
+        return [*table_lines(rows, width), *_program_lines(report)]
 
     calls = [f"{call['tool']}{_said_of_call(call)}" for call in _objects(report["calls"])]
     in_rows = [f"{name} ({count} times)" if count > 1 else name for name, count in _counted(calls)]
     lines: list[Line] = [(f"calls {_joined(in_rows, _CALLS)}", "bold")]
-    lines += row_lines(rows, width)
+    lines += table_lines(rows, width)
     lines += [(f"left out: {text}", "dim") for text in _texts(report["left_out"])]
     lines += [(f"offered: {text}", "dim") for text in _offered(report)]
     return [*lines, *_checked_lines(report)]
 
 
-def row_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
+def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
     """Return the table of a tool as lines: its parameters, then the values that nobody passes.
 
     Args:
@@ -325,7 +338,7 @@ def _short(example: str) -> str:
 
 
 def _counted(names: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Equal names that follow each other, with their number."""
+    """Each run of equal names that follow each other, with its length."""
     for name, equal in groupby(names):
         yield name, len(list(equal))
 
@@ -338,8 +351,10 @@ def _offered(report: JSONObject) -> Iterator[str]:
     for offer in _objects(report["offers"]):
         settles = _texts(offer["settles"])
         if settles:
-            effect = f"would settle {_joined(settles, _CALLS)}"
-            yield f"run {offer['run']} made the same calls with other data, and {effect}"
+            yield (
+                f"run {offer['run']} made the same calls with other data, and would settle "
+                f"{_joined(settles, _CALLS)}"
+            )
 
 
 def _objects(value: JSON) -> list[JSONObject]:

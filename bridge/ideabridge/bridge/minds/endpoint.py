@@ -52,7 +52,7 @@ from ideabridge.bridge.minds.settings import (
     place_of,
     url_problem,
 )
-from ideabridge.bridge.minds.wire import bind, translate
+from ideabridge.bridge.minds.wire import bind, mind_error
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -389,12 +389,12 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 @contextmanager
 def _translated(place: str) -> Generator[None]:
     """Translate errors of the endpoint and of the libraries that read its answers;
-    see `translate`.
+    see `mind_error`.
     """
     try:
         yield
     except Exception as error:
-        raise translate(error, place) from error
+        raise mind_error(error, place) from error
 
 
 # -- the models of the user's own server -----------------------------------------------------------

@@ -4,7 +4,7 @@ the errors of minds.
 The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however
 long it is. `bind` adds hooks to the HTTP client of a provider: they limit every answer, refuse
 compressed answers and web pages, and accept a chat completion that arrives whole although a stream
-was requested. `translate` turns what pydantic-ai raises into the errors of minds, whose classes
+was requested. `mind_error` turns what pydantic-ai raises into the errors of minds, whose classes
 determine how the exchange continues.
 """
 
@@ -206,7 +206,7 @@ _OF_SCHEMA: Final = re.compile(
 )
 
 
-def translate(error: Exception, place: str = "") -> IdeabridgeError:
+def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host
     and port of the endpoint; "" if they are unknown.
     """

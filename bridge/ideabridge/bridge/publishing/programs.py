@@ -96,7 +96,7 @@ class RecordedCall:
         result: its value or its exception, as programs get it.
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
-        taken: True if the program has made the call.
+        is_used: True if the program has made the call.
         is_aside: True if it only looks around: with a tool that another run of the same
             task did not need.
     """
@@ -107,7 +107,7 @@ class RecordedCall:
     result: Result
     ended: int
     reads_only: bool
-    taken: bool = False
+    is_used: bool = False
     is_aside: bool = False
 
     @property
@@ -311,7 +311,7 @@ class _Reproduction:
             return
 
         listed = self._matching(tool, parameters)
-        free = next((candidate for candidate in listed if not candidate.taken), None)
+        free = next((candidate for candidate in listed if not candidate.is_used), None)
         if free is None and listed and listed[0].reads_only:
             free = listed[0]
 
@@ -326,11 +326,11 @@ class _Reproduction:
             )
             return
 
-        free.taken = True
+        free.is_used = True
         queue = self._writes.get(free.tool.module, [])
         if free in queue:
             before = next(
-                candidate for candidate in queue if not candidate.taken or candidate is free
+                candidate for candidate in queue if not candidate.is_used or candidate is free
             )
             if before is not free:
                 self._differs(
@@ -353,7 +353,7 @@ class _Reproduction:
         if tool is None:
             listed = []
         else:
-            listed = [call for call in self._calls_of(tool) if not call.taken]
+            listed = [call for call in self._calls_of(tool) if not call.is_used]
 
         if listed:
             return f"the run called {listed[0].shown}"
@@ -371,11 +371,11 @@ class _Reproduction:
         return first[1], first[2]
 
     def _end(self, output: JSON) -> None:
-        left = [call for call in self.recording.calls if not call.taken and call.is_needed]
+        left = [call for call in self.recording.calls if not call.is_used and call.is_needed]
         left = [
             call
             for call in left
-            if not any(other.taken for other in self._matching(call.tool, call.parameters))
+            if not any(other.is_used for other in self._matching(call.tool, call.parameters))
         ]
         if left:
             more = f", and {len(left) - 1} more" if len(left) > 1 else ""

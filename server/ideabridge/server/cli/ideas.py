@@ -634,13 +634,13 @@ def _doubts(result: JSONObject) -> list[Line]:
 
 def _table_lines(publication: Publication) -> list[Line]:
     """What a published tool takes, and what stands there if nobody passes it."""
-    from ideabridge.bridge.lifting.report import row_lines
+    from ideabridge.bridge.lifting.report import table_lines
     from ideabridge.bridge.lifting.rows import publication_rows
 
     lines: list[Line] = []
     if publication.is_by_assistant:
         lines.append(("  names and descriptions are the assistant's words", "yellow"))
-    return [*lines, *row_lines(publication_rows(publication), terminal_width())]
+    return [*lines, *table_lines(publication_rows(publication), terminal_width())]
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
