@@ -331,7 +331,7 @@ class ExposedTool:
                     arguments,
                     client,
                     progress=progress,
-                    run=request.client,
+                    queue_key=request.client,
                 ),
             )
         except ModuleToolError as error:

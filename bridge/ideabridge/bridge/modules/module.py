@@ -832,7 +832,7 @@ class Module:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
-        run: Hashable = None,
+        queue_key: Hashable = None,
         asker: Asker | None = None,
         meant: Tool | None = None,
         patience: float | None = None,
@@ -848,7 +848,8 @@ class Module:
                 `timeout`. Connecting before the first attempt and waiting for other calls
                 (`parallel`) are not counted.
             progress: called with the module's progress notifications.
-            run: the caller; see `FairLimiter`.
+            queue_key: what the calls of one queue share, such as the id of their run; see
+                `FairLimiter`.
             asker: answers the module's questions during the call; this time is not counted.
                 None if nobody can.
             meant: the definition that was seen and approved; None means the present one.
@@ -865,7 +866,7 @@ class Module:
             LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
         answer = await self._call(
-            tool_name, arguments, timeout, progress, run, asker, None, meant, patience
+            tool_name, arguments, timeout, progress, queue_key, asker, None, meant, patience
         )
         if aside is not None and answer.aside is not None:
             aside(answer.aside)
@@ -878,7 +879,7 @@ class Module:
         client: DirectClient,
         *,
         progress: Progress | None = None,
-        run: Hashable = None,
+        queue_key: Hashable = None,
     ) -> Answer:
         """Call a tool for a client; the answer has the whole result. `client` answers the
         module's questions.
@@ -888,7 +889,9 @@ class Module:
             ModuleAsks: the module asks first, and `client` takes questions in place of a result.
             IdeabridgeError: as `call`.
         """
-        return await self._call(tool_name, arguments, None, progress, run, None, client, None, None)
+        return await self._call(
+            tool_name, arguments, None, progress, queue_key, None, client, None, None
+        )
 
     async def _call(
         self,
@@ -896,7 +899,7 @@ class Module:
         arguments: JSONObject,
         timeout: float | None,
         progress: Progress | None,
-        run: Hashable,
+        queue_key: Hashable,
         asker: Asker | None,
         client: DirectClient | None,
         meant: Tool | None,
@@ -912,7 +915,7 @@ class Module:
                 tool.renamed.get(name, name): value for name, value in remote_arguments.items()
             }
 
-        await self._limiter.acquire(run)
+        await self._limiter.acquire(queue_key)
         try:
             async with self.place():
                 begun = anyio.current_time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, cast
 
@@ -129,7 +129,7 @@ class CallContext:
     """The `ActivityContext` of one call, and what the executor needs besides.
 
     Attributes:
-        run: identifies the run for the call's module.
+        queue_key: the id of the run. A module lets the calls of different keys take turns.
         caller: the owner of the run.
         asker: takes the questions of the call's module.
         kept: bounds the results of the run.
@@ -145,14 +145,14 @@ class CallContext:
         effect: Execute,
         on_progress: ProgressCallback,
         on_message: Callable[[JSONObject], None],
-        run: Hashable,
+        queue_key: str,
         caller: str,
         asker: Asker | None,
         kept: Kept,
         most_shown: int,
     ) -> None:
         self.most_shown = most_shown
-        self.run = run
+        self.queue_key = queue_key
         self.caller = caller
         self.asker = asker
         self.kept = kept
@@ -345,7 +345,7 @@ class Executor:
                         tool.name_in_module,
                         effect.parameters,
                         progress=context.progress,
-                        run=context.run,
+                        queue_key=context.queue_key,
                         asker=context.asker,
                         meant=tool.passes_to or tool,
                         patience=PATIENCE,

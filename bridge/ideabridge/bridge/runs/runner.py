@@ -209,7 +209,8 @@ class Runner:
         queue: Queue,
         mind: Mind | None = None,
     ) -> None:
-        self._run, self.caller = run, run.caller
+        self._run = run
+        self.caller = run.caller
         self._driver = driver
         self._queue = queue
         self.machine = machine
@@ -245,6 +246,11 @@ class Runner:
         self._changed = anyio.Event()
         self.observers = [observe(run) for observe in executor.observers]
         machine.has_mind = mind is not None
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._run.id
 
     @property
     def wanted(self) -> bool:
@@ -855,8 +861,8 @@ def _log(error: Exception, mask: Callable[[str], str]) -> None:
 class RunningCalls:
     """The running calls of one run, each in a task of `group`, which outlives the run."""
 
-    def __init__(self, run: Runner, executor: Executor, group: TaskGroup) -> None:
-        self._run = run
+    def __init__(self, runner: Runner, executor: Executor, group: TaskGroup) -> None:
+        self._runner = runner
         self._executor = executor
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
@@ -884,8 +890,10 @@ class RunningCalls:
                 waiting.reply = FormAnswer(event.action, event.content)
                 waiting.ended.set()
         elif isinstance(event, CallFinished):
-            for key, digest in [one for one in self._waiting if one[0] == (event.call, event.item)]:
-                self._waiting.pop((key, digest)).ended.set()
+            execution = (event.call, event.item)
+            for key, digest in list(self._waiting):
+                if key == execution:
+                    self._waiting.pop((key, digest)).ended.set()
 
     def stop(self) -> None:
         """Cancel every call."""
@@ -903,22 +911,22 @@ class RunningCalls:
             handle.cancel()
 
     async def _execute(self, effect: Execute) -> None:
-        asked_by.set(self._run.caller)
+        asked_by.set(self._runner.caller)
         try:
             # The run may have been given up before this task began; a call that no journal
             # holds must not run.
-            if self._run.wanted and effect.key not in self._cancelled:
+            if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
                 if is_large(ended.finished.value):
                     await self._post_in_turn(ended)
                 else:
                     await self._post(ended)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
-            self._run.fail(error)
+            self._runner.fail(error)
         finally:
             self._handles.pop(effect.key, None)
 
-        self._run.leave_work()
+        self._runner.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
         """Post a large result while no other is posted, then yield the event loop for as long as
@@ -939,30 +947,31 @@ class RunningCalls:
         finally:
             lock.release()
 
-    async def _post(self, one: _Ended) -> None:
-        """Post that a call has ended. The first one posts for all that end in the same pass of
-        the event loop.
+    async def _post(self, ended_call: _Ended) -> None:
+        """Post that a call has ended. The task of the first such call posts for all calls that
+        end in the same pass of the event loop.
         """
-        self._ended.append(one)
+        self._ended.append(ended_call)
         if len(self._ended) > 1:
             return
         try:
             if len(self._handles) > 1:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
         finally:
-            ended = [one for one in self._ended if one.key not in self._cancelled]
+            ended_calls = [call for call in self._ended if call.key not in self._cancelled]
             self._ended = []
-            if ended and self._run.wanted:
+            if ended_calls and self._runner.wanted:
                 now = time.time()
-                self._run.post(
-                    *(event for one in ended for event in one.events(self._run.machine, now))
-                )
+                events: list[Event] = []
+                for call in ended_calls:
+                    events.extend(call.events(self._runner.machine, now))
+                self._runner.post(*events)
 
     async def _outcome(self, effect: Execute) -> _Ended:
         index = effect.call.index
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            for watcher in list(self._run.progress_watchers):
+            for watcher in list(self._runner.progress_watchers):
                 watcher(index, progress, total, message)
 
         def on_message(message: JSONObject) -> None:
@@ -981,25 +990,32 @@ class RunningCalls:
         def add(added: MessageAdded) -> None:
             if effect.key in self._cancelled:
                 return
-            if not self._run.wanted or not self._run.machine.is_current(index):
+            if not self._runner.wanted or not self._runner.machine.is_current(index):
                 # The activity kept its context, or left a thread behind.
                 raise ActivityError(
                     "add_message: the solution of this call has ended; the message comes too late"
                 )
-            self._run.post(added)
+            self._runner.post(added)
 
         module = effect.tool.module
-        most = self._run.machine.shown.largest
+        most_shown = self._runner.machine.shown.largest
         if module is None:
             asker = None
         else:
-            asker = CallAsker(self._run, self._waiting, effect.key, module)
+            asker = CallAsker(self._runner, self._waiting, effect.key, module)
 
         context = CallContext(
-            effect, on_progress, on_message, self, self._run.caller, asker, self._run.kept, most
+            effect,
+            on_progress,
+            on_message,
+            self._runner.run_id,
+            self._runner.caller,
+            asker,
+            self._runner.kept,
+            most_shown,
         )
         try:
-            binding = self._run.binding
+            binding = self._runner.binding
             if binding is None or effect.is_latent:
                 fault = None
             else:
@@ -1008,12 +1024,13 @@ class RunningCalls:
             if fault is not None:
                 raise ActivityError(f"not run: {fault}")
             with ExitStack() as stack:
-                told = [
-                    stack.enter_context(observer.around(effect)) for observer in self._run.observers
+                report_results = [
+                    stack.enter_context(observer.around(effect))
+                    for observer in self._runner.observers
                 ]
                 value: JSON = await self._executor.execute(effect, context)
-                for tell in told:
-                    tell(value)
+                for report_result in report_results:
+                    report_result(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # A failure during a cancellation is caused by it (its module was closed, for example)
             # and is no outcome of the call. The journal keeps the call as in flight, and the
@@ -1120,11 +1137,17 @@ class CallAsker:
         """Journal that the module withdraws its question."""
         # The machine knows which question is open; the watchers are called only after an
         # answer is journaled.
-        one = self._progress.items[self._key[1] or 0].question
-        if one is not None and (self._key, one.digest) in self._waiting:
-            why = "it took its question back"
+        question = self._progress.items[self._key[1] or 0].question
+        if question is not None and (self._key, question.digest) in self._waiting:
             self._post(
-                QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why)
+                QuestionAnswered(
+                    question.call,
+                    question.digest,
+                    "cancel",
+                    MODULE,
+                    question.item,
+                    reason="it took its question back",
+                )
             )
 
     @property
