@@ -14,6 +14,7 @@ from ideabridge.bridge import Bridge, Store
 from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools import JSON, Activity, ActivityContext, JSONObject, Toolbox, tool
 
@@ -62,7 +63,10 @@ async def stored(bridge: Bridge, name: str) -> Run:
     assert epoch is not None
     store.runs.append(run, epoch, journal)
     store.runs.set_status(
-        run, epoch, "done" if journal[-1]["event"] == "run_ended" else "needs_solution", {}
+        run,
+        epoch,
+        "done" if journal[-1]["event"] == "run_ended" else "needs_solution",
+        StoredSummary(),
     )
     store.runs.release(run, epoch)
     return await bridge.run(run)

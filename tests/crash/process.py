@@ -21,7 +21,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.driving import driver
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError

@@ -16,7 +16,7 @@ import pytest
 from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_name
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.store.errors import StaleDriverError
-from ideabridge.bridge.store.idea import Lease, RunRecord
+from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from tests import preloaded
 
@@ -302,7 +302,20 @@ def is_gone(driver: str) -> bool:
     """
     lease_until = time.time() + 3600
     record = RunRecord(
-        "run", "plan", "", "", "", None, "running", None, driver, 1, lease_until, "", "", 1
+        "run",
+        "plan",
+        "",
+        "",
+        "",
+        None,
+        "running",
+        StoredSummary(),
+        driver,
+        1,
+        lease_until,
+        "",
+        "",
+        1,
     )
     return is_left(record)
 

@@ -19,7 +19,7 @@ from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
-from ideabridge.bridge.store.idea import Lease, RunRecord
+from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -155,7 +155,7 @@ async def test_another_tool_interrupts_and_the_right_one_goes_on(tmp_path: Path)
         record = bridge.store.runs.get(run_id)
         assert record is not None
         assert (record.status, record.driver) == ("interrupted", None)
-        reason = str((record.summary or {})["reason"])
+        reason = record.summary.reason or ""
         assert "its tool 'work' has changed since it was started" in reason
         assert f"end it by ideabridge runs cancel {run_id}" in reason
         with pytest.raises(
@@ -555,7 +555,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
         record = store.runs.get(run_id)
         assert record is not None
         store.runs.set_status(
-            run_id, epoch, "running", {"taken_up": 2, "events": record.last_event}
+            run_id, epoch, "running", StoredSummary(taken_up=2, events=record.last_event)
         )
         store.runs.release(run_id, epoch)
 

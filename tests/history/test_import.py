@@ -90,7 +90,7 @@ async def test_a_conversation_becomes_a_run_that_can_be_read_as_a_function(
     record = bridge.store.runs.get(one.run)
     assert record is not None
     assert (record.kind, record.status, record.title) == ("session", "done", one.title)
-    origin = (record.summary or {})["origin"]
+    origin = record.summary.origin
     assert isinstance(origin, dict)
     assert (origin["host"], origin["conversation"], origin["lines"]) == (
         "claude-code",

@@ -14,6 +14,7 @@ from ideabridge.bridge.store import copying
 from ideabridge.bridge.store.errors import StoreCopyError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.ideas import IdeaFilter
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.main import main
@@ -69,7 +70,7 @@ def save_run(store: Store, number: int) -> None:
             idea, IdeaMeta(title=f"Task {number}", run=run, step=step + 1, tags=tags)
         )
 
-    store.runs.set_status(run, epoch, "done", {"idea": saved})
+    store.runs.set_status(run, epoch, "done", StoredSummary(idea=saved))
     store.runs.release(run, epoch)
     if number % 9 == 0:
         publish(store, f"tool_{number}", saved, description=f"Looks for word{number}.")

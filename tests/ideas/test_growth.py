@@ -18,6 +18,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.store import pruning
 from ideabridge.bridge.store import pruning as reach
 from ideabridge.bridge.store.errors import StoreFormatError
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
@@ -87,7 +88,7 @@ def journal(store: Store, run: str, *events: JSONObject) -> None:
     for event in events:
         store.runs.append(run, epoch, [event])
 
-    store.runs.set_status(run, epoch, "done", {})
+    store.runs.set_status(run, epoch, "done", StoredSummary())
     store.runs.release(run, epoch)
 
 

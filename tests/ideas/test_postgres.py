@@ -26,6 +26,7 @@ from ideabridge.bridge.store.errors import (
     StoreVersionError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSONObject
@@ -182,7 +183,9 @@ def test_nul_and_half_surrogates_in_json_are_kept_and_filtered_by(address: str) 
         assert epoch is not None
         event: JSONObject = {"event": "call_decided", "text": "a\0b \\u0000 \\\\u0000", "call": 1}
         store.runs.append("r", epoch, [event])
-        store.runs.set_status("r", epoch, "done", {"origin": {"host": "codex", "path": "a\0b"}})
+        store.runs.set_status(
+            "r", epoch, "done", StoredSummary(origin={"host": "codex", "path": "a\0b"})
+        )
         assert list(store.runs.events("r")) == [(1, event)]
         assert store.runs.origins("me", "codex")[0]["host"] == "codex"
         assert [one.at is not None for one in store.runs.decisions("me")] == [True]

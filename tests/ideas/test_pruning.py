@@ -24,6 +24,7 @@ from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.ideas import IdeaFilter
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -50,7 +51,7 @@ def end(store: Store, run: str, status: str = "done") -> None:
     epoch = store.runs.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     store.runs.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
-    store.runs.set_status(run, epoch, status, {})
+    store.runs.set_status(run, epoch, status, StoredSummary())
     store.runs.release(run, epoch)
 
 

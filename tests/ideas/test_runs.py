@@ -13,6 +13,7 @@ from ideabridge.bridge.store.errors import (
     UnknownRunError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -152,13 +153,14 @@ def test_unknown_and_double_runs(store: Store) -> None:
 
 
 def test_status_and_summary(store: Store) -> None:
+    summary = StoredSummary(idea="ab" * 32, errors=2, reason="It has made 3 Requests.")
     epoch = begin(store)
-    store.runs.set_status("run", epoch, "done", {"output": [1.0, "x"]})
+    store.runs.set_status("run", epoch, "done", summary)
     record = store.runs.get("run")
     assert record is not None
     assert (record.status, record.summary, record.kind, record.caller) == (
         "done",
-        {"output": [1.0, "x"]},
+        summary,
         "plan",
         "me",
     )

@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -203,7 +204,7 @@ async def settle(neighbours: Neighbours) -> None:
             title=f"imported {MARKER}",
             fingerprint="",
             status="done",
-            summary={"origin": {"host": "codex", "log": MARKER}},
+            summary=StoredSummary(origin={"host": "codex", "log": MARKER}),
         )
         values: list[JSON] = [[["calls", "0", "text"], MARKER]]
         record: JSONObject = {

@@ -16,7 +16,7 @@ import pytest
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from ideabridge.tools.decorator import tool

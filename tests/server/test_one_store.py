@@ -15,7 +15,7 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from tests.postgres import place
 

@@ -20,7 +20,7 @@ from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.minds.recorded import recording
 from ideabridge.bridge.runs import runs
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.server import Front

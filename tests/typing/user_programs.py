@@ -28,6 +28,7 @@ from ideabridge.bridge import (
     GroupFailedError,
     Handlers,
     Limits,
+    ListedRun,
     Message,
     MindFunction,
     MindName,
@@ -40,7 +41,6 @@ from ideabridge.bridge import (
     RunEnded,
     RunFailedError,
     RunStatus,
-    RunSummary,
     SamplingSettings,
     Usage,
     parse_configuration,
@@ -128,7 +128,7 @@ async def plans() -> Line:
             assert waiting.plan.draw("mermaid")
         waiting.decide(waiting.pending()[0].approval, "approve", by="me")
         assert await waiting.result(dict[str, str | int]) == {"n": 1, "line": "Alan"}
-        latest: list[RunSummary] = bridge.runs(limit=1)
+        latest: list[ListedRun] = bridge.runs(limit=1)
         assert latest[0]["run"] == waiting.id
         return line
 

@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.replay import Replay as Replay
     from ideabridge.bridge.runs.run import Run as Run
     from ideabridge.bridge.runs.run import RunStatus as RunStatus
-    from ideabridge.bridge.runs.runs import RunSummary as RunSummary
+    from ideabridge.bridge.runs.runs import ListedRun as ListedRun
     from ideabridge.bridge.runs.session import Session as Session
     from ideabridge.bridge.store.errors import IdeaDocumentError as IdeaDocumentError
     from ideabridge.bridge.store.errors import SecretInIdeaError as SecretInIdeaError
@@ -279,7 +279,7 @@ _HOMES: Final = {
         "Run",
         "RunStatus",
     ),
-    "runs.runs": ("RunSummary",),
+    "runs.runs": ("ListedRun",),
     "runs.session": ("Session",),
     "store.errors": (
         "IdeaDocumentError",

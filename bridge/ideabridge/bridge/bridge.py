@@ -73,7 +73,7 @@ from ideabridge.bridge.runs.pins import ChangedTool
 from ideabridge.bridge.runs.recovery import Recovery, Tell
 from ideabridge.bridge.runs.replay import Replay
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.runs import Runs, RunSummary
+from ideabridge.bridge.runs.runs import ListedRun, Runs
 from ideabridge.bridge.runs.session import Session, open_session
 from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solve
 from ideabridge.bridge.runs.values import schema_of, typed
@@ -1477,7 +1477,7 @@ class Bridge:
             )
         return Worker(self.store, self._open_runs, self._writer, most=most, modules=self._only)
 
-    def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
+    def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[ListedRun]:
         """Return the caller's latest runs, newest first.
 
         A run whose process ended during it has the status `interrupted`, with the reason;

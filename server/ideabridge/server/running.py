@@ -39,8 +39,8 @@ from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.bridge.store.errors import PASSING, StoreError
-from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.answers import (
     MAX_DIRECT,
@@ -53,7 +53,6 @@ from ideabridge.server.answers import (
     run_text,
 )
 from ideabridge.server.asking.elicitation import (
-    ENDED,
     Deciding,
     answer_once,
     approval_forms,

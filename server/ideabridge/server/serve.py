@@ -38,9 +38,9 @@ from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
 from ideabridge.bridge.secrets import clean_logs
 from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
-from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import OwnerLinks
 from ideabridge.bridge.store.pruning import Bounds, told_of
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.callers import Credentials

@@ -29,6 +29,7 @@ from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import LOCAL, user_of
 from ideabridge.server.answers import (
     ToolAnswer,
@@ -42,7 +43,6 @@ from ideabridge.server.answers import (
     value_answer,
     without_misfit,
 )
-from ideabridge.server.asking.elicitation import ENDED
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.assumed import reporting_output, with_report
 from ideabridge.server.direct_calls import DirectCalls, Entry

@@ -19,9 +19,9 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.rounds import ProgramTask
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import person_of
 from ideabridge.server.answers import ToolAnswer, answer
-from ideabridge.server.asking.elicitation import ENDED
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import Running

@@ -40,11 +40,11 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
-from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import LEASE_SECONDS, Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON
 
 T = TypeVar("T")
 
@@ -279,7 +279,7 @@ class Driver:
         self.epoch: int | None = None
         self.unwritten = 0
         self._owed: int | None = None
-        self._creates: Callable[[], None] | None = None
+        self._create_run: Callable[[], None] | None = None
         self._seconds = seconds
         self._store = store
         self._writer = writer
@@ -355,11 +355,11 @@ class Driver:
             self._run, self.epoch, self._seconds, time.time()
         )
 
-    def create(self, creates: Callable[[], None]) -> None:
-        """Journal the first events in one transaction with `creates`, which creates the run, and
-        take its lease.
+    def create_with_first_events(self, create_run: Callable[[], None]) -> None:
+        """Let the first write to the journal create the run: in one transaction it calls
+        `create_run`, takes the lease and appends the first events.
         """
-        self._creates = creates
+        self._create_run = create_run
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a function that writes, and repeat it while the store cannot be written; see
@@ -375,7 +375,7 @@ class Driver:
     @property
     def is_created(self) -> bool:
         """True if the store contains the run."""
-        return self._creates is None
+        return self._create_run is None
 
     def journal(
         self,
@@ -394,7 +394,7 @@ class Driver:
         Raises:
             StaleDriverError: this process has lost the lease; nothing was written.
         """
-        creates = self._creates
+        create_run = self._create_run
         held = self.epoch
         # A reader who finds the end of a run in its journal must find it in the table of runs, too.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
@@ -402,8 +402,8 @@ class Driver:
 
         def append() -> tuple[int, int]:
             epoch = held
-            if creates is not None:
-                creates()
+            if create_run is not None:
+                create_run()
                 epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
 
             if epoch is None:
@@ -426,7 +426,7 @@ class Driver:
                 return append()
 
         def done(written: tuple[int, int]) -> None:
-            self._creates = None
+            self._create_run = None
             self.epoch, self.seen = written
 
         large = any(idea.is_large for idea in ideas)
@@ -434,7 +434,7 @@ class Driver:
             isinstance(event, CallFinished) and is_large(event.value) for event in events
         )
         changes = any(isinstance(event, ConfigurationChanged) for event in events)
-        several = bool(ideas) or creates is not None or ended is not None or tells or changes
+        several = bool(ideas) or create_run is not None or ended is not None or tells or changes
         return self._write(together if several else append, done, later, is_large=large)
 
     def append(self, events: Sequence[Event]) -> None:
@@ -512,7 +512,7 @@ class Driver:
         return at_once
 
     def leave(
-        self, status: str | None, summary: JSONObject | None, later: Callable[[], None]
+        self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
         """Return the lease, and note the status of the run (None: it stays), and the summary of a
         run that has ended. With the status `queued`, a worker continues the run.
@@ -531,7 +531,7 @@ class Driver:
         def leave() -> None:
             with self._store.transaction(concurrent=True):
                 if status == QUEUED:
-                    self._store.queue.put(self._run, epoch, summary or {})
+                    self._store.queue.put(self._run, epoch, summary or StoredSummary())
                     return
                 if status is not None:
                     self._store.runs.set_status(self._run, epoch, status, summary)
@@ -563,13 +563,13 @@ class Driver:
         for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 
-    def queue(self, summary: JSONObject) -> None:
-        """Return the lease, and let the run wait for a worker; see `Journal.queue`."""
+    def queue(self, summary: StoredSummary) -> None:
+        """Return the lease, and let the run wait for a worker; see `RunQueue.put`."""
         if self.epoch is not None:
             self._store.queue.put(self._run, self.epoch, summary)
             self.epoch = None
 
-    def set_status(self, status: str, summary: JSONObject | None = None) -> None:
+    def set_status(self, status: str, summary: StoredSummary | None = None) -> None:
         """Note the status of the run in the table of runs."""
         if self.epoch is not None:
             self._store.runs.set_status(self._run, self.epoch, status, summary)

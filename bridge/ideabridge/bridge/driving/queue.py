@@ -14,6 +14,7 @@ turn: it has no state of its own.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, Protocol, TypeAlias
@@ -27,10 +28,10 @@ from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError, UnknownRunError
 from ideabridge.bridge.store.queue import QUEUED, QueuedRun
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
-from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import LimitExceededError
 
 MOST_QUEUED: Final = 1000
@@ -129,15 +130,15 @@ class Queue:
                 one.runner.program.stop()
                 if one is not root:
                     one.driver.leave(None, None, one.poke)
-            root.driver.leave(QUEUED, {"needs": needs_of(root)}, root.poke)
+            root.driver.leave(QUEUED, StoredSummary(needs=needs_of(root)), root.poke)
         except StaleDriverError:
             run.runner.abandon("its lease was lost to another process")
 
-    def return_left(self, run: DrivenRun, summary: dict[str, JSON] | None) -> None:
+    def return_left(self, run: DrivenRun, summary: StoredSummary) -> None:
         """Return a run that another process left behind to the queue, under its lease; `summary` is
         that of its row.
         """
-        run.driver.queue({**(summary or {}), "needs": needs_of(run)})
+        run.driver.queue(dataclasses.replace(summary, needs=needs_of(run)))
 
     def expect_place(self, caller: str) -> None:
         """Refuse a run of a caller for which there is no place. Raises `LimitExceededError`."""
@@ -154,10 +155,10 @@ class Queue:
             )
 
 
-def needs_of(run: DrivenRun) -> list[JSON]:
+def needs_of(run: DrivenRun) -> tuple[str, ...]:
     """The names of the modules that a run may call; `*`: any."""
     tools = run.machine.catalogue.tools
-    return list[JSON](sorted({module for tool in tools for module in tool.reached if module}))
+    return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 
 
 class _Runs(Protocol):

@@ -21,7 +21,7 @@ from ideabridge.bridge.lifting.explaining import explain
 from ideabridge.bridge.lifting.function import Executed, read_function
 from ideabridge.bridge.lifting.lifted import Lifted, arranged, selects_by_data
 from ideabridge.bridge.loop.progress import CallStatus, Progress
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError

@@ -67,7 +67,8 @@ from ideabridge.bridge.programs.sandbox import (
 )
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.runs.stretch import KIND as SESSION_KIND
-from ideabridge.bridge.store.idea import RunRecord, seen_type
+from ideabridge.bridge.store.idea import seen_type
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.keywords import show

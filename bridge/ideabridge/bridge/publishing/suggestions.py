@@ -189,8 +189,8 @@ def _lines(store: Store, caller: str) -> list[_Line]:
     for _ in range(MOST_RUNS // _PAGE):
         page = store.runs.newest(caller, "done", _PAGE, after=after, rooms=False)
         for record in page:
-            origin = (record.summary or {}).get("origin")
-            if isinstance(origin, dict) and "run" in origin:
+            origin = record.summary.origin
+            if origin is not None and "run" in origin:
                 # A part of another run.
                 continue
 

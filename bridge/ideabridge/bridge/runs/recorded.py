@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from ideabridge.bridge.errors import NoFinishedRunError
 from ideabridge.bridge.loop.call import gathered
@@ -19,7 +18,8 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.values import given_by
-from ideabridge.bridge.store.idea import RunRecord, StoredIdea
+from ideabridge.bridge.store.idea import StoredIdea
+from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -109,10 +109,6 @@ class RecordedRun:
             calls.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
 
         return calls
-
-
-ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-"""The statuses of runs that have ended."""
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:

@@ -24,8 +24,8 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import cause
 from ideabridge.bridge.runs.runs import Runs, is_set_aside
 from ideabridge.bridge.store.errors import PASSING, StaleDriverError, StoreError
-from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import Lease, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 

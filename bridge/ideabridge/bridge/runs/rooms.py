@@ -47,6 +47,7 @@ from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP
@@ -55,13 +56,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ideabridge.bridge.context.mind import Mind
-    from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
 """Seconds until a room hands its result again to a run that another process drives."""
-
-ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 _ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 

@@ -83,6 +83,7 @@ from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 
@@ -902,15 +903,10 @@ class Run:
             "schema": request.schema,
         }
 
-    def summary(self) -> JSONObject:
-        """The summary of an ended run in the table of runs: `{"idea"?, "errors"?, "reason"?}`."""
+    def summary(self) -> StoredSummary:
+        """The summary of an ended run for its row in the store."""
         machine = self.machine
-        summary: JSONObject = {
-            "idea": self.idea,
-            "errors": len(machine.errors) or None,
-            "reason": machine.reason,
-        }
-        return {name: value for name, value in summary.items() if value is not None}
+        return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
 
     @property
     def state(self) -> JSONObject:

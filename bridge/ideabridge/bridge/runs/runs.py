@@ -19,6 +19,7 @@ reads the journals of runs that somebody waits for here and another process driv
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import secrets
 import time
@@ -74,14 +75,14 @@ from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
-from ideabridge.bridge.runs.rooms import ENDED, Rooms
+from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
-from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import ENDED, LEASE_SECONDS, Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer
@@ -129,7 +130,7 @@ def memory_of_start(events: Sequence[Event]) -> int:
     return memory
 
 
-class RunSummary(TypedDict):
+class ListedRun(TypedDict):
     """One line of a list of runs.
 
     Attributes:
@@ -160,7 +161,7 @@ def is_set_aside(record: RunRecord) -> bool:
     """True if a run is taken up only when a person asks for it, because it made no progress
     the last times.
     """
-    return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
+    return record.status == "interrupted" and record.summary.set_aside
 
 
 def _who(record: RunRecord) -> str:
@@ -313,7 +314,7 @@ class Runs:
             parent.rooms[run.key] = run
 
         try:
-            run.driver.create(creates)
+            run.driver.create_with_first_events(creates)
             run.runner.begin(first, *others)
             await run.runner.wait_written()
             if run.runner.failure is not None and not run.driver.is_created:
@@ -776,11 +777,11 @@ class Runs:
         held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
         return math.inf if held else 0.0
 
-    def latest(self, caller: str, limit: int) -> list[RunSummary]:
+    def latest(self, caller: str, limit: int) -> list[ListedRun]:
         """Return the caller's latest runs, newest first, without sessions of direct calls and
         imported calls.
         """
-        summaries: list[RunSummary] = []
+        listed: list[ListedRun] = []
         for record in self.store.runs.newest(
             caller=caller, limit=limit, rooms=False, sessions=False
         ):
@@ -794,24 +795,24 @@ class Runs:
             ):
                 status = live.status
 
-            summary: RunSummary = {
+            line: ListedRun = {
                 "run": record.id,
                 "status": status,
                 "title": record.title,
                 "kind": record.kind,
                 "created": record.created,
             }
-            reason = LEFT if left else (record.summary or {}).get("reason")
-            if status == "interrupted" and isinstance(reason, str):
-                summary["reason"] = reason
+            reason = LEFT if left else record.summary.reason
+            if status == "interrupted" and reason is not None:
+                line["reason"] = reason
 
             refused = self.store.settings.get(REFUSED_PROGRAM + record.id)
             if refused is not None:
-                summary["refused"] = refused.decode()
+                line["refused"] = refused.decode()
 
-            summaries.append(summary)
+            listed.append(line)
 
-        return summaries
+        return listed
 
     def note_waiting(self, run: Run) -> None:
         """Note that somebody begins to wait for a change of a run."""
@@ -1152,7 +1153,7 @@ class Runs:
         # A room is set aside with the run it belongs to.
         root = record if parent is None else self.store.runs.get(run.root.id)
         if root is not None and is_set_aside(root) and not anyway:
-            run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
+            run.runner.interrupt(root.summary.reason or "it is set aside")
             return run
 
         self.rooms.reopen(run)
@@ -1190,7 +1191,7 @@ class Runs:
                 elif why is not None:
                     cut_off = self._note_cut_off(run)
                     driver.set_status(
-                        "interrupted", {"reason": f"{sentence(why)} {run.works_still}"}
+                        "interrupted", StoredSummary(reason=f"{sentence(why)} {run.works_still}")
                     )
                     driver.release()
                 elif not waits and not here:
@@ -1242,11 +1243,13 @@ class Runs:
             return True
 
         mark = self._events_of(record)
-        before = record.summary or {}
-        times = before.get("taken_up") if before.get("events") == mark else None
-        times = times if isinstance(times, int) else 0
+        before = record.summary
+        if before.events == mark:
+            times = before.taken_up or 0
+        else:
+            times = 0
         # Another process handed it over, and has not died.
-        handed_over = "needs" in before and "taken_up" not in before
+        handed_over = before.needs is not None and before.taken_up is None
         if anyway:
             taken_up = MOST_TAKEN_UP
         elif handed_over:
@@ -1254,9 +1257,9 @@ class Runs:
         else:
             taken_up = times + 1
 
-        noted: JSONObject = {"taken_up": taken_up, "events": mark}
+        summary = StoredSummary(taken_up=taken_up, events=mark)
         if anyway or times < MOST_TAKEN_UP:
-            driver.set_status("running", noted)
+            driver.set_status("running", summary)
             return True
 
         calls = [one.call.label for one, _ in in_flight(run.machine.history)]
@@ -1266,7 +1269,7 @@ class Runs:
             f"running. `ideabridge resume {record.id}` tries again, `ideabridge runs "
             f"cancel {record.id}` ends it"
         )
-        driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})
+        driver.set_status("interrupted", dataclasses.replace(summary, reason=why, set_aside=True))
         driver.release()
         run.runner.interrupt(why)
         return False
@@ -1324,7 +1327,7 @@ class Runs:
                 run.driver.release()
                 return
             run.driver.append([changed])
-            run.driver.queue(record.summary or {})
+            run.driver.queue(record.summary)
 
         run.runner.follow([changed])
 

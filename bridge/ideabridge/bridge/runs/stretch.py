@@ -31,7 +31,8 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
-from ideabridge.bridge.store.idea import Idea, IdeaMeta, RunRecord
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.tool import IDEA, Tool
@@ -211,7 +212,7 @@ def keep_ended(
             title=title,
             fingerprint=fingerprint,
             status="done",
-            summary={"idea": idea.id, "origin": origin},
+            summary=StoredSummary(idea=idea.id, origin=origin),
         )
         store.ideas.save(idea, meta)
 
@@ -223,14 +224,14 @@ def part_id(run_id: str, first: int, last: int) -> str:
 
 def unkept(record: RunRecord) -> dict[int, str]:
     """Why calls of a session cannot be published, by their numbers."""
-    origin = (record.summary or {}).get("origin")
-    marks = origin.get("unkept") if isinstance(origin, dict) else None
-    found: dict[int, str] = {}
-    for one in marks if isinstance(marks, list) else []:
-        if isinstance(one, dict) and isinstance(one["call"], int):
-            found[one["call"]] = str(one["why"])
+    origin = record.summary.origin or {}
+    marks = origin.get("unkept")
+    reasons: dict[int, str] = {}
+    for mark in marks if isinstance(marks, list) else []:
+        if isinstance(mark, dict) and isinstance(mark["call"], int):
+            reasons[mark["call"]] = str(mark["why"])
 
-    return found
+    return reasons
 
 
 def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:

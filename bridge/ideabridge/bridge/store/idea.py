@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.errors import MessageError
@@ -337,8 +337,6 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
 #
 # What the store returns: records, hits and pages.
 
-Item = TypeVar("Item")
-
 Answer = Literal["recorded", "plan", "program", "solve", "auto"]
 """The way in which a call of a published idea is answered."""
 
@@ -346,14 +344,6 @@ ANSWERS: Final = ("recorded", "plan", "program", "solve", "auto")
 
 PLANNED: Final = ("plan", "program")
 """The answers that run `Publication.plan`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[Item]):
-    """One page of a list. `next` is the cursor to pass as `after`; None: this is the last page."""
-
-    items: list[Item]
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,74 +465,3 @@ class Change:
 
     lines: list[str]
     breaking: list[str]
-
-
-LEASE_SECONDS: Final = 15.0
-"""The seconds that a lease lasts without a heartbeat by default."""
-
-
-class Lease(NamedTuple):
-    """The lease of a run. Two equal values mean that there was no heartbeat in between.
-
-    Attributes:
-        run: the run's id.
-        driver: the holder; None: nobody.
-        epoch: the current fencing epoch.
-        until: changes with each heartbeat; see `RunRecord.lease_until`.
-        seconds: the seconds that it lasts without a heartbeat.
-    """
-
-    run: str
-    driver: str | None
-    epoch: int
-    until: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """One run. Times are ISO 8601 in UTC, except `lease_until`.
-
-    Attributes:
-        id: the run's id.
-        kind: `plan`, `solve` or `session`.
-        caller: the owner of the run.
-        title: one line for people.
-        fingerprint: the fingerprint of the configuration it was made under.
-        parent: the run whose call it answers.
-        status: `running`, or the status that `set_status` stored last.
-        summary: the summary that `set_status` stored last.
-        driver: the holder of the lease; None: nobody.
-        epoch: the current fencing epoch; 0: never acquired.
-        lease_s: the seconds that the lease lasts without a heartbeat.
-        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for
-            display: clocks differ.
-        created: when it was created.
-        updated: when its status last changed.
-        last_event: sequence number of its last event; 0: no event.
-        forked_from: the run it was forked from.
-        forked_at: the event of that run after which it was forked.
-    """
-
-    id: str
-    kind: str
-    caller: str
-    title: str
-    fingerprint: str
-    parent: str | None
-    status: str
-    summary: JSONObject | None
-    driver: str | None
-    epoch: int
-    lease_until: float
-    created: str
-    updated: str
-    last_event: int
-    forked_from: str | None = None
-    forked_at: int | None = None
-    lease_s: float = LEASE_SECONDS
-
-    @property
-    def lease(self) -> Lease:
-        """The lease."""
-        return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)

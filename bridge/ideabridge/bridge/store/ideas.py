@@ -35,15 +35,8 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.idea import (
-    Idea,
-    IdeaHit,
-    IdeaMeta,
-    IdeaRecord,
-    Page,
-    Repeated,
-    StoredIdea,
-)
+from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Repeated, StoredIdea
+from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.publications import Publications, read_named
 from ideabridge.bridge.store.results import copy_without_results
 from ideabridge.bridge.store.search import (

@@ -17,8 +17,9 @@ from ideabridge.bridge.store.errors import (
     StaleDriverError,
     UnknownRunError,
 )
-from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, Page, RunRecord
 from ideabridge.bridge.store.ideas import read_time
+from ideabridge.bridge.store.page import Page
+from ideabridge.bridge.store.run_record import LEASE_SECONDS, Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
@@ -54,6 +55,12 @@ def _held_by(driver: str | None) -> tuple[str | None, float]:
     return name, float(seconds)
 
 
+def _read_summary(text: str | None) -> StoredSummary:
+    if text is None:
+        return StoredSummary()
+    return StoredSummary.from_json(cast("JSONObject", decode_trusted(text)))
+
+
 def _read(row: tuple[Any, ...]) -> RunRecord:
     *plain, summary, driver, epoch, lease_until, created, updated, forked_from, forked_at, last = (
         row
@@ -61,7 +68,7 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
     driver, lease_s = _held_by(driver)
     return RunRecord(
         *plain,
-        summary=None if summary is None else cast("JSONObject", decode_trusted(summary)),
+        summary=_read_summary(summary),
         driver=driver,
         epoch=epoch,
         lease_until=lease_until,
@@ -374,7 +381,7 @@ class Journal:
         title: str,
         fingerprint: str,
         status: str,
-        summary: JSONObject,
+        summary: StoredSummary,
     ) -> None:
         """Create a run that has ended already, elsewhere, with its whole journal. Call this
         inside a transaction.
@@ -447,14 +454,16 @@ class Journal:
             ).fetchall()
         return [_read(row) for row in rows]
 
-    def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
-        """Set a run's status and summary.
+    def set_status(
+        self, run_id: str, epoch: int, status: str, summary: StoredSummary | None
+    ) -> None:
+        """Set a run's status and summary; None: the row has no summary any more.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
             UnknownRunError: no such run.
         """
-        text = None if summary is None else encode_text(summary)
+        text = None if summary is None else encode_text(summary.to_json())
         cursor = self._database.change(
             "UPDATE runs SET status = ?, summary = ?, updated = ? WHERE id = ? AND epoch = ? "
             "AND driver IS NOT NULL",

@@ -24,14 +24,12 @@ from typing import Any, Final, cast
 from ideabridge.bridge.store.contents import ROPE, SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 # -- families --------------------------------------------------------------------------------------
-
-ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-"""The statuses of runs that never continue."""
 
 UNFINISHED: Final = "unfinished"
 NEWEST: Final = "newest"

@@ -18,7 +18,8 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, Page, Publication
+from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, Publication
+from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, only_of

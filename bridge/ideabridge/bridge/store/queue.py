@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.journal import Journal, StoredSettings
+from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 
 QUEUED: Final = "queued"
@@ -46,7 +47,7 @@ class RunQueue:
         self._database = database
         self._journal = journal
 
-    def put(self, run_id: str, epoch: int, summary: JSONObject) -> None:
+    def put(self, run_id: str, epoch: int, summary: StoredSummary) -> None:
         """Let a run wait for a worker, and release its lease. `summary` has its `needs`;
         see `QueuedRun`.
 
@@ -107,15 +108,11 @@ class RunQueue:
             busy: dict[str, int] = {caller: int(count) for caller, count in at_work}
             waiting: list[QueuedRun] = []
             for run, caller, summary, epoch in rows:
+                needs: tuple[str, ...] = ()
                 if summary is not None:
-                    needs = cast("JSONObject", decode_trusted(summary)).get("needs")
-                else:
-                    needs = None
-                if isinstance(needs, list):
-                    named = tuple(str(one) for one in needs)
-                else:
-                    named = ()
-                waiting.append(QueuedRun(run, caller, named, has_begun=epoch > 1))
+                    stored = StoredSummary.from_json(cast("JSONObject", decode_trusted(summary)))
+                    needs = stored.needs or ()
+                waiting.append(QueuedRun(run, caller, needs, has_begun=epoch > 1))
             claimed: list[str] = []
             while waiting and len(claimed) < most:
                 # The order of the list decides between equal runs.

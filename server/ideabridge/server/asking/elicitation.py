@@ -47,6 +47,7 @@ from ideabridge.bridge.modules.asking import MAX_ASKS
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import person_of, user_of
 from ideabridge.server.asking.forms import (
     Commands,
@@ -84,9 +85,6 @@ NOBODY_ASKED: Final = (
     "nobody was asked: the client declined the form at once, without showing it to a person. "
     "Nothing is denied, and the question still waits for an answer"
 )
-
-ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
-"""The statuses of a run that has ended."""
 
 _REMEMBERED: Final = 10_000
 _AT_ONCE: Final = 20

@@ -527,7 +527,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     from ideabridge.bridge.runs.values import doubts_of, given_by
 
     record = store.runs.get(stored.meta.run) if stored.meta.run else None
-    if record is None or record.summary is None or record.summary.get("idea") != stored.id:
+    if record is None or record.summary.idea != stored.id:
         return {}
 
     machine = Machine()
@@ -544,7 +544,7 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
         "run": record.id,
         "status": record.status,
         **result,
-        "reason": record.summary.get("reason"),
+        "reason": record.summary.reason,
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import (
     UsageError,
@@ -43,8 +44,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.journal import DirectCall
+    from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.server.views.history import RunHistory
 
 
@@ -345,8 +346,8 @@ def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[
 
 def _origin_lines(record: RunRecord) -> list[str]:
     """Where an imported run was made, and which of its results are incomplete."""
-    origin = (record.summary or {}).get("origin")
-    if not isinstance(origin, dict):
+    origin = record.summary.origin
+    if origin is None:
         return []
 
     incomplete = origin.get("incomplete")

@@ -29,7 +29,7 @@ from ideabridge.tools.names import did_you_mean
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import Configuration
-    from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.sqlite.query import Value
     from ideabridge.bridge.store.store import Store
 

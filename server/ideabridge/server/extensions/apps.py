@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.reading import read_beside
+from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
@@ -36,8 +37,6 @@ URI: Final = "ui://ideabridge/run"
 MIME: Final = "text/html;profile=mcp-app"
 VIEWED: Final = ("run_plan", "solve", "check_run", "decide_approval")
 """The tools whose answers the view shows."""
-
-_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 TOOL: Final[dict[str, Any]] = {
     "name": VIEW_RUN,
@@ -118,7 +117,7 @@ class RunViews:
             is_here = history is not None or not (waits or read.is_small)
             run_view = await compute_in_thread(view_of, read) if is_here else {}
             open_ = list[Pending]()
-            if history is not None and status not in _ENDED:
+            if history is not None and status not in ENDED:
                 open_ += await self._histories.pending(record, history)
 
         if not is_here:
@@ -136,7 +135,7 @@ class RunViews:
             "run": record.id,
             "title": record.title,
             "status": status,
-            "ended": status in _ENDED,
+            "ended": status in ENDED,
             "reason": reason,
             **run_view,
             "approvals": list[JSON](approvals),

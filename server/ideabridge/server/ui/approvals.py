@@ -22,8 +22,8 @@ from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.journal import Decided
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import number_of
 from ideabridge.server.ui.showing import as_json, count

@@ -16,7 +16,7 @@ import anyio
 
 from ideabridge.bridge.loop.event import CallFinished
 from ideabridge.bridge.reading import read_beside
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory

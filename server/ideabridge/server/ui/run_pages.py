@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.effect import call_of_room
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.values import skipped_calls
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing

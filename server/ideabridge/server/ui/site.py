@@ -26,7 +26,7 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
     UnknownRunError,
 )
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.callers import MissingScopeError
 from ideabridge.server.transports.gate import SIGN_IN
 from ideabridge.server.transports.quotas import QuotaError

@@ -22,7 +22,7 @@ from ideabridge.bridge.loop.grant import Grant
 from ideabridge.bridge.loop.policy import approval_timeout
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.runs.people import questions
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.views.history import RunHistory, read_history

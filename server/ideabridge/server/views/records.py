@@ -8,8 +8,8 @@ from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.loop.event import EndStatus
-    from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.journal import RunFilter
+    from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
     from ideabridge.bridge.store.users import Viewer
 
@@ -40,8 +40,7 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
     if is_left(record):
         return "interrupted", LEFT
-    reason = (record.summary or {}).get("reason")
-    return record.status, reason if isinstance(reason, str) else None
+    return record.status, record.summary.reason
 
 
 def errors_of(record: RunRecord) -> int:
@@ -49,8 +48,7 @@ def errors_of(record: RunRecord) -> int:
     caught, and an output or a Solution that is malformed. Errors of earlier Solutions do not count.
     A run that has not ended has 0.
     """
-    errors = (record.summary or {}).get("errors")
-    return errors if isinstance(errors, int) else 0
+    return record.summary.errors
 
 
 def listed_runs(

@@ -1,0 +1,147 @@
+"""RunRecord: the row of a run in the store, without its journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+"""The statuses of a run that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """What the row of a run says besides its status. Each write of the status replaces all of it.
+
+    Attributes:
+        idea: the id of the last idea of a run that has ended.
+        errors: the number of errors of the last Solution of a run that has ended.
+        origin: where the calls of a run were made that was stored after it had ended: imported
+            calls, a session of direct calls, or a part of either.
+        needs: the modules that a run needs which waits for a worker.
+        taken_up: how often a process took up the run since `events` changed. It is written when
+            a process takes up the run, as are `events` and `set_aside`.
+        events: the number of events in the journals of the run and its rooms at that time.
+        reason: why the run has ended or is interrupted.
+        set_aside: True if the run is taken up only when a person asks for it, because it made no
+            progress the last times.
+    """
+
+    idea: str | None = None
+    errors: int = 0
+    origin: JSONObject | None = None
+    needs: tuple[str, ...] | None = None
+    taken_up: int | None = None
+    events: int | None = None
+    reason: str | None = None
+    set_aside: bool = False
+
+    @classmethod
+    def from_json(cls, stored: JSONObject) -> StoredSummary:
+        """Read the JSON of a row. A member of another type counts as absent."""
+        idea = stored.get("idea")
+        origin = stored.get("origin")
+        needs = stored.get("needs")
+        reason = stored.get("reason")
+        return cls(
+            idea=idea if isinstance(idea, str) else None,
+            errors=_count(stored.get("errors")) or 0,
+            origin=origin if isinstance(origin, dict) else None,
+            needs=tuple(str(name) for name in needs) if isinstance(needs, list) else None,
+            taken_up=_count(stored.get("taken_up")),
+            events=_count(stored.get("events")),
+            reason=reason if isinstance(reason, str) else None,
+            set_aside=stored.get("set_aside") is True,
+        )
+
+    def to_json(self) -> JSONObject:
+        """The JSON for the row, without members that say nothing."""
+        members: JSONObject = {
+            "idea": self.idea,
+            "errors": self.errors or None,
+            "origin": self.origin,
+            "needs": None if self.needs is None else list[JSON](self.needs),
+            "taken_up": self.taken_up,
+            "events": self.events,
+            "reason": self.reason,
+            "set_aside": self.set_aside or None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+def _count(value: JSON) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+LEASE_SECONDS: Final = 15.0
+"""The seconds that a lease lasts without a heartbeat by default."""
+
+
+class Lease(NamedTuple):
+    """The lease of a run. Two equal values mean that there was no heartbeat in between.
+
+    Attributes:
+        run: the run's id.
+        driver: the holder; None: nobody.
+        epoch: the current fencing epoch.
+        until: changes with each heartbeat; see `RunRecord.lease_until`.
+        seconds: the seconds that it lasts without a heartbeat.
+    """
+
+    run: str
+    driver: str | None
+    epoch: int
+    until: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run. Times are ISO 8601 in UTC, except `lease_until`.
+
+    Attributes:
+        id: the run's id.
+        kind: `plan`, `solve` or `session`.
+        caller: the owner of the run.
+        title: one line for people.
+        fingerprint: the fingerprint of the configuration it was made under.
+        parent: the run whose call it answers.
+        status: `running`, or the status that `set_status` stored last.
+        summary: what `set_status` stored last about the run; all members are empty if it stored
+            nothing.
+        driver: the holder of the lease; None: nobody.
+        epoch: the current fencing epoch; 0: never acquired.
+        lease_s: the seconds that the lease lasts without a heartbeat.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for
+            display: clocks differ.
+        created: when it was created.
+        updated: when its status last changed.
+        last_event: sequence number of its last event; 0: no event.
+        forked_from: the run it was forked from.
+        forked_at: the event of that run after which it was forked.
+    """
+
+    id: str
+    kind: str
+    caller: str
+    title: str
+    fingerprint: str
+    parent: str | None
+    status: str
+    summary: StoredSummary
+    driver: str | None
+    epoch: int
+    lease_until: float
+    created: str
+    updated: str
+    last_event: int
+    forked_from: str | None = None
+    forked_at: int | None = None
+    lease_s: float = LEASE_SECONDS
+
+    @property
+    def lease(self) -> Lease:
+        """The lease."""
+        return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)
