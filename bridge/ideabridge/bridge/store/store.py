@@ -1,4 +1,6 @@
-"""Store: ideas, publications, runs and settings in one SQLite file (`docs/store.md`)."""
+"""Store: ideas, publications, runs, users and settings, in an SQLite file or a PostgreSQL database
+(`docs/store.md`).
+"""
 
 from __future__ import annotations
 
