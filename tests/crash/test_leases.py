@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_name
+from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_driver_name
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.store.errors import StaleDriverError
 from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
@@ -321,7 +321,7 @@ def is_gone(driver: str) -> bool:
 
 
 def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:
-    name = own_name()
+    name = own_driver_name()
     assert not is_gone(name)
     host, boot, space, pid, started, token = name.split("|")
     assert is_gone("|".join((host, boot, space, pid, f"{started}0", token)))
@@ -330,7 +330,12 @@ def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:
     assert not is_gone("|".join((host, boot, "pid:[1]", pid, f"{started}0", token)))
     assert not is_gone("a name of another kind")
     ended = subprocess.Popen(
-        [sys.executable, "-c", f"import {own_name.__module__} as d; print(d.own_name())"], stdout=-1
+        [
+            sys.executable,
+            "-c",
+            f"import {own_driver_name.__module__} as d; print(d.own_driver_name())",
+        ],
+        stdout=-1,
     )
     assert ended.stdout is not None
     theirs = ended.stdout.read().decode().strip()

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from ideabridge.bridge.driving.driver import own_name
+from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.shared_calls import SharedCalls
 from ideabridge.bridge.store.errors import StoreFullError, UncountedCallError
@@ -201,7 +201,7 @@ async def sharing(
             Notices(opened) as notices,
             anyio.create_task_group() as group,
         ):
-            shared = SharedCalls(opened, writer, notices, name or own_name(), seconds)
+            shared = SharedCalls(opened, writer, notices, name or own_driver_name(), seconds)
             group.start_soon(shared.run)
             yield shared, opened
             group.cancel_scope.cancel()

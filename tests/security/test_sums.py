@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from ideabridge.bridge.driving.driver import is_large
+from ideabridge.bridge.driving.driver import is_large_value
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.solution import MOST_REFERENCES
@@ -186,6 +186,6 @@ def test_large_is_told_without_looking_at_everything() -> None:
     nested: JSON = {"a": [{str(number): number for number in range(10_001)}]}
     many: JSON = [None for _ in range(10_001)]
     texts: JSON = ["x" * 100_000, "x" * 100_000, "x" * 100_000]
-    assert all(is_large(value) for value in (nested, many, texts, "x" * 300_000))
+    assert all(is_large_value(value) for value in (nested, many, texts, "x" * 300_000))
     few: JSON = {"a": [None for _ in range(9_000)]}
-    assert not any(is_large(value) for value in ("x", 1, few))
+    assert not any(is_large_value(value) for value in ("x", 1, few))

@@ -32,7 +32,7 @@ import anyio
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE, Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.driving.driver import own_name
+from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.driving.queue import Role
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
@@ -196,7 +196,7 @@ async def _retain(bridge: Bridge) -> None:
         return
 
     stopped = threading.Event()
-    process = own_name()
+    process = own_driver_name()
 
     def prune() -> str:
         # Uses its own connection, so that the server continues meanwhile. A deleted store is

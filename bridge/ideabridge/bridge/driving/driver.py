@@ -95,7 +95,7 @@ def _place_of(_pid: int) -> tuple[str, str]:
         return "", ""
 
 
-def own_name() -> str:
+def own_driver_name() -> str:
     """A new driver's name: host, boot, PID namespace, process id, start time of the process,
     and a random part.
     """
@@ -255,7 +255,7 @@ class Driver:
     A run that waits for somebody has no driver: any process may take it up.
 
     Args:
-        name: the name of this process, from `own_name`.
+        name: the name of this process, from `own_driver_name`.
         seconds: the seconds for which the lease is valid without a heartbeat.
         writer: writes into the store for an event loop; None: writes block.
         watch: has watched the leases of other drivers; None: a new one, for which none
@@ -431,7 +431,7 @@ class Driver:
 
         large = any(idea.is_large for idea in ideas)
         large = large or any(
-            isinstance(event, CallFinished) and is_large(event.value) for event in events
+            isinstance(event, CallFinished) and is_large_value(event.value) for event in events
         )
         changes = any(isinstance(event, ConfigurationChanged) for event in events)
         several = bool(ideas) or create_run is not None or ended is not None or tells or changes
@@ -575,7 +575,7 @@ class Driver:
             self._store.runs.set_status(self._run, self.epoch, status, summary)
 
 
-def is_large(value: JSON) -> bool:
+def is_large_value(value: JSON) -> bool:
     """True if a value has many parts or long texts. It is not traversed further than needed."""
     stack: list[JSON] = [value]
     parts = characters = 0

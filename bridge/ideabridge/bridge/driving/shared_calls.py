@@ -65,7 +65,7 @@ class SharedCalls:
         store: has the calls of all processes.
         writer: writes into it.
         notices: tell of calls of other processes that have ended.
-        name: the name of this process, from `own_name`.
+        name: the name of this process, from `own_driver_name`.
         seconds: the seconds without a heartbeat after which the calls of a process are removed.
     """
 

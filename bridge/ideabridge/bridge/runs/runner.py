@@ -42,7 +42,7 @@ from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large
+from ideabridge.bridge.driving.driver import Driver, SaveIdea, is_large_value
 from ideabridge.bridge.driving.queue import DrivenRun, Queue
 from ideabridge.bridge.loop.effect import (
     Allow,
@@ -917,7 +917,7 @@ class RunningCalls:
             # holds must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
-                if is_large(ended.finished.value):
+                if is_large_value(ended.finished.value):
                     await self._post_in_turn(ended)
                 else:
                     await self._post(ended)

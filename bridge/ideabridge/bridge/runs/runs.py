@@ -37,7 +37,14 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.configuration import Configuration, fingerprint, start_definitions
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.driving.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
+from ideabridge.bridge.driving.driver import (
+    LEFT,
+    Driver,
+    Watch,
+    is_stopped,
+    own_driver_name,
+    retire,
+)
 from ideabridge.bridge.driving.following import FOLLOWS_SECONDS, Following
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue
@@ -241,7 +248,7 @@ class Runs:
         self.fingerprint = fingerprint(configuration)
         self.definitions = start_definitions(configuration)
         self._approval = configuration.approval_setting
-        self._name = own_name()
+        self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         # Weak: a run that is dropped from `_kept` but still used somewhere must be the one

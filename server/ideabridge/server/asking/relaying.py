@@ -34,7 +34,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.inquiry import AnswerError
-from ideabridge.bridge.driving.driver import is_gone, own_name
+from ideabridge.bridge.driving.driver import is_gone, own_driver_name
 from ideabridge.bridge.modules.asking import (
     MAX_ASKS,
     NOBODY,
@@ -353,7 +353,7 @@ class Relaying:
         self._group = group
         self._modules = bridge.modules
         self._secrets = bridge.secrets
-        self._name = own_name()
+        self._name = own_driver_name()
         self.elsewhere = CallsElsewhere(
             bridge, group, lambda: self._parked, self._resumed, self._give_up
         )
