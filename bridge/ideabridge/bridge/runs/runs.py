@@ -302,7 +302,8 @@ class Runs:
             first = replace(first, traceparent=traceparent, bound=bound)
             start.machine.traceparent = traceparent
 
-        above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
+        above = None if parent is None else parent.id
+        title = self.screen.mask(title)[:200]
 
         def creates() -> None:
             self.store.runs.create(
