@@ -200,7 +200,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
     async with Bridge(ASKS, toolbox=Toolbox(send)) as bridge:
         run = await started(bridge, message("ada"), message("eve"))
         assert await run.wait(5) == "needs_approval"
-        digests = [one.approval[1] for one in run.calls() if one.approval is not None]
+        digests = [one.approval.digest for one in run.calls() if one.approval is not None]
         with pytest.raises(JournalError, match="bound to another call"):
             run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
         assert [one["call"]["to"] for one in pending(run)] == ["ada", "eve"]

@@ -369,7 +369,7 @@ async def sent(here: Bridge, second: JSONObject) -> Run:
     while run.status == "needs_approval":
         for one in run.machine.history:
             if one.approval is not None:
-                run.decide(one.approval[0], "approve", by="me")
+                run.decide(one.approval.approval, "approve", by="me")
         await run.wait(10)
 
     return run

@@ -537,7 +537,7 @@ def digest(driven: Driven) -> str:
     """What a decision on the call that waits is bound to."""
     approval = driven.machine.history[1].approval
     assert approval is not None
-    return approval[1]
+    return approval.digest
 
 
 def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None:
@@ -545,9 +545,9 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
     assert driven.machine.waits_for_people
     approval = driven.machine.history[1].approval
     assert approval is not None
-    assert approval[2] == {"_tool": "danger", "_outputPath": "done", "x": "rm"}
-    assert "says it is destructive" in approval[3]
-    driven.post(CallDecided(1, approval[1], "approve", decider_of("Ann")))
+    assert approval.resolved == {"_tool": "danger", "_outputPath": "done", "x": "rm"}
+    assert "says it is destructive" in approval.why
+    driven.post(CallDecided(1, approval.digest, "approve", decider_of("Ann")))
     driven.finish_all()
     assert driven.machine.state_of()["done"] == "rm"
 

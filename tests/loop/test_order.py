@@ -264,7 +264,7 @@ def test_a_call_whose_reads_fail_fails_at_once_and_holds_nothing() -> None:
 def approve(driven: Driven, index: int, decision: Any = "approve") -> None:
     approval = driven.machine.history[index].approval
     assert approval is not None
-    driven.post(CallDecided(index, approval[1], decision, decider_of("Ann")))
+    driven.post(CallDecided(index, approval.digest, decision, decider_of("Ann")))
 
 
 def test_what_is_ordered_is_asked_about_at_once_and_runs_in_its_place() -> None:

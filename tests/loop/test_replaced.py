@@ -49,7 +49,9 @@ def replace(driven: Driven, index: int, tool: Tool | None = None) -> None:
     name = tool.name if tool is not None else "peek"
     defined = tool.to_json() if tool is not None else None
     edited: JSONObject = {"_tool": name, "x": f"as {name}"}
-    driven.post(CallDecided(index, approval[1], "edit", decider_of("Ann"), None, edited, defined))
+    driven.post(
+        CallDecided(index, approval.digest, "edit", decider_of("Ann"), None, edited, defined)
+    )
 
 
 def at_work(driven: Driven) -> list[str]:
@@ -126,7 +128,7 @@ def test_two_that_ask_run_in_their_listed_order_whichever_is_decided_first() -> 
     replace(driven, 0, STORE)
     approval = driven.machine.history[1].approval
     assert approval is not None
-    driven.post(CallDecided(1, approval[1], "approve", decider_of("Ann")))
+    driven.post(CallDecided(1, approval.digest, "approve", decider_of("Ann")))
     assert at_work(driven) == ["as store"]
     end(driven, "as store")
     assert at_work(driven) == ["later"]

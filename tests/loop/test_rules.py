@@ -84,7 +84,7 @@ def decide(driven: Driven, decision: Any, number: int, by: Decider) -> None:
         return
     progress = asking[number % len(asking)]
     assert progress.approval is not None
-    driven.post(CallDecided(progress.call.index, progress.approval[1], decision, by))
+    driven.post(CallDecided(progress.call.index, progress.approval.digest, decision, by))
 
 
 def change(driven: Driven, new: ApprovalSetting) -> None:

@@ -87,16 +87,36 @@ class Item:
     @property
     def can_ask(self) -> bool:
         """Return whether the execution is in flight and has no open question."""
-        return self.started and not self.finished and self.doubt is None and self.question is None
+        return self.started and not self.finished and not self.waits_for_person
 
-    def end(self, value: JSON, error: JSONObject | None) -> bool:
-        """Record the end, and return True if the module was waiting for an answer."""
+    @property
+    def waits_for_person(self) -> bool:
+        """Return whether a person is asked by its module, or about its outcome."""
+        return self.question is not None or self.doubt is not None
+
+    def end(self, value: JSON, error: JSONObject | None) -> None:
+        """Record the end. An open question of its module is void."""
         self.finished = True
         self.value = value
         self.error = error
-        waited = self.question is not None
         self.question = None
-        return waited
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The open question whether a call may run.
+
+    Attributes:
+        approval: its id.
+        digest: the hash of `resolved`; a decision is bound to it.
+        resolved: the call with its references resolved, as a person sees it.
+        why: the reason for the question; of several, each is a line.
+    """
+
+    approval: str
+    digest: str
+    resolved: JSONObject
+    why: str
 
 
 @dataclass(slots=True)
@@ -109,7 +129,7 @@ class Progress:
         error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
         wrote: the full paths that it wrote.
         staged: True if only its group sees what it wrote.
-        approval: (id, digest, resolved call, why) while a person is asked.
+        approval: the question whether it may run, while a person is asked.
         granted: the call whose grant approves this one, until that is journaled;
             nobody is asked then.
         approved_by: who approved it; None while nobody has, or if the policy allows it.
@@ -130,7 +150,7 @@ class Progress:
     error: JSONObject | None = None
     wrote: tuple[Path, ...] = ()
     staged: bool = False
-    approval: tuple[str, str, JSONObject, str] | None = None
+    approval: Approval | None = None
     asked: bool = False
     granted: int | None = None
     approved_by: Decider | None = None

@@ -141,11 +141,16 @@ def call_question(progress: Progress) -> Question | None:
         or progress.granted is not None
     ):
         return None
-    approval, digest, resolved, why = progress.approval
-    index = progress.call.index
-    assumed = tuple(progress.doubts.assumed)
+    question = progress.approval
     return Question(
-        "call", approval, digest, resolved, why, index, tool=progress.tool, assumed=assumed
+        "call",
+        question.approval,
+        question.digest,
+        question.resolved,
+        question.why,
+        progress.call.index,
+        tool=progress.tool,
+        assumed=tuple(progress.doubts.assumed),
     )
 
 

@@ -26,8 +26,9 @@ A call without items left to run goes directly from WAITING to its final status.
 
 Invariants:
 
-- `_running`, `_asking` and `_unsettled` count the executions that occupy a place, those that wait
-  for a person, and the calls that have not settled.
+- `_running` counts the executions that occupy a place, `_asking` the executions and calls that wait
+  for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`, `_open_approval` and
+  `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
 - When nothing can move and no one is asked, calls that wait for each other in a circle are untied:
   data wins over order. A call that only the order holds runs; where data alone closes the circle,
@@ -80,6 +81,7 @@ from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
 from ideabridge.bridge.loop.policy import only_persons, policy_named
 from ideabridge.bridge.loop.progress import (
     Absent,
+    Approval,
     CallStatus,
     Item,
     Judge,
@@ -223,7 +225,6 @@ class Tick:
         self._queue: deque[tuple[int, int]] = deque()
         self._running = 0
         self._asking = 0
-        self._unsettled = 0
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -304,11 +305,10 @@ class Tick:
         self._drain()
 
     def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
-        if item.end(event.value, event.error):
-            self._asking -= 1
-        else:
-            self._running -= 1
-
+        if item.waits_for_person:
+            self._resume()
+        item.end(event.value, event.error)
+        self._free_place()
         item.content = event.content
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
@@ -340,8 +340,7 @@ class Tick:
                 if not item.can_ask:
                     raise JournalError(f"the module of call {event.call} cannot ask now")
                 item.question = event
-                self._running -= 1
-                self._asking += 1
+                self._pause()
             case QuestionAnswered():
                 if item.question is None:
                     raise JournalError(f"the module of call {event.call} has asked nothing")
@@ -352,8 +351,7 @@ class Tick:
 
                 item.question = None
                 item.questions += 1
-                self._running += 1
-                self._asking -= 1
+                self._resume()
 
         self._drain()
 
@@ -368,9 +366,9 @@ class Tick:
                     f"call {event.call} is not in flight; nobody can be asked about its outcome"
                 )
 
-            item.doubt, item.cut_off = event.digest, event.why
-            self._running -= 1
-            self._asking += 1
+            item.doubt = event.digest
+            item.cut_off = event.why
+            self._pause()
             self._drain()
             return
 
@@ -381,11 +379,10 @@ class Tick:
 
         item.doubt = None
         item.doubts += 1
-        self._asking -= 1
+        self._resume()
         if event.decision == "retry":
             self._retry(self.progress[event.call], event.item)
         else:
-            self._running += 1
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def _retry(self, progress: Progress, item: int | None) -> None:
@@ -395,10 +392,10 @@ class Tick:
         number = item or 0
         verdict = self._objection(progress)
         if isinstance(verdict, Refusal) or (verdict is not None and progress.call.has_each):
-            self._running += 1
             self.finished(CallFinished(progress.call.index, item, error=_objected(verdict)))
             return
 
+        self._free_place()
         progress.items[number].started = False
         if verdict is None:
             self._queue.append((progress.call.index, number))
@@ -418,7 +415,7 @@ class Tick:
         ):
             raise JournalError(f"call {event.call} is not waiting for a decision")
 
-        if event.digest != progress.approval[1]:
+        if event.digest != progress.approval.digest:
             raise JournalError(
                 f"the decision on call {event.call} is bound to another "
                 "call than the one that waits"
@@ -429,12 +426,9 @@ class Tick:
             # It was counted when it became due, unless the machine would ask about it now.
             self._grants.count(event.granted, progress, 1)
 
-        self._withdraw_grant(progress)
-        self.due.pop(("approve", event.call, None), None)
-        self._asking -= 1
-        resolved = progress.approval[2]
-        progress.approval = None
-        corrected = correction(resolved, event)
+        corrected = correction(progress.approval.resolved, event)
+        self._withdraw_approval(progress)
+        self._end_asking()
         if corrected is not None:
             self.corrections.append(corrected)
 
@@ -489,10 +483,8 @@ class Tick:
         verdict = self._apply_policy(progress)
         if not isinstance(verdict, Refusal) or progress.approval is None:
             return
-        self._withdraw_grant(progress)
-        self.due.pop(("approve", progress.call.index, None), None)
-        self._asking -= 1
-        progress.approval = None
+        self._withdraw_approval(progress)
+        self._end_asking()
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
@@ -552,9 +544,13 @@ class Tick:
         index = progress.call.index
         self._queue = deque(entry for entry in self._queue if entry[0] != index)
         for number in range(len(progress.items)):
-            place = number if progress.call.has_each else None
-            if self.due.pop(("execute", index, place), None) is not None:
-                self._running -= 1
+            self._withdraw_execution(progress, number)
+
+    def _withdraw_execution(self, progress: Progress, number: int) -> None:
+        """Free the place of an execution whose `Execute` is due and not acknowledged."""
+        place = number if progress.call.has_each else None
+        if self.due.pop(("execute", progress.call.index, place), None) is not None:
+            self._free_place()
 
     def _allow(self, progress: Progress) -> None:
         """Approve a call that asks if a grant covers it. A person is always asked about what is
@@ -570,14 +566,58 @@ class Tick:
         grant = self._grants.take(progress)
         if grant is not None:
             progress.granted = grant.call
-            digest = progress.approval[1]
+            digest = progress.approval.digest
             index = progress.call.index
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
+
+    def _withdraw_approval(self, progress: Progress) -> None:
+        """Forget the question whether a call may run, with the grant that would answer it."""
+        self._withdraw_grant(progress)
+        self.due.pop(("approve", progress.call.index, None), None)
+        progress.approval = None
 
     def _withdraw_grant(self, progress: Progress) -> None:
         if progress.granted is not None:
             self._grants.count(progress.granted, progress, -1)
             progress.granted = None
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _take_place(self) -> None:
+        """Count an execution that occupies a place from now on."""
+        self._running += 1
+
+    def _free_place(self) -> None:
+        """Count an execution out that has ended, or that will not run now."""
+        self._running -= 1
+
+    def _pause(self) -> None:
+        """Count an execution that gives its place up, because it waits for a person."""
+        self._running -= 1
+        self._asking += 1
+
+    def _resume(self) -> None:
+        """Count an execution that a person has answered, and that occupies a place again."""
+        self._asking -= 1
+        self._running += 1
+
+    def _open_approval(self, progress: Progress, question: AskApproval) -> None:
+        """Let a call wait until a person decides whether it may run."""
+        progress.approval = Approval(
+            question.approval, question.digest, question.resolved, question.why
+        )
+        progress.status = CallStatus.ASKING
+        self._asking += 1
+        self.due["approve", progress.call.index, None] = question
+
+    def _end_asking(self) -> None:
+        """Count a call out that no longer waits for a decision."""
+        self._asking -= 1
+
+    @property
+    def _unsettled(self) -> int:
+        """The number of calls that have not settled."""
+        return len(self.progress) - len(self.settled)
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -647,7 +687,6 @@ class Tick:
 
     def _list(self, call: Call) -> None:
         self.progress[call.index] = Progress(call)
-        self._unsettled += 1
         self._consider.append(call.index)
         if self._shared_reason(call) is not None:
             self._sharing.append(call.index)
@@ -798,10 +837,7 @@ class Tick:
         elif isinstance(verdict, Refusal):
             self._fail(progress, verdict.kind, verdict.message)
         else:
-            progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
-            progress.status = CallStatus.ASKING
-            self._asking += 1
-            self.due["approve", progress.call.index, None] = verdict
+            self._open_approval(progress, verdict)
             self._allow(progress)
 
     def _apply_policy(self, progress: Progress) -> AskApproval | Refusal | None:
@@ -854,7 +890,7 @@ class Tick:
             index, number = self._queue.popleft()
             progress = self.progress[index]
             progress.status = CallStatus.RUNNING
-            self._running += 1
+            self._take_place()
             place = number if progress.call.has_each else None
             self.due["execute", index, place] = Execute.of(progress, place)
 
@@ -952,7 +988,6 @@ class Tick:
     def _settle(self, progress: Progress, status: CallStatus) -> None:
         progress.status = status
         self.settled.append(progress.call.index)
-        self._unsettled -= 1
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
         if self.group.note(progress):
             self._cancel_rest()
@@ -996,13 +1031,11 @@ class Tick:
         error = self.group.error()
         begun = False
         if progress.approval is not None:
-            progress.approval = None
-            self._withdraw_grant(progress)
-            self.due.pop(("approve", call.index, None), None)
+            self._withdraw_approval(progress)
             if progress.asked:
                 self.due["cancel", call.index, None] = Cancel(call, None, error)
             else:
-                self._asking -= 1
+                self._end_asking()
                 self._settle_cancelled(progress)
 
             return
@@ -1018,8 +1051,7 @@ class Tick:
                 item.finished = True
                 item.error = error
                 progress.open_items -= 1
-                if self.due.pop(("execute", call.index, place), None) is not None:
-                    self._running -= 1
+                self._withdraw_execution(progress, number)
 
         if not begun:
             self._settle_cancelled(progress)
@@ -1027,7 +1059,7 @@ class Tick:
     def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
         """Settle a cancelled call that has ended, without its result."""
         if progress.status is CallStatus.ASKING:
-            self._asking -= 1
+            self._end_asking()
         else:
             self._end(progress, progress.items[number], event)
         if progress.open_items == 0:

@@ -131,7 +131,7 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
     for event in events:
         if isinstance(event, CallDecided) and event.decision == "edit":
             asked = machine.history[event.call].approval
-            proposed[event.call] = asked[2] if asked is not None else {}
+            proposed[event.call] = asked.resolved if asked is not None else {}
 
         # Read before, because the event may end the step.
         step = max(machine.step, 0)

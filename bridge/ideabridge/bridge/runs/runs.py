@@ -604,7 +604,7 @@ class Runs:
 
         progress = run.machine.history[event.call]
         if progress.tool is not None and progress.approval is not None:
-            verdict = policy_named(self._approval)(progress.tool, progress.approval[2])
+            verdict = policy_named(self._approval)(progress.tool, progress.approval.resolved)
             if verdict.verdict == "deny":
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 

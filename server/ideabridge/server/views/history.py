@@ -159,7 +159,9 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"✓ {_label(machine, event.call, event.item)} {shortened(event.value)}", "green"
         case events.ApprovalAsked():
             approval = machine.history[event.call].approval
-            resolved = shortened(call_without_ids(approval[2])) if approval is not None else ""
+            resolved = ""
+            if approval is not None:
+                resolved = shortened(call_without_ids(approval.resolved))
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
         case events.CallDecided():
             edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
