@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.event import (
     QuestionAnswered,
     QuestionAsked,
     QuestionRefused,
+    SolutionCancelled,
     SolutionProposed,
     decider_of,
 )
@@ -150,6 +151,17 @@ def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
     run.post(CallFinished(1, value=2))
     assert [effect.key for effect in run.running] == [(0, None), (1, None), (0, None)]
     assert cut_off(run).approval != doubt.approval
+
+
+def test_a_call_in_doubt_that_is_cancelled_gives_its_place_up_only_once() -> None:
+    run = driven()
+    cut_off(run)
+    assert not run.machine.waits_for_people
+    run.machine.receive(SolutionCancelled("enough"))
+    error: JSONObject = {"kind": "cancelled", "message": "enough"}
+    run.machine.receive(CallFinished(0, error=error))
+    # The other call is still at work, and nobody is asked any more.
+    assert not run.machine.waits_for_people
 
 
 def test_an_item_in_doubt_is_not_caught() -> None:

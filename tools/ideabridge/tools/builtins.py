@@ -13,7 +13,7 @@ from ideabridge.tools.computing import MAX_CODE, computed
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
-from ideabridge.tools.shaping import MAX_TEXT, shaped
+from ideabridge.tools.shaping import MAX_TEXT, run_computation
 from ideabridge.tools.tool import QUERY_FORMAT, Activity, ActivityContext, Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
 
@@ -44,7 +44,7 @@ async def pick(data: JSON, path: _Query) -> JSON:
         path: A JMESPath expression. Numbers and JSON literals stand in backticks, text
             in single quotes.
     """
-    return await shaped("pick", data, path)
+    return await run_computation("pick", data, path)
 
 
 @tool(name="filter", read_only=True, idempotent=True, open_world=False)
@@ -59,7 +59,7 @@ async def filter_items(items: list[JSON], where: _Query) -> list[JSON]:
         where: A JMESPath condition on one item (`@` is the item itself). Missing fields, null,
             false, "", [] and {} count as false.
     """
-    return cast("list[JSON]", await shaped("filter", items, where))
+    return cast("list[JSON]", await run_computation("filter", items, where))
 
 
 @tool(name="join", read_only=True, idempotent=True, open_world=False)
@@ -72,7 +72,7 @@ async def join_items(items: list[JSON], separator: str = "") -> str:
         items: The array; usually a reference.
         separator: What stands between the items, such as a line break.
     """
-    return cast("str", await shaped("join", items, separator))
+    return cast("str", await run_computation("join", items, separator))
 
 
 @tool(name="count", read_only=True, idempotent=True, open_world=False, output_schema=_COUNTS)
@@ -92,7 +92,7 @@ async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = 
         raise ActivityError(
             "by: a text has no items to group; expected an array or an object in items"
         )
-    return await shaped("count", items, by)
+    return await run_computation("count", items, by)
 
 
 @tool(name="template", read_only=True, idempotent=True, open_world=False)
@@ -110,7 +110,7 @@ async def fill_template(
             and `}}` stand for single braces.
         values: The values by name; usually references.
     """
-    return cast("str", await shaped("template", text, values))
+    return cast("str", await run_computation("template", text, values))
 
 
 @tool(name="sleep", read_only=True, idempotent=True, open_world=False)
@@ -173,5 +173,5 @@ def _built_in() -> Toolbox:
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
     # They touch no module, so only the flow of data orders them among other calls.
-    toolbox.add(*(replace(one, reaches=()) for one in toolbox))
+    toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

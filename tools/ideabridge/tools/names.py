@@ -75,11 +75,11 @@ def visible(text: str, keep: str = "") -> str:
 def _visible(part: str, keep: str) -> str:
     shown: list[str] = []
     spaces = marks = 0
-    for one in part:
-        spaces = spaces + 1 if one == " " else 0
-        marks = marks + 1 if unicodedata.category(one)[0] == "M" else 0
-        plain = one.isprintable() and one not in _BLANK and spaces <= _SPACES and marks <= _MARKS
-        shown.append(one if plain or one in keep else _escape(one))
+    for char in part:
+        spaces = spaces + 1 if char == " " else 0
+        marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0
+        plain = char.isprintable() and char not in _BLANK and spaces <= _SPACES and marks <= _MARKS
+        shown.append(char if plain or char in keep else _escape(char))
 
     return "".join(shown)
 
@@ -157,15 +157,15 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
     lead = first
     left = width - len(first)
     line: list[str] = []
-    for one in text:
-        columns = 2 if unicodedata.east_asian_width(one) in "WF" else 1
+    for char in text:
+        columns = 2 if unicodedata.east_asian_width(char) in "WF" else 1
         if columns > left and line:
             yield f"{lead}{''.join(line)}"
             lead = further
             line = []
             left = width - len(lead)
 
-        line.append(one)
+        line.append(char)
         left -= columns
 
     yield f"{lead}{''.join(line)}"
@@ -252,16 +252,21 @@ def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[st
     """Return every folded name of a tool: its name, its name at the module, their safe forms, and
     each of these after the module's name and `.`, `_` or `/`.
     """
-    own = [form for one in (name, remote_name) if one for form in (one, safe_name(one))]
+    own = [
+        form
+        for spelling in (name, remote_name)
+        if spelling
+        for form in (spelling, safe_name(spelling))
+    ]
     names = [*own]
     if module:
         names += [
-            f"{place}{sign}{one}"
+            f"{place}{sign}{spelling}"
             for place in (module, safe_name(module))
             for sign in "._/"
-            for one in own
+            for spelling in own
         ]
-    return tuple(dict.fromkeys(folded(one) for one in names))
+    return tuple(dict.fromkeys(folded(spelling) for spelling in names))
 
 
 _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
@@ -292,14 +297,18 @@ def _ascii_shapes() -> dict[str, str]:
     data: dict[str, list[dict[str, Any]]] = import_module(
         "confusable_homoglyphs.confusables"
     ).confusables_data
-    found: dict[str, str] = {}
-    for char, others in data.items():
+    ascii_shapes: dict[str, str] = {}
+    for char, lookalikes in data.items():
         if len(char) == 1 and not char.isascii():
-            shapes = [one["c"] for one in others if len(one["c"]) == 1 and one["c"].isascii()]
+            shapes = [
+                lookalike["c"]
+                for lookalike in lookalikes
+                if len(lookalike["c"]) == 1 and lookalike["c"].isascii()
+            ]
             if shapes:
-                found[char] = shapes[0]
+                ascii_shapes[char] = shapes[0]
 
-    return found
+    return ascii_shapes
 
 
 def is_disguised(name: str) -> bool:
@@ -323,7 +332,7 @@ def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list
     one nearest to `name` stays, unless several are equally near. Names that only look like
     ASCII are removed.
     """
-    spellings = [(one, spelled.get(one, one)) for one in found]
+    spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in found]
     alike: dict[str, dict[str, float]] = {}
     for _, own in spellings:
         ratio = SequenceMatcher(None, name[:_COMPARED], own[:_COMPARED], autojunk=False).ratio()
@@ -333,7 +342,7 @@ def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list
         ratios = alike[skeleton(own)]
         return all(ratio < ratios[own] for other, ratio in ratios.items() if other != own)
 
-    return [one for one, own in spellings if not is_disguised(own) and is_nearest(own)]
+    return [candidate for candidate, own in spellings if not is_disguised(own) and is_nearest(own)]
 
 
 def nearest(
@@ -350,20 +359,20 @@ def nearest(
     if not wanted:
         return []
 
-    known = list(islice(dict.fromkeys(names), _CANDIDATES))
-    if len(known) > _MEASURED:
-        known = _likeliest(wanted, known)
+    candidates = list(islice(dict.fromkeys(names), _CANDIDATES))
+    if len(candidates) > _MEASURED:
+        candidates = _likeliest(wanted, candidates)
 
     matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     scored: list[tuple[float, str]] = []
-    for candidate in known:
-        other = _compared(candidate)
-        if not other:
+    for candidate in candidates:
+        compared = _compared(candidate)
+        if not compared:
             continue
 
-        floor = 0.7 if _part_of(wanted, other) else 0.0
-        matcher.set_seq1(other)
+        floor = 0.7 if _part_of(wanted, compared) else 0.0
+        matcher.set_seq1(compared)
         if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
             ratio = floor
         else:
@@ -384,8 +393,8 @@ def _likeliest(wanted: str, names: list[str]) -> list[str]:
     pairs = {wanted[place : place + 2] for place in range(max(len(wanted) - 1, 1))}
 
     def alike(place: int) -> float:
-        other = _compared(names[place])
-        return sum(pair in other for pair in pairs) / (len(wanted) + len(other) + 1)
+        compared = _compared(names[place])
+        return sum(pair in compared for pair in pairs) / (len(wanted) + len(compared) + 1)
 
     return [names[place] for place in sorted(nlargest(_MEASURED, range(len(names)), key=alike))]
 
@@ -408,7 +417,10 @@ def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | N
     """Return the end of an error message with the `nearest` names: " Did you mean 'x' or 'y'?"; ""
     if there is none.
     """
-    found = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
-    if not found:
+    suggestions = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
+    if not suggestions:
         return ""
-    return f" Did you mean {', '.join(found[:-1])}{' or ' if len(found) > 1 else ''}{found[-1]}?"
+
+    *others, last = suggestions
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f" Did you mean {listed}?"

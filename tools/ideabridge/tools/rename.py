@@ -51,8 +51,8 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         LimitExceededError: the schema nests or refers too deep.
     """
     parts = _parts(schema)
-    taken = {name for part in parts.values() for name in _names(part)}
-    colliding = [name for name in META_PROPERTIES if name in taken]
+    used = {name for part in parts.values() for name in _names(part)}
+    colliding = [name for name in META_PROPERTIES if name in used]
     if not colliding:
         return schema, {}
 
@@ -61,11 +61,11 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         wanted = f"{name.lstrip('_')}_"
         candidate = wanted
         number = 1
-        while candidate in taken:
+        while candidate in used:
             number += 1
             candidate = f"{wanted}{number}"
 
-        taken.add(candidate)
+        used.add(candidate)
         ours[name] = candidate
 
     try:
@@ -219,14 +219,14 @@ class ParameterNames:
         if self.known and call.keys() <= self._names.keys():
             return {}
 
-        found: dict[str, str] = {}
+        faults: dict[str, str] = {}
         for name, value in call.items():
             if name not in self._names and name not in META_PROPERTIES:
-                meant = self._meant(name, value, briefly=briefly or len(found) >= _HINTS)
+                meant = self._meant(name, value, briefly=briefly or len(faults) >= _HINTS)
                 if meant is not None:
-                    found[name] = f"parameters: {name[:100]}: {meant}"
+                    faults[name] = f"parameters: {name[:100]}: {meant}"
 
-        return found
+        return faults
 
     def _meant(self, name: str, value: JSON, *, briefly: bool) -> str | None:
         meta = meant_meta(name)
@@ -247,8 +247,8 @@ class ParameterNames:
             )
 
         hint = "" if briefly else did_you_mean(name, self._names)
-        known = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
-        return f"found {show(value)}, expected no parameter of this name; {known}"
+        expected = f"{list_names(self._names)}{'.' if hint else ''}{hint}"
+        return f"found {show(value)}, expected no parameter of this name; {expected}"
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
@@ -272,15 +272,15 @@ def meant_meta(name: str) -> str | None:
         return None
 
     plain = _plain(name)
-    for one in META_PROPERTIES:
-        if plain == _plain(one):
-            return one
+    for meta in META_PROPERTIES:
+        if plain == _plain(meta):
+            return meta
 
     if not name.startswith("_"):
         return None
 
     ratio, nearest = max(
-        (SequenceMatcher(None, plain, _plain(one)).ratio(), one) for one in META_PROPERTIES
+        (SequenceMatcher(None, plain, _plain(meta)).ratio(), meta) for meta in META_PROPERTIES
     )
     return nearest if ratio >= 0.75 else None
 
@@ -294,9 +294,9 @@ def _is_surely(name: str, meta: str) -> bool:
     if not name.startswith("_"):
         return False
     plain = _plain(name)
-    other = _plain(meta)
-    return plain == other or (
-        meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY
+    plain_meta = _plain(meta)
+    return plain == plain_meta or (
+        meta in _LONG and SequenceMatcher(None, plain, plain_meta).ratio() >= _SURELY
     )
 
 
@@ -304,33 +304,33 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
     """Return (the names of the parameters, True if there are no others)."""
     names: dict[str, None] = {}
     properties = False
-    known = True
-    seen: set[int] = set()
+    complete = True
+    visited: set[int] = set()
     stack: list[JSONObject] = [schema]
     while stack:
         part = stack.pop()
-        if id(part) in seen:
+        if id(part) in visited:
             continue
-        seen.add(id(part))
+        visited.add(id(part))
         names.update(dict.fromkeys(_names(part)))
         properties |= bool(part.get("properties"))
-        known &= "patternProperties" not in part and all(
+        complete &= "patternProperties" not in part and all(
             part.get(word, False) is False for word in _FURTHER
         )
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
             # A schema elsewhere may name any property.
-            known &= isinstance(target, dict)
+            complete &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)
 
         for place, child in children(part):
             if place[0] in _NAMING:
                 # An alternative without constraints takes any name.
-                known &= place[0] not in ("anyOf", "oneOf") or (
+                complete &= place[0] not in ("anyOf", "oneOf") or (
                     isinstance(child, dict) and not child.keys() <= _BARE
                 )
                 if isinstance(child, dict):
                     stack.append(child)
 
-    return names, known and properties
+    return names, complete and properties

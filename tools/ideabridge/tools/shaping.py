@@ -1,5 +1,7 @@
-"""The computations of the built-in tools. They run in the event loop within a budget, and
-otherwise in a worker.
+"""The computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
+
+They run in the event loop within a budget, and otherwise in a worker process. `_COMPUTATIONS`, at
+the end, has the function of each tool. `ideabridge.tools.builtins` defines the tools themselves.
 """
 
 from __future__ import annotations
@@ -170,14 +172,14 @@ def check_query(text: str, *, what: str) -> None:
 
 
 def _check_function(name: str, count: int, text: str, what: str) -> None:
-    known: dict[str, Any] = _BoundedFunctions.FUNCTION_TABLE
-    if name not in known:
+    functions: dict[str, Any] = _BoundedFunctions.FUNCTION_TABLE
+    if name not in functions:
         raise ActivityError(
             f"{what}: {show(text)}: JMESPath has no function "
-            f"{name[:60]!r}.{did_you_mean(name, known)}"
+            f"{name[:60]!r}.{did_you_mean(name, functions)}"
         )
 
-    parameters: tuple[dict[str, Any], ...] = known[name]["signature"]
+    parameters: tuple[dict[str, Any], ...] = functions[name]["signature"]
     least = len(parameters)
     is_variadic = bool(parameters) and bool(parameters[-1].get("variadic"))
     if count < least or (count > least and not is_variadic):
@@ -210,13 +212,13 @@ def _searches(
     interpreter = _Bounded(budget)
     for data in values:
         try:
-            found = interpreter.search(_parse(text), data)
-            if only_truth and (found is None or isinstance(found, bool | str | list | dict)):
-                yield _holds(cast("JSON", found))
+            result = interpreter.search(_parse(text), data)
+            if only_truth and (result is None or isinstance(result, bool | str | list | dict)):
+                yield _holds(cast("JSON", result))
                 continue
 
-            _check_nodes(found, budget)
-            selected = normalise(found, what=what)
+            _check_nodes(result, budget)
+            selected = normalise(result, what=what)
         except _TooMuchError:
             raise ActivityError(
                 f"{what}: {show(text)} asks for more than the limit of {MAX_STEPS:,} steps"
@@ -279,9 +281,12 @@ HERE_BUDGET: Final = 300_000
 """The `Budget` of one call in the event loop: about 30 ms."""
 
 
-async def shaped(tool: str, *arguments: JSON) -> JSON:
-    """Return the result of the built-in tool with this name for the arguments of its function
-    in this module.
+async def run_computation(tool: str, *arguments: JSON) -> JSON:
+    """Return the result of a built-in tool, computed here or in a worker process.
+
+    Args:
+        tool: the name of the tool, a key of `_COMPUTATIONS`.
+        arguments: its parameters, in the order of its function in `_COMPUTATIONS`.
 
     Raises:
         ActivityError: an argument is wrong; the message says which.
@@ -291,11 +296,11 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
     size = len(encode(list(arguments)))
     if size <= HERE_BYTES:
         try:
-            return shape(tool, list(arguments), Budget(HERE_BUDGET))
+            return compute_here(tool, list(arguments), Budget(HERE_BUDGET))
         except OverBudgetError:
             pass
 
-    items = next((one for one in arguments if isinstance(one, list | dict)), None)
+    items = next((argument for argument in arguments if isinstance(argument, list | dict)), None)
     if items is None:
         data = f"{size:,} bytes"
     else:
@@ -304,18 +309,18 @@ async def shaped(tool: str, *arguments: JSON) -> JSON:
     return await workers.run("shape", [tool, list(arguments)], what=f"{tool} over {data}")
 
 
-def shape(tool: str, arguments: list[JSON], budget: Budget) -> JSON:
+def compute_here(tool: str, arguments: list[JSON], budget: Budget) -> JSON:
     """Compute the result of a built-in tool here; raise OverBudgetError beyond the budget."""
-    return _SHAPES[tool](*arguments, budget=budget)
+    return _COMPUTATIONS[tool](*arguments, budget=budget)
 
 
 def _pick(data: JSON, path: str, budget: Budget) -> JSON:
     return next(_searches(path, (_opened(data),), "path", budget))
 
 
-def _filter(items: list[JSON], where: str, budget: Budget) -> JSON:
-    kept = _searches(where, items, "where", budget, only_truth=True)
-    return [item for item, holds in zip(items, kept, strict=True) if holds]
+def _matching_items(items: list[JSON], where: str, budget: Budget) -> JSON:
+    verdicts = _searches(where, items, "where", budget, only_truth=True)
+    return [item for item, holds in zip(items, verdicts, strict=True) if holds]
 
 
 def _join(items: list[JSON], separator: str, budget: Budget) -> JSON:
@@ -380,29 +385,36 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
     if not expression:
         raise ActivityError("text: found an empty placeholder {}, expected a name in it")
 
-    found = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
-    if found is None and not _exists(expression, values):
-        known = ", ".join(list(values)[:20]) or "nothing"
+    value = next(_searches(expression, (values,), f"text: placeholder {{{expression}}}", budget))
+    if value is None and not _exists(expression, values):
+        names = ", ".join(list(values)[:20]) or "nothing"
         name = expression.split(".", 1)[0]
         raise ActivityError(
             f"values: found nothing for the placeholder {{{expression}}}; there is "
-            f"{known}.{did_you_mean(name, values)}"
+            f"{names}.{did_you_mean(name, values)}"
         )
 
-    return _as_text(found)
+    return _as_text(value)
 
 
 def _exists(path: str, values: JSONObject) -> bool:
     """Return True if a dotted path leads to a value, also to null."""
-    found: JSON = values
+    part: JSON = values
     for key in path.split("."):
-        if not isinstance(found, dict) or key not in found:
+        if not isinstance(part, dict) or key not in part:
             return False
-        found = found[key]
+        part = part[key]
     return True
 
 
-_SHAPES: Final = cast(
+_COMPUTATIONS: Final = cast(
     "dict[str, Callable[..., JSON]]",
-    {"pick": _pick, "filter": _filter, "join": _join, "count": _count, "template": _template},
+    {
+        "pick": _pick,
+        "filter": _matching_items,
+        "join": _join,
+        "count": _count,
+        "template": _template,
+    },
 )
+"""The function of each tool, by the name of the tool."""

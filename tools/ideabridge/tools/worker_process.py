@@ -99,12 +99,12 @@ def _computation(job: str) -> Callable[..., Any]:
         return getattr(import_module(module), name)
 
     if job == "shape":
-        from ideabridge.tools.shaping import Budget, shape
+        from ideabridge.tools.shaping import Budget, compute_here
 
-        def shaped(tool: Any, arguments: Any) -> Any:
-            return shape(tool, arguments, Budget())
+        def compute(tool: Any, arguments: Any) -> Any:
+            return compute_here(tool, arguments, Budget())
 
-        return shaped
+        return compute
 
     from ideabridge.tools.schema import problems_here, valid_here
 

@@ -143,14 +143,14 @@ class Catalogue:
         else:
             left = ()
 
-        near = hint(name, [one for one in self._by_name if one not in left])
+        near = hint(name, [tool_name for tool_name in self._by_name if tool_name not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self.missing}")
 
     def beside(self, tool: Tool) -> str:
         """The end of an error: how to call the idea that has the same name as a tool; "" if there
         is no such idea.
         """
-        ideas = [one for one in self._by_name.get(tool.name, ()) if _is_idea(one)]
+        ideas = [namesake for namesake in self._by_name.get(tool.name, ()) if _is_idea(namesake)]
         if not ideas or _is_idea(tool):
             return ""
         return (
@@ -162,15 +162,15 @@ class Catalogue:
         """The tools that `module.tool` or `module/tool` may mean. People read these names in
         lists of tools.
         """
-        found: dict[ToolKey, Tool] = {}
+        tools: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
             own = name[:place]
             if mark in "./" and module in (None, own):
                 tool = self._by_key.get((own, name[place + 1 :]))
                 if tool is not None:
-                    found[tool.key] = tool
+                    tools[tool.key] = tool
 
-        return list(found.values())
+        return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
         """The tool with the same module and the same name in it, whatever its name in this
@@ -241,13 +241,13 @@ class Catalogue:
 
     def queries(self, tool: Tool) -> tuple[str, ...]:
         """The tool's parameters that are JMESPath expressions."""
-        found = self._queries.get(tool.key)
-        if found is None:
+        names = self._queries.get(tool.key)
+        if names is None:
             properties = self.parameters_of(tool).items()
-            found = self._queries[tool.key] = tuple(
+            names = self._queries[tool.key] = tuple(
                 name for name, schema in properties if _is_query(schema)
             )
-        return found
+        return names
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
         """(tools, latent keys) as a journal stores them; made once, so they must not be changed."""
@@ -287,7 +287,7 @@ def _stored(tool: Tool) -> JSONObject:
 
 def has_wildcard(pattern: str) -> bool:
     """Return whether a pattern may match other names than itself."""
-    return any(one in pattern for one in "*?[")
+    return any(wildcard in pattern for wildcard in "*?[")
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
@@ -376,38 +376,38 @@ def change_of(
     if output_schema != asked:
         changed["output_schema"] = cast("JSON", output_schema)
 
-    known = base.tools
-    if len(tools) == len(known) and all(
-        one is other for one, other in zip(tools, known, strict=True)
+    initial = base.tools
+    if len(tools) == len(initial) and all(
+        tool is other for tool, other in zip(tools, initial, strict=True)
     ):
         return changed or None
 
     left: list[Tool] = []
-    for one in tools:
-        if not isinstance(one, Tool):
-            raise ArgumentError.of("tools of a handler", "a Tool", one)
-        left.append(one)
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise ArgumentError.of("tools of a handler", "a Tool", tool)
+        left.append(tool)
 
-    keys = {one.key for one in left}
+    keys = {tool.key for tool in left}
     if len(keys) < len(left):
         twice = next(
-            one.name
-            for place, one in enumerate(left)
-            if one.key in {other.key for other in left[:place]}
+            tool.name
+            for place, tool in enumerate(left)
+            if tool.key in {other.key for other in left[:place]}
         )
         raise ToolDefinitionError(
             f"tools of a handler: {twice!r} is there twice; replace a tool in its place"
         )
 
-    places = {id(one): place for place, one in enumerate(known)}
-    own = {one.key for one in known}
-    changed["tools"] = [places[id(one)] if id(one) in places else _stored(one) for one in left]
-    found = [
+    places = {id(tool): place for place, tool in enumerate(initial)}
+    own = {tool.key for tool in initial}
+    changed["tools"] = [places[id(tool)] if id(tool) in places else _stored(tool) for tool in left]
+    latent_keys = [
         *(key for key in base.latent if key in keys),
-        *latent(one for one in left if one.key not in own),
+        *latent(tool for tool in left if tool.key not in own),
     ]
-    if found:
-        changed["latent"] = [[module, name] for module, name in sorted(found, key=str)]
+    if latent_keys:
+        changed["latent"] = [[module, name] for module, name in sorted(latent_keys, key=str)]
 
     return changed
 
@@ -426,17 +426,17 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
     if not isinstance(listed, list):
         return base
 
-    known = base.tools
+    initial = base.tools
     latent = (changed or {}).get("latent")
     tools: list[Tool] = []
-    for one in listed:
-        if isinstance(one, dict):
-            tools.append(Tool.from_json(one))
-        elif isinstance(one, int) and 0 <= one < len(known):
-            tools.append(known[one])
+    for entry in listed:
+        if isinstance(entry, dict):
+            tools.append(Tool.from_json(entry))
+        elif isinstance(entry, int) and 0 <= entry < len(initial):
+            tools.append(initial[entry])
         else:
             raise JournalError(
-                f"a Request offered tool {one!r}, and the run began with {len(known)}"
+                f"a Request offered tool {entry!r}, and the run began with {len(initial)}"
             )
 
     return Catalogue(
@@ -476,8 +476,8 @@ class ToolOffer:
             return False
 
         self._changed, self.current = changed, offered_by(self.initial, changed)
-        known = {tool.key for tool in self.every.tools}
-        new = [tool for tool in self.current.tools if tool.key not in known]
+        keys = {tool.key for tool in self.every.tools}
+        new = [tool for tool in self.current.tools if tool.key not in keys]
         if new:
             self.every = self.every.joined(new, self.current.latent)
 

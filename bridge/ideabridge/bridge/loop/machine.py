@@ -45,7 +45,7 @@ Invariants:
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy
 run, `Tick` moves the calls of the current Solution, `Memory` holds what references read,
 `Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this
-folder does not use them.
+folder does not use them, with one exception: it reads `Machine.offer`, a `ToolOffer`.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -109,7 +109,9 @@ class Feedback:
     """What the last Solution adds to the context of the next Request.
 
     Attributes:
-        errors: its errors: `{"call", "place", "error"}`.
+        errors: what the next Request, or the answer of the run, reports: failed calls, and an
+            output or a Solution that is malformed, each as `{"call", "place", "error"}`.
+            Caught calls are not among them.
         corrections: what people changed or denied.
         messages: the messages that activities added, except data.
     """
@@ -216,7 +218,7 @@ class Machine:
 
     @property
     def errors(self) -> list[JSONObject]:
-        """The errors of the last Solution: `{"call", "place", "error"}`."""
+        """The errors of the last Solution, not of the whole run; see `Feedback.errors`."""
         return self.feedback.errors
 
     @property

@@ -93,7 +93,9 @@ class Rule:
             *([folded(also)] if also else []),
         ]
         module = None if tool.module is None else folded(tool.module)
-        patterns = (None if one is None else folded(one) for one in (self.module, self.tool))
+        patterns = (
+            None if pattern is None else folded(pattern) for pattern in (self.module, self.tool)
+        )
         return self._fits(tool, module, names, *patterns)
 
     def _fits(
@@ -111,17 +113,19 @@ class Rule:
             return False
         if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             return False
-        wanted = (self.read_only, self.destructive, self.idempotent, self.open_world)
+        expected_hints = (self.read_only, self.destructive, self.idempotent, self.open_world)
         return all(
-            one in (None, hint)
-            for one, hint in zip(wanted, effective_hints(tool.annotations), strict=True)
+            expected in (None, hint)
+            for expected, hint in zip(
+                expected_hints, effective_hints(tool.annotations), strict=True
+            )
         )
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
         """Read a rule of the configuration or of a run's settings."""
         members: dict[str, Any] = {
-            one.name: value[one.name] for one in fields(cls) if one.name in value
+            member.name: value[member.name] for member in fields(cls) if member.name in value
         }
         return cls(**members)
 
@@ -159,12 +163,12 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
     """The tools of a toolbox that has their code as well, and whose calls would ask: the digest of
     the definition and the name of the activity, by the name of the tool.
     """
-    found: dict[str, tuple[str, str]] = {}
+    embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
         activity = activity_of(tool)
         if activity in toolbox.activities and tool.annotations.read_only is not True:
-            found[tool.name] = (tool.digest, activity)
-    return found
+            embedded[tool.name] = (tool.digest, activity)
+    return embedded
 
 
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
@@ -199,11 +203,11 @@ def ruled(
                 continue
 
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
-            found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
+            verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
-                return _stricter(least, found)
+                return _stricter(least, verdict)
             # The rule matches only another name of the tool, so a later rule may be stricter.
-            least = _stricter(least, found)
+            least = _stricter(least, verdict)
 
         if otherwise == "read_only":
             # The same definition and the same code: a tool of a file, or of a context, may
@@ -282,7 +286,8 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 
     def strictest(tool: Tool, call: JSONObject) -> PolicyVerdict:
         return max(
-            (one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict]
+            (policy(tool, call) for policy in policies),
+            key=lambda verdict: _STRICTNESS[verdict.verdict],
         )
 
     return strictest
@@ -321,16 +326,16 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Seconds after which an undecided call is denied; None: never."""
-    found: list[float] = []
+    timeouts: list[float] = []
     for part in approval_parts(setting):
         if isinstance(part, dict):
             seconds: JSON = part.get("timeout_seconds")
         else:
             seconds = None
         if isinstance(seconds, int | float) and not isinstance(seconds, bool):
-            found.append(float(seconds))
+            timeouts.append(float(seconds))
 
-    return min(found, default=None)
+    return min(timeouts, default=None)
 
 
 def only_persons(setting: ApprovalSetting) -> bool:

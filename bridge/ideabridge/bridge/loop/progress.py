@@ -178,7 +178,7 @@ class Progress:
         """
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to
-        return [one for one in (self.tool, code, passes_to) if one is not None]
+        return [tool for tool in (self.tool, code, passes_to) if tool is not None]
 
     @property
     def settled(self) -> bool:
@@ -225,10 +225,10 @@ def items_error(items: list[Item]) -> JSONObject:
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
     """(call, item) of each execution in flight; after a crash, the outcome of these is unknown."""
     return [
-        (one, number if one.call.has_each else None)
-        for one in history
-        if one.status is CallStatus.RUNNING
-        for number, item in enumerate(one.items)
+        (progress, number if progress.call.has_each else None)
+        for progress in history
+        if progress.status is CallStatus.RUNNING
+        for number, item in enumerate(progress.items)
         if item.started and not item.finished and item.doubt is None
     ]
 
@@ -237,9 +237,9 @@ def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
     """The open questions of modules, in the order of the calls."""
     return [
         item.question
-        for one in history
-        if one.status is CallStatus.RUNNING
-        for item in one.items
+        for progress in history
+        if progress.status is CallStatus.RUNNING
+        for item in progress.items
         if item.question is not None
     ]
 
@@ -296,17 +296,17 @@ class Judge:
         """
         absent: list[Absent] = []
         for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
-            found: JSON | Wait | Absent = None
+            value: JSON | Wait | Absent = None
             for operand, writers in zip(alternative, bound, strict=True):
-                found = self._operand(operand, writers, instance, each)
-                if isinstance(found, Wait):
-                    return found
-                if isinstance(found, Absent):
-                    absent.append(found)
+                value = self._operand(operand, writers, instance, each)
+                if isinstance(value, Wait):
+                    return value
+                if isinstance(value, Absent):
+                    absent.append(value)
                     break
 
-            if not isinstance(found, Absent):
-                return found
+            if not isinstance(value, Absent):
+                return value
 
         return _combined(absent)
 
@@ -318,9 +318,9 @@ class Judge:
             for writers in bound:
                 if writers is None:
                     return Wait(None)
-                found = self._first_open(writers)
-                if found is not None:
-                    return Wait(found)
+                writer = self._first_open(writers)
+                if writer is not None:
+                    return Wait(writer)
         return None
 
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
@@ -368,9 +368,10 @@ class Judge:
             else:
                 value = MISSING
             if isinstance(value, Missing):
-                held: JSON = {"item": None if isinstance(each, Missing) else each}
+                document: JSON = {"item": None if isinstance(each, Missing) else each}
                 return Absent(
-                    "missing", f"{clipped(operand.text)}: {describe_missing(held, operand.full)}"
+                    "missing",
+                    f"{clipped(operand.text)}: {describe_missing(document, operand.full)}",
                 )
 
             return value
@@ -380,14 +381,14 @@ class Judge:
 
         # A call that might have added data has failed; the data may still exist.
         if operand.kind == "data":
-            found = self._last_open(writers)
+            open_writer = self._last_open(writers)
         else:
-            found = self._first_open(writers, or_failed=True)
+            open_writer = self._first_open(writers, or_failed=True)
 
-        if found is not None:
-            writer = self._progress[found]
+        if open_writer is not None:
+            writer = self._progress[open_writer]
             if not writer.settled:
-                return Wait(found)
+                return Wait(open_writer)
             return Absent(
                 "failed", f"{clipped(operand.text)}: {writer.call.label}, which writes it, failed"
             )
@@ -417,9 +418,9 @@ class Judge:
             return _unadded(operand, bound, data if isinstance(data, dict) else {})
 
         untaken = [
-            one.call.label
-            for one in bound
-            if not any(_overlap(path, operand.full) for path in one.wrote)
+            writer.call.label
+            for writer in bound
+            if not any(_overlap(path, operand.full) for path in writer.wrote)
         ]
         if untaken and operand.kind != "data":
             shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
@@ -427,7 +428,9 @@ class Judge:
                 "skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped"
             )
 
-        unwrapped = next((one.call.label for one in bound if _reads_wrapper(operand, one)), None)
+        unwrapped = next(
+            (writer.call.label for writer in bound if _reads_wrapper(operand, writer)), None
+        )
         if unwrapped is not None:
             why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
         else:
@@ -453,7 +456,7 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
 
     `data` are the kinds that exist.
     """
-    failed = [one.call.label for one in bound if one.status is CallStatus.FAILED]
+    failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")

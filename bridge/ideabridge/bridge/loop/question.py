@@ -175,8 +175,10 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
         return None
 
     place = call.index if number is None else f"{call.index}.{number}"
-    what = unknown(item.cut_off, progress.hints)
-    why = f"{what}. retry: run it again; skip: it fails as unknown; value: give its result"
+    unknown_outcome = unknown(item.cut_off, progress.hints)
+    why = (
+        f"{unknown_outcome}. retry: run it again; skip: it fails as unknown; value: give its result"
+    )
     approval = f"o{place}-{digest[:12]}"
     tool = progress.tool
     hints = progress.hints
@@ -252,7 +254,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if isinstance(digest, Refusal):
         return Refusal(f"not run: {digest.message}")
 
-    why = "\n".join(one for one in (verdict.why, _code_of(tool), doubt) if one)
+    why = "\n".join(reason for reason in (verdict.why, _code_of(tool), doubt) if reason)
     return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, why)
 
 
@@ -368,17 +370,17 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
         )
 
     try:
-        found = catalogue.find(name, module)
+        tool = catalogue.find(name, module)
     except UnknownToolError as error:
         return Refusal(str(error))
 
-    if found.in_room:
+    if tool.in_room:
         return Refusal(
             f"_tool: {quoted(name)} opens a room, a run of its own, which "
             "cannot take a call's place"
         )
 
-    return found
+    return tool
 
 
 def _parameters_problem(
@@ -388,7 +390,7 @@ def _parameters_problem(
     if progress.call.has_each != ("_each" in edited):
         return Refusal("an edit keeps _each where the call has it, and has none where it has not")
     if progress.call.has_each and not (
-        isinstance(each, list) and each and all(isinstance(one, dict) for one in each)
+        isinstance(each, list) and each and all(isinstance(item, dict) for item in each)
     ):
         return Refusal(
             "_each: expected an array of objects, the parameters of one execution each; "
@@ -443,14 +445,14 @@ def asked(
         at: the time, in seconds since 1970.
     """
     item = progress.items[number or 0]
-    what: dict[str, JSON] = {
+    shown: dict[str, JSON] = {
         "module": inquiry.module,
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
     # If the module repeats its question later, the question is a new one.
     digest = digest_of(
-        {"call": executed_call(progress, item.parameters), **what, "time": item.questions}
+        {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )
     if isinstance(digest, Refusal):
         return None

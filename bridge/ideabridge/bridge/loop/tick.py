@@ -251,12 +251,14 @@ class Tick:
     def close(self) -> None:
         """Note that the answer has ended."""
         self.graph.close()
-        for one in self.progress.values():
-            if one.call.problems and one.settled:
+        for progress in self.progress.values():
+            if progress.call.problems and progress.settled:
                 # Closing the graph may have found more problems.
-                one.error = _structural(one.call)
+                progress.error = _structural(progress.call)
 
-        self._consider.extend(index for index, one in self.progress.items() if _waits(one))
+        self._consider.extend(
+            index for index, progress in self.progress.items() if _waits(progress)
+        )
         self._waiting.clear()
         self._drain()
 
@@ -454,8 +456,8 @@ class Tick:
 
         if grant is not None:
             self._grants.given.append(grant)
-            for one in self.progress.values():
-                self._allow(one)
+            for listed in self.progress.values():
+                self._allow(listed)
 
         self._drain()
 
@@ -528,9 +530,9 @@ class Tick:
         """Undo `_queue_up` for a call none of whose executions has begun."""
         index = progress.call.index
         self._drop_queued(progress)
-        for held in self._waiting.values():
-            if index in held:
-                held.remove(index)
+        for waiting in self._waiting.values():
+            if index in waiting:
+                waiting.remove(index)
 
         progress.status = CallStatus.WAITING
         progress.held = False
@@ -637,7 +639,7 @@ class Tick:
         """Return whether the calls wait only for decisions of people."""
         if self._asking == 0 or self._running or not (self.graph.closed or self.program):
             return False
-        return not any(isinstance(one, Allow) for one in self.due.values())
+        return not any(isinstance(effect, Allow) for effect in self.due.values())
 
     @property
     def at_rest(self) -> bool:
@@ -651,11 +653,11 @@ class Tick:
         were cancelled.
         """
         failed: list[JSONObject] = [
-            {**one.call.located, "error": one.error}
-            for one in self.progress.values()
-            if one.status is CallStatus.FAILED
+            {**progress.call.located, "error": progress.error}
+            for progress in self.progress.values()
+            if progress.status is CallStatus.FAILED
             and self.group.reports_failures
-            and (self.unheard is None or one.call.index in self.unheard)
+            and (self.unheard is None or progress.call.index in self.unheard)
         ]
         why = self.group.cancelled
         if why is None:
@@ -666,22 +668,22 @@ class Tick:
         """The errors of calls whose outcome is unknown when the run ends now, without calls of
         read-only tools.
         """
-        found: list[JSONObject] = []
-        for one in self.progress.values():
-            reads = one.hints.read_only
-            if one.status is not CallStatus.RUNNING or one.call.has_latent or reads:
+        errors: list[JSONObject] = []
+        for progress in self.progress.values():
+            reads = progress.hints.read_only
+            if progress.status is not CallStatus.RUNNING or progress.call.has_latent or reads:
                 continue
-            for number, item in enumerate(one.items):
+            for number, item in enumerate(progress.items):
                 if item.started and not item.finished:
                     error: JSONObject = {
                         "kind": "unknown",
-                        "message": unknown(item.cut_off or ENDED, one.hints),
+                        "message": unknown(item.cut_off or ENDED, progress.hints),
                     }
-                    if one.call.has_each:
+                    if progress.call.has_each:
                         error["item"] = number
-                    found.append({**one.call.located, "error": error})
+                    errors.append({**progress.call.located, "error": error})
 
-        return found
+        return errors
 
     # -- moving on ---------------------------------------------------------------------------------
 
@@ -754,16 +756,16 @@ class Tick:
             self._fail_with(progress, _structural(call))
             return
 
-        found = self._readiness.look(call)
-        if isinstance(found, Wait):
-            self._waiting.setdefault(found.on, []).append(call.index)
-        elif isinstance(found, Absent):
-            self._fail_absent(progress, found)
-        elif isinstance(found, Refusal):
-            self._fail(progress, found.kind, f"not run: {found.message}")
+        outcome = self._readiness.look(call)
+        if isinstance(outcome, Wait):
+            self._waiting.setdefault(outcome.on, []).append(call.index)
+        elif isinstance(outcome, Absent):
+            self._fail_absent(progress, outcome)
+        elif isinstance(outcome, Refusal):
+            self._fail(progress, outcome.kind, f"not run: {outcome.message}")
         else:
             self._share_question(progress)
-            self._put_up(progress, found)
+            self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
         """Ask once about calls that have a reason to ask in common: the question about the first
@@ -879,7 +881,9 @@ class Tick:
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
         queued = dict.fromkeys(
-            one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED
+            call_index
+            for call_index, _ in self._queue
+            if self.progress[call_index].status is CallStatus.QUEUED
         )
         self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
         for index in queued:
