@@ -362,14 +362,14 @@ class _Admission:
                 part.out["enum"] = values
             return
 
-        made = [value for value in values if isinstance(value, dict | list)]
-        count = sum(1 for value in made for _ in values_in(value))
+        containers = [value for value in values if isinstance(value, dict | list)]
+        count = sum(1 for value in containers for _ in values_in(value))
         branches: list[JSON]
         if self._spelled + count <= _SPELLED:
             self._spelled += count
-            branches = [self._exactly(value) for value in made]
+            branches = [self._exactly(value) for value in containers]
         else:
-            kinds = {"array" if isinstance(value, list) else "object" for value in made}
+            kinds = {"array" if isinstance(value, list) else "object" for value in containers}
             branches = [{"type": kind} for kind in sorted(kinds)]
 
         if plain:
@@ -621,9 +621,9 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
     if isinstance(required, list):
-        known = [name for name in required if isinstance(name, str)]
+        required_names = [name for name in required if isinstance(name, str)]
     else:
-        known = []
+        required_names = []
 
     result: JSONObject = {"type": "object"}
     description = _description(tool)
@@ -631,7 +631,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
         result["description"] = description
 
     result["properties"] = {**before, **own, **rest, **after}
-    result["required"] = [*dict.fromkeys([*needed, *known])]
+    result["required"] = [*dict.fromkeys([*needed, *required_names])]
     for word in ("type", "title", "description", "default", "examples"):
         parameters.pop(word, None)
 

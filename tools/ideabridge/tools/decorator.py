@@ -215,10 +215,14 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
         tidied, lambda part: {k: v for k, v in part.items() if k != "$ref" or v not in empty}
     )
     assert isinstance(result, dict)
-    kept = result.pop("$defs", {})
-    assert isinstance(kept, dict)
-    kept = {name: definition for name, definition in kept.items() if f"#/$defs/{name}" not in empty}
-    return {**result, "$defs": kept} if kept else result
+    definitions_used = result.pop("$defs", {})
+    assert isinstance(definitions_used, dict)
+    definitions_used = {
+        name: definition
+        for name, definition in definitions_used.items()
+        if f"#/$defs/{name}" not in empty
+    }
+    return {**result, "$defs": definitions_used} if definitions_used else result
 
 
 class _Parameters:
@@ -289,12 +293,12 @@ def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObjec
         if isinstance(member, dict):
             member.setdefault("description", text)
 
-    kept = {
+    closing = {
         word: tidied[word]
         for word in ("required", "additionalProperties", "$defs")
         if word in tidied
     }
-    return {"type": "object", "properties": properties, **kept}
+    return {"type": "object", "properties": properties, **closing}
 
 
 def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -> Any:
@@ -359,11 +363,11 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
             continue
 
         try:
-            found = show(normalise(error["input"]), 60)
+            value_found = show(normalise(error["input"]), 60)
         except (InvalidJSONError, LimitExceededError):
-            found = type(error["input"]).__name__
+            value_found = type(error["input"]).__name__
 
-        lines.append(f"{path}: found {found}: {error['msg']}")
+        lines.append(f"{path}: found {value_found}: {error['msg']}")
 
     if len(errors) > _PROBLEMS:
         more = f"; and {len(errors) - _PROBLEMS} more"
@@ -582,15 +586,17 @@ def tool_from(
     else:
         output = normalise(output_schema, what="output_schema")
 
-    made = Tool(
+    definition = Tool(
         name=name,
         description=text if description is None else description,
         parameters=parameters.schema,
         output=cast("JSONObject | None", output),
         annotations=annotations,
     )
-    check_definition(made)
-    return Definition(made, Activity(name, _runner(function, parameters, result), copies=True))
+    check_definition(definition)
+    return Definition(
+        definition, Activity(name, _runner(function, parameters, result), copies=True)
+    )
 
 
 def _check_options(

@@ -114,11 +114,11 @@ def _string_end(text: str, place: int) -> int:
     """Where a string ends that begins before a place: behind its quote, or where its line
     or the text ends.
     """
-    while (found := _STRING_END.search(text, place)) is not None:
-        if found.group() == "\\":
-            place = found.end() + 1
+    while (mark := _STRING_END.search(text, place)) is not None:
+        if mark.group() == "\\":
+            place = mark.end() + 1
             continue
-        return found.end() if found.group() == '"' else found.start()
+        return mark.end() if mark.group() == '"' else mark.start()
     return len(text)
 
 
@@ -217,12 +217,12 @@ class _Reading:
             case "ScalarEvent":
                 self._scalar(event, where)
             case "AliasEvent":
-                known = self._anchors.get(event.anchor)
-                if known is None:
+                value = self._anchors.get(event.anchor)
+                if value is None:
                     raise InvalidJSONError(
                         f"{where}: *{event.anchor}: no value before it has this anchor"
                     )
-                self._put(known, None, where)
+                self._put(value, None, where)
             case _:
                 pass
 
@@ -269,11 +269,11 @@ class _Reading:
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
 
     def _key(self, text: str, where: str) -> None:
-        held = self._open[-1]
-        if isinstance(held.whole.value, dict) and text in held.whole.value:
+        container = self._open[-1]
+        if isinstance(container.whole.value, dict) and text in container.whole.value:
             raise InvalidJSONError(f"{where}: the key {text[:100]!r} occurs twice in one mapping")
-        held.key = text
-        held.whole.size += len(text) + 1
+        container.key = text
+        container.whole.size += len(text) + 1
 
     def _put(self, value: _Value, anchor: str | None, where: str) -> None:
         if anchor is not None:
@@ -283,24 +283,24 @@ class _Reading:
             self._found = value
             return
 
-        held = self._open[-1]
-        if isinstance(held.whole.value, list):
-            held.whole.value.append(value.value)
-        elif isinstance(held.whole.value, dict):
-            if held.key is None:
+        container = self._open[-1]
+        if isinstance(container.whole.value, list):
+            container.whole.value.append(value.value)
+        elif isinstance(container.whole.value, dict):
+            if container.key is None:
                 if not isinstance(value.value, str):
                     raise InvalidJSONError(f"{where}: a key that is not text")
                 self._key(value.value, where)
                 return
 
-            held.whole.value[held.key] = value.value
-            held.key = None
+            container.whole.value[container.key] = value.value
+            container.key = None
 
         self._expect_room(len(self._open) + value.height, where)
-        held.whole.values += value.values
-        held.whole.size += value.size
-        held.whole.height = max(held.whole.height, value.height + 1)
-        if held.whole.values > MAX_VALUES or held.whole.size > MAX_BYTES:
+        container.whole.values += value.values
+        container.whole.size += value.size
+        container.whole.height = max(container.whole.height, value.height + 1)
+        if container.whole.values > MAX_VALUES or container.whole.size > MAX_BYTES:
             raise LimitExceededError(
                 f"{where}: with its aliases written out it has more than {MAX_VALUES:,} "
                 f"values or {MAX_BYTES:,} bytes"

@@ -223,13 +223,22 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
     near = [branch for branch in branches if not _is_of_another_kind(branch)]
     if not near:
-        own = [one for branch in branches for one in branch if not one.relative_path]
-        expected = dict.fromkeys(_expected(one, root) for one in own)
+        own = [
+            error_of_branch
+            for branch in branches
+            for error_of_branch in branch
+            if not error_of_branch.relative_path
+        ]
+        expected = dict.fromkeys(_expected(error_of_branch, root) for error_of_branch in own)
         return [
             _problem(error, " or ".join(list(expected)[:MOST_LISTED]) + or_reference, _hint(own))
         ]
 
-    intended = [branch for branch in near if not any(_constants_of_property(one) for one in branch)]
+    intended = [
+        branch
+        for branch in near
+        if not any(_constants_of_property(error_of_branch) for error_of_branch in branch)
+    ]
     if not intended:
         problem = _problem_of_constant(near)
         if problem is not None:
@@ -296,7 +305,9 @@ def _constants_of_property(error: ValidationError) -> list[ValidationError]:
     if error.validator == "const":
         return [error]
     return [
-        one for one in error.context or () if one.validator == "const" and not one.relative_path
+        alternative
+        for alternative in error.context or ()
+        if alternative.validator == "const" and not alternative.relative_path
     ]
 
 
@@ -304,17 +315,19 @@ def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | Non
     """Return one problem for alternatives that all have another constant in one property, such as
     `_tool` in calls.
     """
-    found: dict[str | int, list[list[ValidationError]]] = {}
+    by_property: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):
         if constants := _constants_of_property(error):
-            found.setdefault(error.path[-1], []).append(constants)
+            by_property.setdefault(error.path[-1], []).append(constants)
 
-    for groups in found.values():
+    for groups in by_property.values():
         if len(groups) >= len(branches):
             errors = [error for group in groups for error in group]
             return _problem(
                 errors[0],
-                describe_values(cast("JSON", one.validator_value) for one in errors),
+                describe_values(
+                    cast("JSON", error_of_constant.validator_value) for error_of_constant in errors
+                ),
                 _hint(errors),
             )
 
@@ -393,10 +406,10 @@ def _pattern_properties(
 def _additional_properties(
     validator: Validator, rest: JSON, value: object, schema: JSONObject
 ) -> Iterator[ValidationError]:
-    known = cast("Any", schema.get("properties", {}))
+    named = cast("Any", schema.get("properties", {}))
     patterns = cast("Any", schema.get("patternProperties", {}))
     for name, member in _members(value).items():
-        if name in known or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
+        if name in named or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
             continue
         if rest is False:
             yield ValidationError("is not expected", path=[name], instance=member)

@@ -136,21 +136,21 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
     if not pointer.startswith("#/"):
         return None
 
-    found: JSON = root
+    target: JSON = root
     for part in pointer[2:].split("/"):
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            if key not in found:
+        if isinstance(target, dict):
+            if key not in target:
                 return None
-            found = found[key]
-        elif isinstance(found, list):
-            if not key.isdecimal() or not key.isascii() or len(key) > 9 or int(key) >= len(found):
+            target = target[key]
+        elif isinstance(target, list):
+            if not key.isdecimal() or not key.isascii() or len(key) > 9 or int(key) >= len(target):
                 return None
-            found = found[int(key)]
+            target = target[int(key)]
         else:
             return None
 
-    return found if isinstance(found, dict | bool) else None
+    return target if isinstance(target, dict | bool) else None
 
 
 def check_size(schema: JSON, what: str) -> None:
@@ -185,16 +185,16 @@ def check_size(schema: JSON, what: str) -> None:
 
 def at(root: JSON, place: list[str | int]) -> JSON:
     """Return the part of `root` at a place; None if `root` has no such place."""
-    found = root
+    part = root
     for key in place:
-        if isinstance(found, dict):
-            found = found.get(str(key))
-        elif isinstance(found, list) and isinstance(key, int) and key < len(found):
-            found = found[key]
+        if isinstance(part, dict):
+            part = part.get(str(key))
+        elif isinstance(part, list) and isinstance(key, int) and key < len(part):
+            part = part[key]
         else:
             return None
 
-    return found
+    return part
 
 
 def show_path(place: list[str | int] | Place) -> str:
@@ -410,8 +410,8 @@ def describe_values(values: Iterable[JSON]) -> str:
     shown = list(dict.fromkeys(show(value, 60) for value in values))
     if len(shown) == 1:
         return shown[0]
-    rest = f", … ({len(shown)} in all)" if len(shown) > MOST_LISTED else ""
-    return f"one of {', '.join(shown[:MOST_LISTED])}{rest}"
+    remainder = f", … ({len(shown)} in all)" if len(shown) > MOST_LISTED else ""
+    return f"one of {', '.join(shown[:MOST_LISTED])}{remainder}"
 
 
 def list_names(names: Collection[str]) -> str:

@@ -160,13 +160,13 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
         (_embedded(text), f"{what} had other text around the JSON; write JSON only"),
     )
     fault = ""
-    for found, note in readings:
-        if found is not None:
+    for candidate, note in readings:
+        if candidate is not None:
             try:
                 # Strict, also for embedded JSON: unique keys, depth, exact numbers.
-                value = decode(found, what=what)
+                value = decode(candidate, what=what)
             except InvalidJSONError as error:
-                fault = f"found the text {show(found)}, expected JSON ({error})"
+                fault = f"found the text {show(candidate)}, expected JSON ({error})"
             else:
                 notes.append(note)
                 return value
@@ -179,7 +179,7 @@ def _embedded(text: str) -> str | None:
     is exactly one.
     """
     decoder = json.JSONDecoder()
-    found: list[str] = []
+    texts: list[str] = []
     position = 0
     for _ in range(_STARTS):
         bracket = re.compile(r"[{\[]").search(text, position)
@@ -197,9 +197,9 @@ def _embedded(text: str) -> str | None:
         if isinstance(value, dict) or (
             isinstance(value, list) and value and isinstance(value[0], dict)
         ):
-            found.append(text[start:end])
+            texts.append(text[start:end])
 
-    return found[0] if len(found) == 1 else None
+    return texts[0] if len(texts) == 1 else None
 
 
 _PATH: Final = r"(?:\.[\w$-]+|\[\d+\]|\[\"(?:[^\"\\]|\\.)*\"\]|\['[^']*'\])*"
@@ -293,8 +293,8 @@ def wrong_target_hint(text: str) -> str | None:
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)
     if path is None:
-        found = (pattern.fullmatch(stripped) for pattern in _WRONG_TARGETS)
-        path = next((match["path"] for match in found if match is not None), None)
+        matches = (pattern.fullmatch(stripped) for pattern in _WRONG_TARGETS)
+        path = next((match["path"] for match in matches if match is not None), None)
 
     if path is None:
         return None

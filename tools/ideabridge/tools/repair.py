@@ -178,8 +178,11 @@ class Repair:
             for keyword in self._moved - self._handlers.keys():
                 # Its schemas are definitions now.
                 result.pop(keyword, None)
-            known = result.get("$defs")
-            result["$defs"] = {**(known if isinstance(known, dict) else {}), **self._definitions}
+            definitions = result.get("$defs")
+            result["$defs"] = {
+                **(definitions if isinstance(definitions, dict) else {}),
+                **self._definitions,
+            }
 
         for schema, place in written:
             if resolve(result, cast("str", schema["$ref"])) is None:
@@ -193,13 +196,13 @@ class Repair:
             return
 
         if isinstance(self._sent, dict):
-            known = self._sent.get("$defs")
+            definitions = self._sent.get("$defs")
         else:
-            known = None
+            definitions = None
 
-        taken = {*self._definitions, *(known if isinstance(known, dict) else ())}
+        used = {*self._definitions, *(definitions if isinstance(definitions, dict) else ())}
         name = f"part{len(self._definitions) + 1}"
-        while name in taken:
+        while name in used:
             name += "_"
 
         self._places[target] = ("$defs", name)
@@ -304,8 +307,8 @@ class Repair:
                 loose.append(keyword)
 
         if part.required:
-            known = part.out.get("required")
-            names = [*(known if isinstance(known, list) else []), *part.required]
+            required = part.out.get("required")
+            names = [*(required if isinstance(required, list) else []), *part.required]
             part.out["required"] = list(dict.fromkeys(cast("list[str]", names)))
 
         for keyword in loose:
@@ -525,8 +528,8 @@ class Repair:
         for name, item in value.items():
             listed: JSON = [item] if isinstance(item, str) else item
             if isinstance(listed, list):
-                found = self._unique_names((*place, name), listed)
-                names[_text(name)] = list[JSON](found)
+                unique = self._unique_names((*place, name), listed)
+                names[_text(name)] = list[JSON](unique)
             else:
                 self._ignore((*place, name), item, "a list of names")
 
@@ -816,10 +819,10 @@ class _Names:
         base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
         uri, _, fragment = reference.partition("#")
         if uri:
-            known = self._by_uri.get(_joined(self._bases[base], uri))
-            if known is None:
+            base_of_uri = self._by_uri.get(_joined(self._bases[base], uri))
+            if base_of_uri is None:
                 return None
-            base = known
+            base = base_of_uri
 
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((base, unquote(fragment)))
@@ -832,16 +835,16 @@ class _Names:
 
     def at(self, place: Place) -> JSON:
         """Return the part at a place; None if there is none."""
-        found = self._root
+        part = self._root
         for key in map(str, place):
-            if isinstance(found, dict) and key in found:
-                found = found[key]
-            elif isinstance(found, list) and _is_index(key, found):
-                found = found[int(key)]
+            if isinstance(part, dict) and key in part:
+                part = part[key]
+            elif isinstance(part, list) and _is_index(key, part):
+                part = part[int(key)]
             else:
                 return None
 
-        return found
+        return part
 
 
 def _is_index(key: str, listed: list[JSON]) -> bool:

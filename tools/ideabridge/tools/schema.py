@@ -513,8 +513,8 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
         # A problem at a shortened array or above it may come from the shortening.
-        found = explain(compiled.valid, schema, sample)
-        whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
+        problems = explain(compiled.valid, schema, sample)
+        whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
             return whole
 
@@ -530,7 +530,8 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
     """Return the first problems of a value, and null for each further one. Runs in a worker."""
     problems = _explained(_compile(schema, "the schema"), schema, value)
     first: list[JSON] = [
-        [one.found, one.expected, list(one.place), one.hint] for one in problems[:_PASSED_ON]
+        [problem.found, problem.expected, list(problem.place), problem.hint]
+        for problem in problems[:_PASSED_ON]
     ]
     return [*first, *([None] * (len(problems) - len(first)))]
 

@@ -561,5 +561,5 @@ class Definition:
 
 def definition_of(item: object) -> Definition | None:
     """Return the Definition of a decorated function; None for anything else."""
-    found = getattr(item, DEFINITION, None)
-    return found if isinstance(found, Definition) else None
+    definition = getattr(item, DEFINITION, None)
+    return definition if isinstance(definition, Definition) else None

@@ -220,14 +220,14 @@ class Workers:
 
                 self._owner = os.getpid()
 
-            ended = [one for one in self._all if one.process.poll() is not None]
+            ended = [child for child in self._all if child.process.poll() is not None]
             self._all.difference_update(ended)
-            self._idle = [one for one in self._idle if one in self._all]
+            self._idle = [child for child in self._idle if child in self._all]
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
 
-        for one in ended:
-            one.end()
+        for child in ended:
+            child.end()
         return worker
 
     def _drop(self, worker: _Worker) -> None:

@@ -119,11 +119,11 @@ class Assumption:
         """The values that a person can choose: the one taken, then the others that are shown whole.
         Empty if there is only one.
         """
-        others = [
+        alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
         ]
-        if self.taken is not None and others:
-            return (self.taken, *others)
+        if self.taken is not None and alternatives:
+            return (self.taken, *alternatives)
         return ()
 
 
@@ -150,10 +150,10 @@ def read_assumption(raw: JSON) -> Assumption:
     if "taken" not in raw or not isinstance(raw.get("from"), str) or not isinstance(instead, list):
         return Assumption(at, why, instance=where, approved=who)
 
-    others = tuple(
-        _candidate(other if isinstance(other, dict) else {}, "value") for other in instead
+    alternatives = tuple(
+        _candidate(entry if isinstance(entry, dict) else {}, "value") for entry in instead
     )
-    return Assumption(at, why, _candidate(raw, "taken"), others, where, who)
+    return Assumption(at, why, _candidate(raw, "taken"), alternatives, where, who)
 
 
 def _where(at: str, instance: JSON) -> str:
@@ -223,8 +223,8 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
         return ""
 
     runs = max(_runs(form) for form in literals)
-    made = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
-    left = SENTENCE - len(f"May assume  and 9,999 more{made}")
+    origin = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
+    left = SENTENCE - len(f"May assume  and 9,999 more{origin}")
     shown: list[str] = []
     for place in places:
         left -= len(place) + 2
@@ -233,11 +233,11 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
         shown.append(place)
 
     if not shown:
-        return f"May assume some values{made}"
+        return f"May assume some values{origin}"
 
     more = len(places) - len(shown)
-    others = f" and {more:,} more" if more else ""
-    return f"May assume {', '.join(shown)}{others}{made}"
+    remainder = f" and {more:,} more" if more else ""
+    return f"May assume {', '.join(shown)}{remainder}{origin}"
 
 
 def _runs(literal: JSONObject) -> int:
@@ -322,11 +322,11 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
             # The call has no such literal any more.
             continue
 
-        taken = shortened("taken", value)
-        if same(taken["taken"], entry["taken"]):
+        shown = shortened("taken", value)
+        if same(shown["taken"], entry["taken"]):
             left.append(entry)
         else:
-            left.append(_with_choice(entry, taken, who))
+            left.append(_with_choice(entry, shown, who))
 
     return left
 
@@ -344,18 +344,20 @@ def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
     `shortened` gives it.
     """
     instead = entry.get("instead")
-    others: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
-    for other in instead if isinstance(instead, list) else []:
+    alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
+    for alternative in instead if isinstance(instead, list) else []:
         is_taken = (
-            isinstance(other, dict) and "value" in other and same(other["value"], taken["taken"])
+            isinstance(alternative, dict)
+            and "value" in alternative
+            and same(alternative["value"], taken["taken"])
         )
         if not is_taken:
-            others.append(other)
+            alternatives.append(alternative)
 
     left: JSONObject = {
         key: value for key, value in entry.items() if key not in ("taken", "shortened")
     }
-    return {**left, **taken, "from": who, "instead": others[:3]}
+    return {**left, **taken, "from": who, "instead": alternatives[:3]}
 
 
 def _path_of(at: str) -> Path:

@@ -215,15 +215,15 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     """
     messages = read_context(raw)
     states = [message for message in messages if message.type == "state"]
-    taken = {message.instance for message in messages}
-    names = (name for name in map(_circled, count(1)) if name not in taken)
+    used = {message.instance for message in messages}
+    names = (name for name in map(_circled, count(1)) if name not in used)
     if len(states) < 2 or all(message.instance for message in states):
         return list(raw)
     return [
         replace(message, instance=next(names)).to_json()
         if message.type == "state" and not message.instance
-        else given
-        for message, given in zip(messages, raw, strict=True)
+        else definition
+        for message, definition in zip(messages, raw, strict=True)
     ]
 
 
@@ -353,10 +353,9 @@ def handle_value(message: Message, draft: Draft) -> None:
     notes = ""
     if shown.shortened:
         count = len(shown.shortened)
-        what = "1 value is" if count == 1 else f"{count:,} values are"
-        notes += (
-            f"\n{what} shortened here to a preview: {named(shown.shortened)}; {draft.how_to_read}."
-        )
+        subject = "1 value is" if count == 1 else f"{count:,} values are"
+        names = named(shown.shortened)
+        notes += f"\n{subject} shortened here to a preview: {names}; {draft.how_to_read}."
 
     if shown.left_out:
         notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
@@ -385,7 +384,7 @@ def handle_plan(message: Message, draft: Draft) -> None:
     lines = [_title("Plan to follow where it fits", message), _json(shown)]
     if isinstance(standing, list):
         lines.append("Where it stands (a call whose output path is written is done):")
-        lines.extend(_standing_line(one) for one in standing if isinstance(one, dict))
+        lines.extend(_standing_line(entry) for entry in standing if isinstance(entry, dict))
 
     draft.say(message.role, "\n".join(lines))
 
@@ -402,10 +401,10 @@ def _standing_line(entry: JSONObject) -> str:
     if done in (0, of):
         return f"{head}: {'done' if done else 'not done'} in all {of:,} instances"
 
-    names = [str(one) for one in left] if isinstance(left, list) else []
+    names = [str(name) for name in left] if isinstance(left, list) else []
     more = of - done - len(names)
-    others = f" and {more:,} others" if more else ""
-    return f"{head}: done in {done:,} of {of:,} instances, not in {', '.join(names)}{others}"
+    remainder = f" and {more:,} others" if more else ""
+    return f"{head}: done in {done:,} of {of:,} instances, not in {', '.join(names)}{remainder}"
 
 
 def handle_error(message: Message, draft: Draft) -> None:
@@ -423,11 +422,11 @@ def handle_error(message: Message, draft: Draft) -> None:
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
 
-    said = error.get("message") if isinstance(error, dict) else None
+    text = error.get("message") if isinstance(error, dict) else None
     if (
         entry.keys() - {"call", "place", "in_solution", "error"}
         or not isinstance(error, dict)
-        or not isinstance(said, str)
+        or not isinstance(text, str)
     ):
         draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
         return
@@ -447,7 +446,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     which = "" if call is None else f" call{where} {line_of(call)}:"
     draft.say(
         message.role,
-        f"{_title('This failed', message)}{which} {said}{f' {line_of(more)}' if more else ''}",
+        f"{_title('This failed', message)}{which} {text}{f' {line_of(more)}' if more else ''}",
     )
 
 
@@ -522,15 +521,15 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
     where = f" of {entry['instance']}" if "instance" in entry else ""
     also = entry.get("also")
     places = [
-        str(one)
-        for one in (entry.get("value"), *(also if isinstance(also, list) else []))
-        if one is not None
+        str(place)
+        for place in (entry.get("value"), *(also if isinstance(also, list) else []))
+        if place is not None
     ]
     value = f", {' and '.join(places)}" if places else ""
-    what = f" {entry['reads']}" if "reads" in entry else ""
+    reads = f" {entry['reads']}" if "reads" in entry else ""
     why = f" ({entry['why']})" if "why" in entry else ""
     line = (
-        f"{entry.get('place')} {entry.get('tool')}{what}{where}: {entry.get('status')}{why}{value}"
+        f"{entry.get('place')} {entry.get('tool')}{reads}{where}: {entry.get('status')}{why}{value}"
     )
     if in_data is not None:
         line += f", which {in_data} has"
@@ -539,10 +538,10 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
     elif call.result is not None:
         line += f" = {encode_text(call.result.value)}"
 
-    for name, told in (("assumed", "it assumed"), ("unseen", "new to it")):
+    for name, label in (("assumed", "it assumed"), ("unseen", "new to it")):
         texts = entry.get(name)
         line += "".join(
-            f"\n  {told}: {text}" for text in (texts if isinstance(texts, list) else [])
+            f"\n  {label}: {text}" for text in (texts if isinstance(texts, list) else [])
         )
 
     if preview is None and in_data is None:
@@ -618,7 +617,11 @@ class Handlers:
         before = merge_messages(messages)
         merged = merge_messages([*before, *after])
         merged[len(before) : len(before)] = calls
-        documents = {_place(one): one.value for one in merged if one.type in ("state", "data")}
+        documents = {
+            _place(document): document.value
+            for document in merged
+            if document.type in ("state", "data")
+        }
         # A handler of the user's own may show a kind of data in another way, or not at all.
         added = {
             place: paths
@@ -657,7 +660,7 @@ class Handlers:
             shown: how many bytes of results were shown.
         """
         written = encode_text(schema)
-        reader = next((one for one in reversed(NAMES) if f'"const":"{one}"' in written), None)
+        reader = next((name for name in reversed(NAMES) if f'"const":"{name}"' in written), None)
         return self.assemble(read_context(context), shown=shown, reader=reader).texts
 
 
@@ -682,22 +685,26 @@ def _added_by_calls(
         has_calls: whether there are calls between these.
     """
     first = next(
-        (number for number, one in enumerate(messages) if one.type == "call"), len(messages)
+        (number for number, message in enumerate(messages) if message.type == "call"), len(messages)
     )
     later = [*messages[first:], *(after if has_calls or first < len(messages) else ())]
-    added = [one for one in later if one.type == "data"]
+    added = [message for message in later if message.type == "data"]
     if not added:
         return {}
 
     own = {
-        _place(one): one.value
-        for one in merge_messages(one for one in messages[:first] if one.type == "data")
+        _place(message): message.value
+        for message in merge_messages(
+            message for message in messages[:first] if message.type == "data"
+        )
     }
-    found: dict[Place, list[Path]] = {}
-    for one in added:
-        found.setdefault(_place(one), []).extend(paths_of(one.value, own.get(_place(one), MISSING)))
+    paths_by_place: dict[Place, list[Path]] = {}
+    for message in added:
+        paths_by_place.setdefault(_place(message), []).extend(
+            paths_of(message.value, own.get(_place(message), MISSING))
+        )
 
-    return found
+    return paths_by_place
 
 
 def _name_of_tool(message: Message) -> str:

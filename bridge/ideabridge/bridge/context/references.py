@@ -172,10 +172,10 @@ def _inside(text: str) -> str | None:
             return None
     else:
         head, rest = _split(text)
-        found = next((one for one in _INSIDE.finditer(rest) if len(one.group()) == 1), None)
-        if found is None:
+        dagger = next((match for match in _INSIDE.finditer(rest) if len(match.group()) == 1), None)
+        if dagger is None:
             return None
-        start = len(head) + found.start()
+        start = len(head) + dagger.start()
 
     try:
         reference, _ = _operand(text, start)
@@ -362,9 +362,9 @@ def _target_path(text: str) -> Path:
 
     if keys[0] in KINDS and len(keys) > 1:
         # Literally, `state.x` is †state.state.x, which nobody intends.
-        rest = format_path(keys[1:]).lstrip(".")
-        if len(rest) <= 100:
-            hint = f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
+        without_kind = format_path(keys[1:]).lstrip(".")
+        if len(without_kind) <= 100:
+            hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"
         else:
             hint = "leave out the kind in front"
         raise ReferenceSyntaxError(f"output path {quoted(text)}: {hint}")
@@ -564,17 +564,17 @@ class PathIndex:
     def overlapping(self, path: Path) -> set[int]:
         """The writers of every path that overlaps `path`."""
         node: _Node | None = self._root
-        found: set[int] = set(self._root.writers)
+        writers: set[int] = set(self._root.writers)
         for key in path:
             node = node.children.get(key)
             if node is None:
-                return found
-            found.update(node.writers)
+                return writers
+            writers.update(node.writers)
 
         below = list(node.children.values())
         while below:
             child = below.pop()
-            found.update(child.writers)
+            writers.update(child.writers)
             below.extend(child.children.values())
 
-        return found
+        return writers

@@ -73,8 +73,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     before = profile or {}
     inner = _inner(value)
     kind = _kind(inner)
-    known = before.get(kind)
-    return {**before, kind: _grown(known if isinstance(known, dict) else None, inner)}
+    facts = before.get(kind)
+    return {**before, kind: _grown(facts if isinstance(facts, dict) else None, inner)}
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
@@ -86,26 +86,26 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
     inner = _inner(value)
     kind = _kind(inner)
-    known = profile.get(kind)
-    if not isinstance(known, dict):
-        kinds = " and ".join(_KINDS.get(other, other) for other in profile)
+    facts = profile.get(kind)
+    if not isinstance(facts, dict):
+        kinds = " and ".join(_KINDS.get(kind_seen, kind_seen) for kind_seen in profile)
         return [Novelty(f"{_KINDS[kind]}, where runs had {kinds}")]
     if inner is None:
         return []
     if isinstance(inner, bool):
-        if inner in _list(known.get("values")):
+        if inner in _list(facts.get("values")):
             return []
         return [Novelty(f"{show(inner)}, where runs had {show(not inner)}")]
 
     if isinstance(inner, int | float):
-        return _new_number(known, inner)
+        return _new_number(facts, inner)
 
     is_empty = not inner
-    if is_empty not in _list(known.get("empty")):
+    if is_empty not in _list(facts.get("empty")):
         return [Novelty(f"{'an empty' if is_empty else 'a non-empty'} {kind}, which no run had")]
     if isinstance(inner, str):
-        return _new_notation(known, inner)
-    return _new_members(known, inner) if isinstance(inner, dict) else []
+        return _new_notation(facts, inner)
+    return _new_members(facts, inner) if isinstance(inner, dict) else []
 
 
 def _inner(value: JSON | Missing) -> JSON:
@@ -172,8 +172,8 @@ def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
         now = _present(inner)
         before_always = list(now) if known is None else _texts(before.get("always"))
         always = [name for name in before_always if name in now]
-        others = [name for name in (*before_always, *now) if name not in always]
-        sometimes = dict.fromkeys([*_texts(before.get("sometimes")), *others])
+        irregular = [name for name in (*before_always, *now) if name not in always]
+        sometimes = dict.fromkeys([*_texts(before.get("sometimes")), *irregular])
         facts["always"] = list[JSON](always)
         facts["sometimes"] = list[JSON](sometimes)[:MEMBERS]
 
@@ -181,8 +181,8 @@ def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
 
 
 def _with(values: JSON, value: JSON) -> list[JSON]:
-    known = _list(values)
-    return known if value in known else [*known, value]
+    members = _list(values)
+    return members if value in members else [*members, value]
 
 
 def _list(value: JSON) -> list[JSON]:
@@ -217,8 +217,8 @@ def _new_notation(known: JSONObject, text: str) -> list[Novelty]:
     if not new:
         return []
 
-    what = " and ".join(_STEPS[step][1] for step in new)
-    return [Novelty(f"a text with {what}, which no run had", mild=True, notation=True)]
+    notations = " and ".join(_STEPS[step][1] for step in new)
+    return [Novelty(f"a text with {notations}, which no run had", mild=True, notation=True)]
 
 
 def _new_members(known: JSONObject, members: JSONObject) -> list[Novelty]:

@@ -90,7 +90,7 @@ def read_shown(raw: object) -> dict[str, int]:
     if not isinstance(raw, Mapping):
         raise ArgumentError.of("shown", 'an object such as {"value": 8192}', raw)
 
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for name, value in cast("Mapping[object, object]", raw).items():
         if name not in ("value", "request"):
             raise ArgumentError(
@@ -100,9 +100,9 @@ def read_shown(raw: object) -> dict[str, int]:
             raise ArgumentError.of(
                 f"shown.{name}", f"a whole number of bytes from {LEAST} to {MOST:,}", value
             )
-        found[name] = value
+        limits[name] = value
 
-    return found
+    return limits
 
 
 TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
@@ -182,12 +182,12 @@ class Measures:
         """What `call` messages say. The messages of a run never change, and each Request has those
         of the last one.
         """
-        known = len(self._entries)
-        if len(entries) < known or not all(map(is_, entries, self._entries)):
-            known = 0
+        unchanged = len(self._entries)
+        if len(entries) < unchanged or not all(map(is_, entries, self._entries)):
+            unchanged = 0
             self._entries, self._made, self._sizes = [], [], Sizes()
 
-        for entry in entries[known:]:
+        for entry in entries[unchanged:]:
             call = MadeCall.of(entry)
             self._entries.append(entry)
             self._made.append(call)
@@ -432,7 +432,7 @@ class Showing:
             else:
                 plain.setdefault(place[0], []).append(place)
 
-        found: dict[int, Place] = {}
+        place_of_call: dict[int, Place] = {}
         for call in self._calls:
             result = call.result
             if result is None or result.size < _TWICE:
@@ -445,12 +445,17 @@ class Showing:
                 places = plain.get(instance, [])
 
             place = next(
-                (one for one in places if _holds(self._documents[one], result.value)), None
+                (
+                    candidate
+                    for candidate in places
+                    if _holds(self._documents[candidate], result.value)
+                ),
+                None,
             )
             if place is not None:
-                found[id(call)] = place
+                place_of_call[id(call)] = place
 
-        return found
+        return place_of_call
 
     def in_data(self, call: MadeCall) -> str | None:
         """The reference to the data that has all of the result of a call; None: none has it."""
@@ -468,16 +473,16 @@ class Showing:
         """Those of these calls that have a line. If a handler has changed a call, it is
         shown as it is.
         """
-        made: Sequence[MadeCall] = self._calls
-        if len(calls) != len(made) or not all(map(is_, calls, [call.entry for call in made])):
-            by_entry = {id(call.entry): call for call in made}
-            made = [by_entry.get(id(call)) or MadeCall.of(call) for call in calls]
+        listed: Sequence[MadeCall] = self._calls
+        if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
+            by_entry = {id(call.entry): call for call in listed}
+            listed = [by_entry.get(id(call)) or MadeCall.of(call) for call in calls]
 
         if not self.unlisted:
-            return list(made)
+            return list(listed)
 
         unlisted = set(map(id, self.unlisted))
-        return [call for call in made if id(call) not in unlisted]
+        return [call for call in listed if id(call) not in unlisted]
 
     def preview(self, result: _Result) -> JSONObject | None:
         """`{"type", "bytes", "preview"}` of the result of a call; None if it is shown whole."""
@@ -502,7 +507,7 @@ class Showing:
             return ShownDocument(value)
 
         tree: _Tree = {}
-        found = ShownDocument(value)
+        shown = ShownDocument(value)
         for result in short:
             written = result.written
             entry: JSON = None
@@ -512,18 +517,18 @@ class Showing:
                 whole = reference_to(result.value, full, instance, size=result.size)
                 entry = {"shortened": whole.pop("reference"), **whole}
                 self._preview_bytes -= len(encode(entry))
-                found.shortened.append(written)
+                shown.shortened.append(written)
             else:
-                found.left_out.append(written)
+                shown.left_out.append(written)
 
             if not result.path:
-                found.value = entry
-                return found
+                shown.value = entry
+                return shown
 
             _put(tree, result.path, entry)
 
-        found.value = _replaced(value, tree)
-        return found
+        shown.value = _replaced(value, tree)
+        return shown
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:

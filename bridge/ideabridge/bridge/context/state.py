@@ -211,8 +211,8 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
 
         index = _index(key, len(node))
         if index is None:
-            found = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
-            raise StateWriteError(_unwritable(path, depth, found))
+            fault = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
+            raise StateWriteError(_unwritable(path, depth, fault))
 
         items = list(node)
         items[index] = _write(node[index], path, depth + 1, method, value)
@@ -294,11 +294,11 @@ class StateSchema:
                     continue
                 schema = self._additional(schema, key)
                 if schema is None:
-                    known = list(properties)
+                    names = list(properties)
                     raise ClosedStateError(
                         "the schema of the state does not declare "
                         f"{format_reference(('state', *path[: depth + 1]))}; it declares "
-                        f"{', '.join(known[:10]) or 'nothing'}.{did_you_mean(key, known)}"
+                        f"{', '.join(names[:10]) or 'nothing'}.{did_you_mean(key, names)}"
                     )
             elif items is not None:
                 schema = items
@@ -384,7 +384,7 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
         elif word in MANY and isinstance(value, list):
             result[word] = [_growing(item, [], closes=False) for item in value]
         elif word == "items" and isinstance(value, dict):
-            items = [item for one in values if isinstance(one, list) for item in one]
+            items = [item for element in values if isinstance(element, list) for item in element]
             result[word] = _growing(value, items, closes=closes)
         elif word in ONE:
             result[word] = _growing(value, [], closes=False)
@@ -393,8 +393,8 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
 
     properties = result.get("properties")
     if closes and isinstance(properties, dict) and "additionalProperties" not in schema:
-        there = {name for one in values if isinstance(one, dict) for name in one}
-        known: JSONObject = {name: {} for name in sorted(there - properties.keys())}
+        names = {name for element in values if isinstance(element, dict) for name in element}
+        known: JSONObject = {name: {} for name in sorted(names - properties.keys())}
         result["properties"] = {**properties, **known}
         result["additionalProperties"] = False
 
@@ -402,10 +402,10 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
 
 
 def _members(values: list[JSON], name: str) -> list[JSON]:
-    return [one[name] for one in values if isinstance(one, dict) and name in one]
+    return [value[name] for value in values if isinstance(value, dict) and name in value]
 
 
 def _holds_containers(value: JSON) -> bool:
     return isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(one, list | dict) for one in value)
+        isinstance(value, list) and any(isinstance(element, list | dict) for element in value)
     )

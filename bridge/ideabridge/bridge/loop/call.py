@@ -279,7 +279,10 @@ def _read_imports(call: Call) -> None:
         # "input" is short for †input.
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
         expressions = [read.expression for read in call.reads[before:]]
-        if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):
+        if any(
+            len(list(expression.operands())) != 1 or expression.uses_item
+            for expression in expressions
+        ):
             call.problems.append(
                 f"_imports.{number}: expected one reference, without || and && and †item"
             )
@@ -423,10 +426,10 @@ def read_call(
     if isinstance(name, str) and name:
         call.name = name
     else:
-        found = show(name) if "_tool" in raw else "nothing"
+        written = show(name) if "_tool" in raw else "nothing"
         near = next((key for key in raw if meant_meta(key) == "_tool"), None)
         hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
-        call.problems.append(f"_tool: found {found}, expected the name of a tool{hint}")
+        call.problems.append(f"_tool: found {written}, expected the name of a tool{hint}")
 
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")

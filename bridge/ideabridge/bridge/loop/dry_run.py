@@ -24,15 +24,17 @@ def _layers(graph: Graph) -> list[list[Call]]:
     depth: dict[int, int] = {}
     for part in components(before):
         # Later alternatives may wait for each other in a circle; such calls share a layer.
-        others = {other for index in part for other in before[index]}.difference(part)
-        level = 1 + max((depth[other] for other in others), default=-1)
+        earlier = {index_before for index in part for index_before in before[index]}.difference(
+            part
+        )
+        level = 1 + max((depth[index_before] for index_before in earlier), default=-1)
         depth.update(dict.fromkeys(part, level))
 
-    found: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    layers: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for call in graph.calls:
-        found[depth[call.index]].append(call)
+        layers[depth[call.index]].append(call)
 
-    return found
+    return layers
 
 
 def _name_of(call: Call) -> int | str:
@@ -90,41 +92,43 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         entries.append(entry)
 
     layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
-    found: JSONObject = {
+    report: JSONObject = {
         "layers": layers,
         "calls": entries,
         "not_read_only": asks,
         "missing_inputs": [*missing],
     }
     notes = list[JSON](_notes(graph))
-    return {**found, "notes": notes} if notes else found
+    return {**report, "notes": notes} if notes else report
 
 
 def _notes(graph: Graph) -> list[str]:
     """Return notes for the author of a plan about its order of effects."""
-    found: list[str] = []
-    held = [call for call in graph.calls if _order_of(graph, call)]
+    notes: list[str] = []
+    waiting = [call for call in graph.calls if _order_of(graph, call)]
     unsaid = {
-        one.name: None
-        for call in held
-        for one in (call, *(graph.call(index) for index in call.order))
-        if one.tool is not None and one.hints.read_only is None and graph.order.may_change(one)
+        related.name: None
+        for call in waiting
+        for related in (call, *(graph.call(index) for index in call.order))
+        if related.tool is not None
+        and related.hints.read_only is None
+        and graph.order.may_change(related)
     }
     if unsaid:
         names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")
-        found.append(
+        notes.append(
             "Some calls wait for earlier calls of their module, because a tool does not say "
             f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
             "read_only in the module's configuration."
         )
 
     if len({call.instance for call in graph.calls}) > 1:
-        found.append(
+        notes.append(
             "The calls of different instances do not wait for each other, "
             "unless data connects them."
         )
 
-    return found
+    return notes
 
 
 # -- drawings --------------------------------------------------------------------------------------

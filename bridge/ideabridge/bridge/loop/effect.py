@@ -96,16 +96,16 @@ class Execute:
         tool = progress.tool
         if tool is None:
             raise JournalError(f"call {call.index} has no tool")
-        one = progress.items[item or 0]
+        execution = progress.items[item or 0]
         return cls(
             call,
             tool,
             item,
-            one.parameters,
-            one.latent,
+            execution.parameters,
+            execution.latent,
             call.has_latent,
-            one.imports,
-            one.unchecked,
+            execution.imports,
+            execution.unchecked,
         )
 
 

@@ -59,8 +59,8 @@ class OfCall(Journaled):
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
     """(name, whether its default is null) of each member that the journal stores."""
-    held = (member for member in fields(kind) if member.metadata.get("journaled", True))
-    return tuple((member.name, member.default is None) for member in held)
+    journaled = (member for member in fields(kind) if member.metadata.get("journaled", True))
+    return tuple((member.name, member.default is None) for member in journaled)
 
 
 # -- who decided -----------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class Grant:
             return True
 
         open_ = [item.parameters for item in progress.items if not item.finished]
-        return all(not where.is_costly(one) and where.is_valid(one) for one in open_)
+        return all(not where.is_costly(value) and where.is_valid(value) for value in open_)
 
     def to_json(self) -> JSONObject:
         """`{"call", "tool", "module"?, "by", "used", "max"?, "parameters"?}`."""
@@ -157,10 +157,10 @@ class Grants:
 
     def take(self, progress: Progress) -> Grant | None:
         """The first grant that covers a call, which it counts; None if none does."""
-        for one in self.given:
-            if one.covers(progress):
-                one.used += _executions(progress)
-                return one
+        for grant in self.given:
+            if grant.covers(progress):
+                grant.used += _executions(progress)
+                return grant
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
@@ -169,9 +169,9 @@ class Grants:
 
     def of(self, call: int) -> Grant:
         """The grant that was given with the approval of a call. JournalError if there is none."""
-        for one in self.given:
-            if one.call == call:
-                return one
+        for grant in self.given:
+            if grant.call == call:
+                return grant
         raise JournalError(f"call {call} was not approved with a grant")
 
 
@@ -273,8 +273,8 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
                     ' {"properties": {"to": {"const": "Ada"}}, "required": ["to"]}'
                 )
 
-    taken = None if tool is None else tool.parameters.get("properties")
-    if isinstance(taken, dict):
+    parameters = None if tool is None else tool.parameters.get("properties")
+    if isinstance(parameters, dict):
         named = schema.get("properties")
         required = schema.get("required")
         names = [
@@ -282,10 +282,10 @@ def _schema_problem(schema: JSONObject, tool: Tool | None) -> str | None:
             *(required if isinstance(required, list) else ()),
         ]
         for name in map(str, names):
-            if name not in taken:
+            if name not in parameters:
                 return (
                     f"{name[:100]!r} is no parameter of "
-                    f"{tool.name if tool else 'it'}.{did_you_mean(name, taken)}"
+                    f"{tool.name if tool else 'it'}.{did_you_mean(name, parameters)}"
                 )
 
     return None

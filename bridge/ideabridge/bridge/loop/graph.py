@@ -389,13 +389,13 @@ class Graph:
         """(call, problem) for every structural problem, in listing order; call None: a
         problem of the output.
         """
-        found: list[tuple[Call | None, str]] = [
+        problems: list[tuple[Call | None, str]] = [
             (call, text)
             for call in self.calls
             for text in (*call.problems, *self._cycles.get(call.index, ()))
         ]
-        found.extend((None, text) for text in self.output_problems)
-        return found
+        problems.extend((None, text) for text in self.output_problems)
+        return problems
 
     # -- checks of one call ------------------------------------------------------------------------
 
@@ -403,9 +403,10 @@ class Graph:
         if self._instances and not call.instance:
             call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
         elif call.instance and call.instance not in self._instances:
-            known = ", ".join(self._instances[:10]) or "none: leave _instance out"
+            instances = ", ".join(self._instances[:10]) or "none: leave _instance out"
             call.problems.append(
-                f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}"
+                f"_instance: unknown instance {quoted(call.instance)}; "
+                f"the instances are {instances}"
             )
 
     def _check_activity(self, call: Call) -> None:
@@ -464,13 +465,13 @@ class Graph:
         if tool is None or not call.reads or self.explained is not None:
             return
 
-        known: dict[str, JSON] = {}
+        values: dict[str, JSON] = {}
         for item in call.reads:
             value = self.known(item, call.instance)
             if not isinstance(value, Missing):
-                known[item.expression.text] = value
+                values[item.expression.text] = value
 
-        if not known or not self._runs_at_least_once(call, known):
+        if not values or not self._runs_at_least_once(call, values):
             return
 
         used: dict[str, None] = {}
@@ -478,11 +479,11 @@ class Graph:
 
         def value_of(expression: Expression) -> JSON:
             nonlocal unknown
-            if expression.text not in known:
+            if expression.text not in values:
                 unknown = True
                 return expression.text
             used[expression.text] = None
-            return known[expression.text]
+            return values[expression.text]
 
         filled = fill(call.parameters, value_of)
         if not used:
@@ -494,7 +495,7 @@ class Graph:
             validator = self.catalogue.admitted(tool)
             filled = fill(
                 _literal(call.parameters),
-                lambda one: escaped(known[one.text]) if one.text in known else one.text,
+                lambda read: escaped(values[read.text]) if read.text in values else read.text,
             )
 
         try:
@@ -557,13 +558,13 @@ class Graph:
         if not tool.asks_mind:
             return [call.code or tool] if self._rules >= 1 else [tool]
 
-        wanted = call.raw.get("tools", [])
-        if isinstance(wanted, list):
-            patterns = [one for one in wanted if isinstance(one, str)]
+        chosen = call.raw.get("tools", [])
+        if isinstance(chosen, list):
+            patterns = [pattern for pattern in chosen if isinstance(pattern, str)]
         else:
             patterns = []
 
-        if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
+        if not isinstance(chosen, list) or any(pattern.startswith("†") for pattern in patterns):
             # With a reference, the tools are known only when the call runs.
             return [tool]
 
@@ -755,12 +756,12 @@ class Graph:
             call: a call of this Solution.
             certainly: leave out alternatives after the first, which may never be needed.
         """
-        found: set[int] = set(call.edges or ())
+        indexes: set[int] = set(call.edges or ())
         for item in call.reads:
             for alternative in item.bound[:1] if certainly else item.bound:
                 for operand in alternative:
-                    found.update(operand or ())
-        return found
+                    indexes.update(operand or ())
+        return indexes
 
     def _name_cycles(self) -> None:
         # A plan with a cycle is refused. In a run the tick fails the calls of a cycle when nothing
@@ -785,7 +786,9 @@ class Graph:
                         for number, operand in enumerate(alternative):
                             if operand.kind == "data" and self._exists(operand, call.instance):
                                 bound[number] = tuple(
-                                    one for one in bound[number] or () if one not in members
+                                    writer
+                                    for writer in bound[number] or ()
+                                    if writer not in members
                                 )
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
@@ -841,8 +844,8 @@ class _Sequence:
             passed.append(position)
             position = self._nearest[position]
 
-        for one in passed:
-            self._nearest[one] = position
+        for passed_position in passed:
+            self._nearest[passed_position] = position
 
         return self.indexes[position] if position >= 0 else None
 
@@ -907,21 +910,21 @@ class _Lanes:
 
     def before(self, place: _Position) -> list[int]:
         """The calls for which a new last call waits directly."""
-        found: dict[int, None] = {}
+        indexes: dict[int, None] = {}
         for lane in self.of(place):
             if place.changes:
-                found.update(dict.fromkeys(lane.tail))
+                indexes.update(dict.fromkeys(lane.tail))
             elif lane.last is not None:
-                found[lane.last] = None
+                indexes[lane.last] = None
 
-        return list(found)
+        return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
         """Return (sequence, number of its calls to search) for each sequence that may contain a
         call to wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
-        return [(one, len(one.indexes)) for one in sequences]
+        return [(sequence, len(sequence.indexes)) for sequence in sequences]
 
 
 class ListedOrder:
@@ -963,12 +966,12 @@ class ListedOrder:
         if self._ordering == "none" or tool is None:
             return None
 
-        changes = not all(self._reads(one) for one in tools)
-        modules = dict.fromkeys(module for one in tools for module in one.reached)
+        changes = not all(self._reads(used_tool) for used_tool in tools)
+        modules = dict.fromkeys(module for used_tool in tools for module in used_tool.reached)
         if EVERY_MODULE in modules:
             return _Position(None, call.instance, changes)
 
-        ordered = tuple(one for one in modules if self._modules.get(one, _DEFAULT).ordered)
+        ordered = tuple(module for module in modules if self._modules.get(module, _DEFAULT).ordered)
         return _Position(ordered, call.instance, changes) if ordered else None
 
     def _reads(self, tool: Tool) -> bool:
@@ -989,17 +992,17 @@ class ListedOrder:
         given_way = self._given_way.get(call.index)
         for sequence, below in self._looks.get(call.index, ()):
             if given_way is None:
-                found = sequence.last_open(below, settled)
+                earlier = sequence.last_open(below, settled)
             else:
                 left = (
-                    one
-                    for one in reversed(sequence.indexes[:below])
-                    if one not in given_way and not settled(one)
+                    index
+                    for index in reversed(sequence.indexes[:below])
+                    if index not in given_way and not settled(index)
                 )
-                found = next(left, None)
+                earlier = next(left, None)
 
-            if found is not None:
-                return found
+            if earlier is not None:
+                return earlier
 
         return None
 
@@ -1057,7 +1060,7 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
     Returns:
         Components of one node, and sorted ones of several nodes that form a circle.
     """
-    found: list[list[int]] = []
+    parts: list[list[int]] = []
     number: dict[int, int] = {}
     lowest: dict[int, int] = {}
     path: list[int] = []
@@ -1072,18 +1075,18 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
         on_path.add(root)
         while walk:
             node, following = walk[-1]
-            for other in following:
-                if other not in edges:
+            for target in following:
+                if target not in edges:
                     continue
-                if other not in number:
-                    number[other] = lowest[other] = len(number)
-                    path.append(other)
-                    on_path.add(other)
-                    walk.append((other, iter(edges[other])))
+                if target not in number:
+                    number[target] = lowest[target] = len(number)
+                    path.append(target)
+                    on_path.add(target)
+                    walk.append((target, iter(edges[target])))
                     break
 
-                if other in on_path:
-                    lowest[node] = min(lowest[node], number[other])
+                if target in on_path:
+                    lowest[node] = min(lowest[node], number[target])
             else:
                 walk.pop()
                 if walk:
@@ -1095,9 +1098,9 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
                         part.append(path.pop())
 
                     on_path.difference_update(part)
-                    found.append(sorted(part))
+                    parts.append(sorted(part))
 
-    return found
+    return parts
 
 
 def emission(
@@ -1119,7 +1122,9 @@ def emission(
         # If listed order and data close a circle, the order gives way within that circle.
         members = set(part)
         if part[1:]:
-            inner = {index: [one for one in data[index] if one in members] for index in part}
+            inner = {
+                index: [target for target in data[index] if target in members] for index in part
+            }
         else:
             inner = {}
         order.extend(components(inner) if inner else [part])
@@ -1135,15 +1140,15 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
             members = set(part)
             following.update((index, min(edges[index] & members)) for index in part)
 
-    found: list[list[int]] = []
+    circles: list[list[int]] = []
     visited: set[int] = set()
     for index in sorted(following):
-        way: list[int] = []
+        walked: list[int] = []
         while index not in visited:
             visited.add(index)
-            way.append(index)
+            walked.append(index)
             index = following[index]
-        if index in way:
-            found.append(way[way.index(index) :])
+        if index in walked:
+            circles.append(walked[walked.index(index) :])
 
-    return found
+    return circles

@@ -226,7 +226,11 @@ class Machine:
         """The calls of the last Solution that were skipped: they read what a branch that was not
         taken would give.
         """
-        return [one for one in self.history[self._first :] if one.status is CallStatus.SKIPPED]
+        return [
+            progress
+            for progress in self.history[self._first :]
+            if progress.status is CallStatus.SKIPPED
+        ]
 
     @property
     def ended(self) -> bool:
@@ -344,7 +348,7 @@ class Machine:
     def state(self) -> JSONObject:
         """The state of the run; with instances, a map by instance."""
         return {
-            one: self._memory.state(one) for one in self._initial.instances
+            instance: self._memory.state(instance) for instance in self._initial.instances
         } or self._memory.state()
 
     def state_of(self, instance: str = "") -> JSONObject:
@@ -356,12 +360,16 @@ class Machine:
         """What is uncertain about the input of a program, the parameters of the run's calls,
         and its output.
         """
-        parts = [self._input_doubts, *(one.doubts for one in self.history), self._output_doubts]
+        parts = [
+            self._input_doubts,
+            *(progress.doubts for progress in self.history),
+            self._output_doubts,
+        ]
         # Several calls may read the same value.
         notes = {
-            (str(one.get("at")), str(one.get("what")), str(one.get("instance"))): one
+            (str(note.get("at")), str(note.get("what")), str(note.get("instance"))): note
             for part in parts
-            for one in part.notes
+            for note in part.notes
         }
         assumed = [entry for part in parts for entry in part.assumed]
         approved = [entry for part in parts for entry in part.approved]
@@ -404,7 +412,7 @@ class Machine:
     @property
     def has_state(self) -> bool:
         """Return whether the state of any instance has a member."""
-        return any(self._memory.state(one) for one in self._initial.instances or [""])
+        return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(
         self,
@@ -523,10 +531,10 @@ class Machine:
 
     def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
         if call is None:
-            what = "the plan"
+            subject = "the plan"
         else:
-            what = f"call {call} ({self.history[call].call.name})"
-        self.decisions.append((what, decision, by))
+            subject = f"call {call} ({self.history[call].call.name})"
+        self.decisions.append((subject, decision, by))
 
     def _expect(self, *phases: Phase) -> None:
         if self.phase not in phases:
@@ -718,7 +726,9 @@ class Machine:
         self._begin(
             Proposal(self._reader.graph(), Solution(extra=event.extra or {}, program=event))
         )
-        self._input_doubts.assumed += [one for one in event.assumed or [] if isinstance(one, dict)]
+        self._input_doubts.assumed += [
+            assumption for assumption in event.assumed or [] if isinstance(assumption, dict)
+        ]
         tick = self._solving()
         tick.program = True
         tick.corrections.extend(self._judge_members())
@@ -726,7 +736,9 @@ class Machine:
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
         if self.solution.program is not None:
-            tick.unheard = frozenset(one for one in event.unheard or () if isinstance(one, int))
+            tick.unheard = frozenset(
+                index for index in event.unheard or () if isinstance(index, int)
+            )
             if event.error is not None:
                 self.errors.append({"call": None, "error": event.error})
 
@@ -765,8 +777,8 @@ class Machine:
             members[GROUP] = GROUPS
 
         # An answer that broke off may lack anything, and a program that cannot run has an error.
-        held = {name: value for name, value in self.solution.extra.items() if name != "program"}
-        faults = faults_of(members, required if self.solution.broken is None else (), held)
+        extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
+        faults = faults_of(members, required if self.solution.broken is None else (), extra)
         self._member_errors = faults.errors
         correction = faults.correction()
         return [] if correction is None else [correction]
@@ -781,18 +793,18 @@ class Machine:
             self._end_tick(self._tick)
 
     def _end_tick(self, tick: Tick) -> None:
-        kept = [
+        counted = [
             (call, message) for call, message in self._added if tick.group.keeps(self.history[call])
         ]
         errors = [*tick.errors(), *self.errors]
-        others = [message for _, message in kept if message.type != "data"]
-        self.feedback = Feedback(errors, tick.corrections, others)
-        for _, message in kept:
+        messages = [message for _, message in counted if message.type != "data"]
+        self.feedback = Feedback(errors, tick.corrections, messages)
+        for _, message in counted:
             if message.type == "data":
                 self._add_data(message)
 
         if tick.group.pattern in ("any", "race"):
-            for call, message in kept:
+            for call, message in counted:
                 if message.type == "data":
                     self._memory.learn(call, message.instance, message.kind, message.value)
 
@@ -888,21 +900,23 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     # The connections that waited for an answer have died with the process: withdraw their
     # questions first.
     died = "the process in which the call waited for it has died"
-    found: list[Event] = [
-        events.QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=died)
-        for one in parked(machine.history)
+    journaled: list[Event] = [
+        events.QuestionAnswered(
+            question.call, question.digest, "cancel", BRIDGE, question.item, reason=died
+        )
+        for question in parked(machine.history)
     ]
     for progress, number in _cut_off(machine):
         if _repeatable(progress):
             again.append(Execute.of(progress, number))
         else:
-            found.append(_in_doubt(machine, progress, number, None, now))
+            journaled.append(_in_doubt(machine, progress, number, None, now))
 
     if machine.is_streaming:
         # The part that had arrived is the Solution; the mind is not asked for it again.
-        found.append(events.SolutionClosed(CUT_OFF))
+        journaled.append(events.SolutionClosed(CUT_OFF))
 
-    return again, found
+    return again, journaled
 
 
 def fork_events(machine: Machine) -> list[Event]:
@@ -925,17 +939,17 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
         return [finished]
 
     progress = machine.history[finished.call]
-    found: list[Event] = []
+    journaled: list[Event] = []
     question = progress.items[finished.item or 0].question
     if question is not None:
         why = "the call that asked has ended"
-        found.append(
+        journaled.append(
             events.QuestionAnswered(
                 question.call, question.digest, "cancel", MODULE, question.item, reason=why
             )
         )
 
-    return [*found, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
+    return [*journaled, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
 
 
 def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:

@@ -57,9 +57,9 @@ class MemberFaults:
             return None
         names = ", ".join(map(quoted, self.unknown[:_NAMED]))
         more = len(self.unknown) - _NAMED
-        others = f" and {more:,} more" if more > 0 else ""
+        remainder = f" and {more:,} more" if more > 0 else ""
         return {
-            "left_out": f"{names}{others}",
+            "left_out": f"{names}{remainder}",
             "reason": "the schema has no such member, so it had no effect",
         }
 

@@ -80,8 +80,8 @@ class Memory:
 
     def state(self, instance: str = "") -> JSONObject:
         """The present state of an instance."""
-        found = document.read(self._documents.get(instance, {}), ("state",))
-        return found if isinstance(found, dict) else {}
+        state = document.read(self._documents.get(instance, {}), ("state",))
+        return state if isinstance(state, dict) else {}
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
         """Merge data that a call added into `†data.KIND`."""
@@ -97,15 +97,15 @@ class Memory:
         by_place: JSONObject = {
             str(error["place"]): error for error in errors if error.get("place") is not None
         }
-        for instance, found in self._documents.items():
-            data = found.get("data") if isinstance(found, dict) else None
-            if isinstance(found, dict) and isinstance(data, dict) and (by_place or "error" in data):
-                others: JSONObject = {
+        for instance, view in self._documents.items():
+            data = view.get("data") if isinstance(view, dict) else None
+            if isinstance(view, dict) and isinstance(data, dict) and (by_place or "error" in data):
+                without_errors: JSONObject = {
                     kind: value for kind, value in data.items() if kind != "error"
                 }
                 self._documents[instance] = {
-                    **found,
-                    "data": {**others, **({"error": by_place} if by_place else {})},
+                    **view,
+                    "data": {**without_errors, **({"error": by_place} if by_place else {})},
                 }
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
@@ -193,12 +193,12 @@ class Memory:
                     view = _with_data(view, name, value)
             return view
 
-        seen = (
+        entries = (
             entry
             for entry in self.log[self._first :]
             if entry.call in wanted and entry.instance == instance
         )
-        return _written(view, seen)
+        return _written(view, entries)
 
 
 def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
@@ -206,25 +206,28 @@ def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
     if not isinstance(view, dict):
         return view
     data = view.get("data")
-    known = data if isinstance(data, dict) else {}
-    return {**view, "data": {**known, kind: merge(known[kind], value) if kind in known else value}}
+    by_kind = data if isinstance(data, dict) else {}
+    return {
+        **view,
+        "data": {**by_kind, kind: merge(by_kind[kind], value) if kind in by_kind else value},
+    }
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:
     """A document after some writes. Successive pushes to one array become one write, because each
     write copies it.
     """
-    for (path, method), group in groupby(entries, key=lambda one: (one.path, one.method)):
-        first, *rest = [one.value for one in group]
+    for (path, method), group in groupby(entries, key=lambda entry: (entry.path, entry.method)):
+        first, *later = [entry.value for entry in group]
         view = document.write(view, path, method, first)
-        if method == "push" and rest and path[1:]:
+        if method == "push" and later and path[1:]:
             array = document.read(view, path)
         else:
             array = None
         if isinstance(array, list):
-            view = document.write(view, path, "set", [*array, *rest])
+            view = document.write(view, path, "set", [*array, *later])
         else:
-            for value in rest:
+            for value in later:
                 view = document.write(view, path, method, value)
     return view
 
@@ -252,8 +255,8 @@ class InitialDocuments:
 
     def part(self, instance: str, kind: str) -> JSON:
         """The initial `state` or `input` of an instance."""
-        found = document.read(self.documents.get(instance, {}), (kind,))
-        return {} if isinstance(found, Missing) else found
+        part = document.read(self.documents.get(instance, {}), (kind,))
+        return {} if isinstance(part, Missing) else part
 
 
 def check_instance(name: str) -> None:

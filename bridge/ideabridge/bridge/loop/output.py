@@ -231,9 +231,9 @@ class Readiness:
         *,
         briefly: bool = False,
     ) -> Item:
-        known = values
+        values_of_item = values
         if by_item:
-            known = dict(values)
+            values_of_item = dict(values)
             for read in by_item:
                 value = self._judge.evaluate(read, call.instance, each)
                 if isinstance(value, Absent | Wait):
@@ -244,11 +244,11 @@ class Readiness:
                         error={"kind": "runtime", "message": f"not run: {message}"},
                     )
 
-                known[read.expression.text] = value
+                values_of_item[read.expression.text] = value
                 # The value of each item is measured; all others are measured once.
                 sizes.pop(read.expression.text, None)
 
-        filling = Filling(known, sizes, self._sizes.measure)
+        filling = Filling(values_of_item, sizes, self._sizes.measure)
         parameters = fill(call.parameters, filling)
         if parts:
             parameters = put_in(parameters, parts)
@@ -261,7 +261,10 @@ class Readiness:
                 {}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"}
             )
 
-        imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
+        imports = tuple(
+            (next(expression.operands()).full, values[expression.text])
+            for expression in call.imports
+        )
         item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
         item.latent, item.size = latent, filling.size
         if not call.constant and call.tool is not None:
@@ -384,7 +387,9 @@ class OutputSchema:
                 for instance, part in value.items()
             }
             good: dict[str, JSON] = {
-                one: part for one, part in parts.items() if not isinstance(part, Missing)
+                instance_name: part
+                for instance_name, part in parts.items()
+                if not isinstance(part, Missing)
             }
             return good, faults, not faults or (self._mode == "plan" and bool(good)), doubts
 
@@ -451,7 +456,7 @@ def _resolve(
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()
-    found: dict[str, JSON] = {}
+    values_by_instance: dict[str, JSON] = {}
     size = NO_SIZE
     for instance, reads in () if faults else graph.output_reads.items():
         if instance in graph.output_faults:
@@ -464,8 +469,8 @@ def _resolve(
 
         where = f"output{f' of {instance}' if instance else ''}"
         needed = {read.expression.text for read in reads if not read.lenient}
-        missing = [(text, one) for text, one in values.items() if isinstance(one, Absent)]
-        absent = [f"{where}: {one.message}" for text, one in missing if text in needed]
+        missing = [(text, value) for text, value in values.items() if isinstance(value, Absent)]
+        absent = [f"{where}: {value.message}" for text, value in missing if text in needed]
         known = {
             text: value for text, value in values.items() if not isinstance(value, Absent | Wait)
         }
@@ -485,14 +490,19 @@ def _resolve(
             total = sum(map(measure, computed.values.values()), size + filling.size)
             problem = too_large(where, total)
             if problem is None:
-                found[instance] = filled
+                values_by_instance[instance] = filled
                 size = total
             else:
                 absent.append(problem)
 
         faults.extend(absent)
 
-    return (dict(found) if by_instance else found.get("")), faults, doubts, size
+    return (
+        (dict(values_by_instance) if by_instance else values_by_instance.get("")),
+        faults,
+        doubts,
+        size,
+    )
 
 
 def error_message(kind: str, message: str) -> JSONObject:

@@ -52,7 +52,7 @@ class Guidance:
         self._documents = machine.documents
         self._instances = machine.instances
         self._is_first = machine.step == 0
-        done = (one.call for one in machine.history if one.status is CallStatus.DONE)
+        done = (progress.call for progress in machine.history if progress.status is CallStatus.DONE)
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
@@ -92,7 +92,7 @@ class Guidance:
         if not where:
             return {**entry, "done": self._is_done(call, "")}
 
-        left = [one for one in where if not self._is_done(call, one)]
+        left = [instance_name for instance_name in where if not self._is_done(call, instance_name)]
         if len(where) == 1:
             return {**entry, "instance": where[0], "done": not left}
         entry |= {"done": len(where) - len(left), "of": len(where)}
@@ -271,18 +271,18 @@ class Composer:
         """Messages as ideas store them. One that was in the last Request is not encoded again."""
         last = self._bodies
         self._bodies = {}
-        found: list[_Messages] = []
+        stored: list[_Messages] = []
         for part in parts:
             messages = _Messages()
             for message in part:
-                known = last.get(id(message))
-                body = known[1] if known is not None and known[0] is message else None
+                encoded = last.get(id(message))
+                body = encoded[1] if encoded is not None and encoded[0] is message else None
                 messages.add(message, body)
                 self._bodies[id(message)] = (message, messages.bodies[-1])
 
-            found.append(messages)
+            stored.append(messages)
 
-        return found
+        return stored
 
     def _draft(
         self, machine: Machine, parts: tuple[Sequence[Message], ...], made: RequestMade | None
@@ -311,7 +311,11 @@ class Composer:
             return assembled(None)
         if made is not None:
             was_offered = offered_by(base, made.offered).tools
-            return assembled(next((one for one in was_offered if is_reader(one)), None))
+            return assembled(
+                next(
+                    (offered_tool for offered_tool in was_offered if is_reader(offered_tool)), None
+                )
+            )
 
         for reader in READERS:
             draft = assembled(reader)
@@ -441,8 +445,8 @@ def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
     news.extend(machine.added_data)
     news.extend(machine.feedback.messages)
     news.extend(
-        Message("user", "correction", dict(one), "correction")
-        for one in machine.feedback.corrections
+        Message("user", "correction", dict(correction), "correction")
+        for correction in machine.feedback.corrections
     )
     news.extend(_errors(machine.errors))
     return messages, news
@@ -526,10 +530,10 @@ def _call_entry(progress: Progress) -> JSONObject:
         summary["why"] = progress.error.get("message")
 
     if progress.wrote:
-        first, *others = (format_reference(path, call.instance or None) for path in progress.wrote)
+        first, *further = (format_reference(path, call.instance or None) for path in progress.wrote)
         summary["value"] = first
-        if others:
-            summary["also"] = list[JSON](others)
+        if further:
+            summary["also"] = list[JSON](further)
 
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value

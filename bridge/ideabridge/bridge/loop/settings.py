@@ -79,12 +79,14 @@ class Settings:
     def to_json(self) -> JSONObject:
         """The settings as a journal stores them."""
         modules: JSONObject = {
-            name: {"ordered": one.ordered, "reads": list[JSON](one.reads)}
-            for name, one in self.modules.items()
+            name: {"ordered": module.ordered, "reads": list[JSON](module.reads)}
+            for name, module in self.modules.items()
         }
         apart = ("order", "modules", "shown", "activities")
         others: JSONObject = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart
+            member.name: getattr(self, member.name)
+            for member in fields(self)
+            if member.name not in apart
         }
         if self.shown:
             others["shown"] = dict[str, JSON](self.shown)
@@ -101,7 +103,8 @@ class Settings:
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")
         members["modules"] = {
-            name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()
+            name: ModuleOrder(order["ordered"], tuple(order["reads"]))
+            for name, order in modules.items()
         }
         activities = members.pop("activities", None)
         members["activities"] = None if activities is None else tuple(activities)

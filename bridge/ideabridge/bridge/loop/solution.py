@@ -322,10 +322,10 @@ class SolutionReader:
 
     def note(self, listed: Iterable[Progress]) -> None:
         """Count calls that were taken up, and keep their ids."""
-        for one in listed:
+        for progress in listed:
             self.listed += 1
-            if one.call.id is not None:
-                self._ids.add(one.call.id)
+            if progress.call.id is not None:
+                self._ids.add(progress.call.id)
 
 
 def _refusal(message: str) -> list[JSONObject]:
