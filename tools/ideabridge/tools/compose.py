@@ -88,9 +88,14 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """
     admitter = Admitter()
     result = admitter.admit(schema) if top else admitter.within(schema)
-    return admitter.finish(
-        dict(result) if isinstance(result, dict) else {} if result is True else {"not": {}}
-    )
+    if isinstance(result, dict):
+        admitted = dict(result)
+    elif result is True:
+        admitted = {}
+    else:
+        admitted = {"not": {}}
+
+    return admitter.finish(admitted)
 
 
 class Admitter:

@@ -49,9 +49,9 @@ class _Pool:
     def get(self) -> Monty:
         with self._lock:
             if self._monty is None:
-                made: Monty = _library().Monty(min_processes=1, max_processes=WORKERS)
-                self._monty = made.__enter__()
-                atexit.register(made.__exit__, None, None, None)
+                pool: Monty = _library().Monty(min_processes=1, max_processes=WORKERS)
+                self._monty = pool.__enter__()
+                atexit.register(pool.__exit__, None, None, None)
             return self._monty
 
 

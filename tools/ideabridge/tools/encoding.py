@@ -373,20 +373,20 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
     left = most
     stack: list[object] = [value]
     while stack:
-        one = stack.pop()
-        if isinstance(one, str):
-            left -= len(one)
-        elif isinstance(one, int):
-            left -= one.bit_length() // 4
-        elif isinstance(one, Mapping):
-            members = cast("Mapping[object, object]", one)
+        part = stack.pop()
+        if isinstance(part, str):
+            left -= len(part)
+        elif isinstance(part, int):
+            left -= part.bit_length() // 4
+        elif isinstance(part, Mapping):
+            members = cast("Mapping[object, object]", part)
             # Before they are put on the stack, which would grow as the value does.
             left -= 2 * WRITTEN_PER_VALUE * len(members)
             if left >= 0:
                 left -= sum(len(key) for key in members if isinstance(key, str))
                 stack.extend(members.values())
-        elif isinstance(one, list | tuple):
-            items = cast("Sequence[object]", one)
+        elif isinstance(part, list | tuple):
+            items = cast("Sequence[object]", part)
             left -= WRITTEN_PER_VALUE * len(items)
             if left >= 0:
                 stack.extend(items)

@@ -142,12 +142,12 @@ def _expected(error: ValidationError, root: JSON) -> str:
     if keyword in _LIMITS:
         return _LIMITS[keyword].format(limit)
     if keyword in _COUNTS:
-        bound, one, many = _COUNTS[keyword]
+        bound, singular, many = _COUNTS[keyword]
         if keyword in ("maxLength", "maxItems"):
             found = f", not {len(cast('Any', error.instance)):,}"
         else:
             found = ""
-        return f"{bound} {limit:,} {one if limit == 1 else many}{found}"
+        return f"{bound} {limit:,} {singular if limit == 1 else many}{found}"
 
     match keyword:
         case None:
@@ -276,7 +276,7 @@ def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
     for inner in error.context or ():
         nested = [] if inner.relative_path else _alternatives(inner)
         apart = bool(nested) and all(_is_of_another_kind(branch) for branch in nested)
-        errors = [one for branch in nested for one in branch] if apart else [inner]
+        errors = [alternative for branch in nested for alternative in branch] if apart else [inner]
         branches.setdefault(inner.relative_schema_path[0], []).extend(errors)
 
     return list(branches.values())

@@ -106,8 +106,8 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     return "\n".join(readable)
 
 
-def _escape(one: str) -> str:
-    code = ord(one)
+def _escape(char: str) -> str:
+    code = ord(char)
     if code <= 0xFFFF:
         return f"\\u{code:04x}"
     code -= 0x10000
@@ -408,8 +408,8 @@ def _folded(name: str) -> str:
     return re.sub(r"[-_.\s]+", "_", _CAMEL.sub("_", name).casefold()).strip("_")
 
 
-def _part_of(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
+def _part_of(first: str, second: str) -> bool:
+    short, long = sorted((first, second), key=len)
     return len(short) > 2 and f"_{short}_" in f"_{long}_"
 
 

@@ -135,7 +135,8 @@ class _Worker:
         """
         timer = self._timer(START_SECONDS)
         try:
-            into, out = self.process.stdin, self.process.stdout
+            into = self.process.stdin
+            out = self.process.stdout
             assert into is not None
             assert out is not None
             # Soon after the deadline the process ends by itself, in case this process
@@ -354,9 +355,9 @@ class Workers:
 def _error_class(kind: str) -> type[IdeabridgeError] | None:
     """The class that an answer names as `MODULE:CLASS`; None if it is no error of ours."""
     module, _, name = kind.partition(":")
-    found: object = getattr(sys.modules.get(module), name, None)
-    if isinstance(found, type) and issubclass(found, IdeabridgeError):
-        return found
+    error_class: object = getattr(sys.modules.get(module), name, None)
+    if isinstance(error_class, type) and issubclass(error_class, IdeabridgeError):
+        return error_class
     return None
 
 

@@ -191,11 +191,11 @@ class AnswerReader:
         if self._state is _State.DONE:
             return len(text)
         if self._state is _State.BEFORE:
-            found = text.find("{", position)
-            if found < 0:
+            brace = text.find("{", position)
+            if brace < 0:
                 return len(text)
             self._state = _State.OPENED
-            return found + 1
+            return brace + 1
 
         match = _SPACE.match(text, position)
         position = match.end() if match else position

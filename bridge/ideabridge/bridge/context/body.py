@@ -59,33 +59,33 @@ class EncodedRequest:
         self.messages = messages
         self.schema = schema
         self.shown = shown
-        known, self._context, self._context_size = 0, sha256(_BEGIN), len(_BEGIN)
+        unchanged = 0
+        self._context = sha256(_BEGIN)
+        self._context_size = len(_BEGIN)
         if (
             last is not None
             and len(last.messages) <= len(messages)
             and all(map(is_, last.messages, messages))
         ):
-            known, self._context, self._context_size = (
-                len(last.messages),
-                last._context.copy(),
-                last._context_size,
-            )
+            unchanged = len(last.messages)
+            self._context = last._context.copy()
+            self._context_size = last._context_size
 
-        texts = [text for _, text in messages[known:]]
+        texts = [text for _, text in messages[unchanged:]]
         # With the comma after the messages that are known.
-        new = ",".join(["", *texts] if known and texts else texts).encode()
+        new = ",".join(["", *texts] if unchanged and texts else texts).encode()
         self._context.update(new)
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
-        rest = f'],"schema":{schema[1]}{limits}'.encode()
+        end = f'],"schema":{schema[1]}{limits}'.encode()
         # The Request's bytes are a prefix of the idea's but for the last brace: the context
         # is hashed once.
         self._open = self._context.copy()
-        self._open.update(rest)
+        self._open.update(end)
         closed = self._open.copy()
         closed.update(b"}")
         self.id = closed.digest()
-        self.size = self._context_size + len(rest) + 1
+        self.size = self._context_size + len(end) + 1
 
     @classmethod
     def of(cls, context: Sequence[JSON], schema: JSON, shown: JSON) -> EncodedRequest:

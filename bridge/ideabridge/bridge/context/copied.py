@@ -100,7 +100,9 @@ class CopiedLiterals:
         for literal in self._literals:
             companions = self._facts.companions.get(literal.at, ())
             references.update(
-                dict.fromkeys(other.given for other in companions if other.given is not None)
+                dict.fromkeys(
+                    companion.given for companion in companions if companion.given is not None
+                )
             )
         return list(references)
 
@@ -147,7 +149,9 @@ class CopiedLiterals:
         if was_passed(literal, read):
             return None
         companions = self._facts.companions.get(literal.at, ())
-        return next((other.given for other in companions if was_passed(other, read)), None)
+        return next(
+            (companion.given for companion in companions if was_passed(companion, read)), None
+        )
 
     def novelties(
         self, read: Read, references: Iterable[str], watched: Collection[str] = ()

@@ -95,8 +95,8 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
             return decided
 
         computed = self.settle_all(read)
-        others = [text for text in (*known, *self.references) if text not in self.needs]
-        computed.doubts.notes += self.novelties(read, others, self.call.watched)
+        readable = [text for text in (*known, *self.references) if text not in self.needs]
+        computed.doubts.notes += self.novelties(read, readable, self.call.watched)
         if self.call.may_decide:
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
 

@@ -715,12 +715,15 @@ def settle(explained: Explained, read: Read) -> Settled:
         return Settled(MISSING)
 
     chosen, value = cheapest
-    others = _other_values(values, value)
-    why = _doubt(explained) or _choice(explained, chosen, read, differ=bool(others or without))
+    alternatives = _other_values(values, value)
+    why = _doubt(explained) or _choice(
+        explained, chosen, read, differ=bool(alternatives or without)
+    )
     if why is not None:
         # Other values say more than explanations without one.
         instead: list[JSON] = [
-            {**shortened("value", other), "from": each.shown} for each, other in others
+            {**shortened("value", alternative), "from": each.shown}
+            for each, alternative in alternatives
         ]
         instead.extend({"from": explanation.shown} for explanation in without)
         return Settled(value, assumption(explained, value, why, chosen, instead[:_OTHERS]))
@@ -738,11 +741,13 @@ def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
     """The first explanation with each value that differs from the one taken."""
-    others: list[tuple[Explanation, JSON]] = []
-    for explanation, other in values:
-        if not same(other, value) and not any(same(other, known) for _, known in others):
-            others.append((explanation, other))
-    return others
+    alternatives: list[tuple[Explanation, JSON]] = []
+    for explanation, candidate in values:
+        if not same(candidate, value) and not any(
+            same(candidate, listed) for _, listed in alternatives
+        ):
+            alternatives.append((explanation, candidate))
+    return alternatives
 
 
 def assumption(
@@ -788,8 +793,8 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
     if isinstance(value, Missing):
         return None
 
-    alike = [other for other in map(read, explained.among) if not isinstance(other, Missing)]
-    if all(same(other, value) for other in alike):
+    alike = [element for element in map(read, explained.among) if not isinstance(element, Missing)]
+    if all(same(element, value) for element in alike):
         return None
     return "it is taken from one of several calls of the same tool"
 

@@ -309,7 +309,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
     for together in by_holder.values():
         passable = [literal for literal in together if literal.given is not None]
         for literal in together:
-            others = [other for other in passable if other.given != literal.given]
+            others = [candidate for candidate in passable if candidate.given != literal.given]
             if others:
                 companions[literal.at] = others
 

@@ -185,7 +185,9 @@ class Measures:
         unchanged = len(self._entries)
         if len(entries) < unchanged or not all(map(is_, entries, self._entries)):
             unchanged = 0
-            self._entries, self._made, self._sizes = [], [], Sizes()
+            self._entries = []
+            self._made = []
+            self._sizes = Sizes()
 
         for entry in entries[unchanged:]:
             call = MadeCall.of(entry)

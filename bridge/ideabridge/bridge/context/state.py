@@ -310,9 +310,9 @@ class StateSchema:
         """The schema of a key that `properties` does not name; None if no such key is allowed."""
         patterns = schema.get("patternProperties")
         if isinstance(patterns, dict):
-            for pattern, found in patterns.items():
+            for pattern, schema_of_pattern in patterns.items():
                 if _matches(pattern, key):
-                    return found
+                    return schema_of_pattern
 
         additional = schema.get("additionalProperties")
         # JSON Schema would allow every key without `additionalProperties`; a state does not.
@@ -394,8 +394,8 @@ def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     properties = result.get("properties")
     if closes and isinstance(properties, dict) and "additionalProperties" not in schema:
         names = {name for element in values if isinstance(element, dict) for name in element}
-        known: JSONObject = {name: {} for name in sorted(names - properties.keys())}
-        result["properties"] = {**properties, **known}
+        new_members: JSONObject = {name: {} for name in sorted(names - properties.keys())}
+        result["properties"] = {**properties, **new_members}
         result["additionalProperties"] = False
 
     return result

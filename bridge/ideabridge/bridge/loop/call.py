@@ -324,7 +324,8 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         and "const" in tool.output
     ):
         # The definition of the tool fixes the result, so no mind is asked for it.
-        call.has_latent, call.latent = True, tool.output["const"]
+        call.has_latent = True
+        call.latent = tool.output["const"]
 
     if call.activity is not None and tool.module is not None:
         call.problems.append(

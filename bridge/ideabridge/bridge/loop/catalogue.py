@@ -475,7 +475,10 @@ class ToolOffer:
         if changed == self._changed:
             return False
 
-        self._changed, self.current = changed, offered_by(self.initial, changed)
+        # `offered_by` may raise: nothing has changed then.
+        current = offered_by(self.initial, changed)
+        self._changed = changed
+        self.current = current
         keys = {tool.key for tool in self.every.tools}
         new = [tool for tool in self.current.tools if tool.key not in keys]
         if new:

@@ -152,8 +152,8 @@ def read_decider(value: JSON) -> Decider:
             and via in get_args(Via)
             and (user is None or isinstance(user, str))
         ):
-            held: tuple[Any, Any] = kind, via
-            return Decider(cast("DeciderKind", held[0]), cast("Via", held[1]), user)
+            kind_and_via: tuple[Any, Any] = kind, via
+            return Decider(cast("DeciderKind", kind_and_via[0]), cast("Via", kind_and_via[1]), user)
     raise JournalError(
         f"by: expected who decided, as {{kind, via, user?}}, found {str(value)[:100]!r}"
     )

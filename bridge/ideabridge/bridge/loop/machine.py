@@ -557,7 +557,8 @@ class Machine:
 
     def _start(self, event: events.RunStarted) -> None:
         self._expect("new")
-        self.mode, self.mind_name = event.mode, event.mind
+        self.mode = event.mode
+        self.mind_name = event.mind
         self.traceparent = event.traceparent
         self._by_turns = event.mind in (None, TURNS)
         self.settings = Settings.from_json(event.settings)
@@ -647,7 +648,8 @@ class Machine:
             self._accept(proposal)
             return
 
-        self.phase, self._planning = "planning", Planning(self._reader, self.step, proposal)
+        self.phase = "planning"
+        self._planning = Planning(self._reader, self.step, proposal)
         self._settle_plan(self._planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
@@ -662,7 +664,9 @@ class Machine:
     def _plan(self, event: PlanEvent) -> None:
         """Treat the Solution of a lazy run as a plan, none of which runs before it is accepted."""
         if self.phase == "asking":
-            self.phase, self._planning = "planning", Planning(self._reader, self.step)
+            self.phase = "planning"
+            self._planning = Planning(self._reader, self.step)
+
         self._expect("planning")
         self._settle_plan(self._planning.take(event) if self._planning is not None else None)
 
@@ -750,7 +754,8 @@ class Machine:
             # The journaled prefix is the Solution; its output is null.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
-            self.solution.output, self.solution.broken = None, event.broken
+            self.solution.output = None
+            self.solution.broken = event.broken
 
         self.solution.extra = event.extra or {}
         tick.corrections.extend(self._judge_members())
@@ -880,7 +885,9 @@ class Machine:
         if self.phase == "solving" and self._tick is not None:
             self.feedback.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
 
-        self.phase, self.status, self.reason = "ended", event.status, event.reason
+        self.phase = "ended"
+        self.status = event.status
+        self.reason = event.reason
         self._spending.add_room(event.spent)
         self._tick = self._planning = self._finish = None
         self._mind_due = False

@@ -266,7 +266,8 @@ class Readiness:
             for expression in call.imports
         )
         item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
-        item.latent, item.size = latent, filling.size
+        item.latent = latent
+        item.size = filling.size
         if not call.constant and call.tool is not None:
             try:
                 exact = self._graph.catalogue.exact(call.tool)
@@ -276,10 +277,8 @@ class Readiness:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
                 # The parameters are invalid, or nest too deep with the values in them.
-                item.finished, item.error = (
-                    True,
-                    {"kind": "runtime", "message": f"not run: {error}"},
-                )
+                item.finished = True
+                item.error = {"kind": "runtime", "message": f"not run: {error}"}
 
         return item
 

@@ -242,10 +242,10 @@ def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerd
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.verdict])
 
 
-def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
-    if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW:
-        return one
-    return other
+def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
+    if _STRICTNESS[first.verdict] >= _STRICTNESS[second.verdict] and first is not ALLOW:
+        return first
+    return second
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:

@@ -250,10 +250,11 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
     Raises:
         JournalError: the call does not run, or has no such item.
     """
-    one = progress.get(call)
-    if one is None or one.status is not CallStatus.RUNNING or (number or 0) >= len(one.items):
+    of_call = progress.get(call)
+    index = number or 0
+    if of_call is None or of_call.status is not CallStatus.RUNNING or index >= len(of_call.items):
         raise JournalError(f"call {call} is not running")
-    return one.items[number or 0]
+    return of_call.items[index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,18 +83,18 @@ class Settings:
             for name, module in self.modules.items()
         }
         apart = ("order", "modules", "shown", "activities")
-        others: JSONObject = {
+        members: JSONObject = {
             member.name: getattr(self, member.name)
             for member in fields(self)
             if member.name not in apart
         }
         if self.shown:
-            others["shown"] = dict[str, JSON](self.shown)
+            members["shown"] = dict[str, JSON](self.shown)
 
         if self.activities is not None:
-            others["activities"] = list[JSON](self.activities)
+            members["activities"] = list[JSON](self.activities)
 
-        return {"ordering": self.order, "modules": modules, **others}
+        return {"ordering": self.order, "modules": modules, **members}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:

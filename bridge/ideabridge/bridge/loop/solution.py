@@ -454,7 +454,8 @@ class Planning:
                 solution.output = event.output
             case SolutionClosed():
                 graph.close()
-                solution.extra, solution.broken = event.extra or {}, event.broken
+                solution.extra = event.extra or {}
+                solution.broken = event.broken
                 return self.settled()
 
         return None

@@ -783,17 +783,23 @@ class Tick:
             return
 
         later = self._sharing[bisect_right(self._sharing, call.index) :]
-        others = (self.progress[index] for index in later)
+        later_calls = (self.progress[index] for index in later)
         named = list(
             islice(
-                (other.call for other in others if self._is_open_with(other, reason)),
+                (
+                    named_call.call
+                    for named_call in later_calls
+                    if self._is_open_with(named_call, reason)
+                ),
                 _NAMED_IN_COMMON,
             )
         )
-        for other in named:
-            doubts.add(Doubts([{"at": f"calls.{other.place}", "why": reason}]), other.instance)
+        for named_call in named:
+            doubts.add(
+                Doubts([{"at": f"calls.{named_call.place}", "why": reason}]), named_call.instance
+            )
 
-        self._named_in_common[call.index] = [other.index for other in named]
+        self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
         """Drop what a question said about other calls, because it was denied: each of
