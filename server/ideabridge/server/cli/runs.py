@@ -31,7 +31,6 @@ from ideabridge.server.cli.stores import (
     resolve_run,
 )
 from ideabridge.server.views.records import (
-    ENDED,
     ListedStatus,
     errors_of,
     input_of,

@@ -27,7 +27,7 @@ from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.showing import text_of
 from ideabridge.server.ui.timeline import ROWS, awaited, suppliers, timeline, why_waited
 from ideabridge.server.views.history import RunHistory, call_json
-from ideabridge.server.views.records import ENDED, input_of, lineage_of
+from ideabridge.server.views.records import input_of, lineage_of
 from ideabridge.server.views.shown import call_without_ids
 from ideabridge.server.views.text import skipped_line
 from ideabridge.server.views.trace import CallBar, Trace, module_of

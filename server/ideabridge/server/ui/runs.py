@@ -31,7 +31,6 @@ from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.history import RunHistory
 from ideabridge.server.views.records import (
-    ENDED,
     ListedStatus,
     errors_of,
     input_of,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.loop.event import EndStatus
     from ideabridge.bridge.store.journal import RunFilter
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
@@ -26,9 +25,6 @@ ListedStatus: TypeAlias = Literal[
     "failed",
 ]
 """What `run_status` says: `RunStatus`, and `queued` for a run that waits for a worker."""
-
-ENDED: Final[tuple[EndStatus, ...]] = ("done", "stalled", "limit", "cancelled", "failed")
-"""The statuses of runs that have ended."""
 
 _MOST_READ: Final = 200
 """The most rows that one query of the list of runs reads."""
