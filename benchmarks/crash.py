@@ -82,7 +82,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import is_set_aside
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL

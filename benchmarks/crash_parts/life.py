@@ -23,7 +23,8 @@ from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.idea import Idea, IdeaMeta, RunRecord
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 

@@ -88,12 +88,11 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """
     admitter = Admitter()
     result = admitter.admit(schema) if top else admitter.within(schema)
+    admitted: JSONObject = {}
     if isinstance(result, dict):
-        admitted = dict(result)
-    elif result is True:
-        admitted = {}
-    else:
-        admitted = {"not": {}}
+        admitted.update(result)
+    elif result is False:
+        admitted["not"] = {}
 
     return admitter.finish(admitted)
 
