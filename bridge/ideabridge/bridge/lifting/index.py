@@ -136,7 +136,7 @@ Place: TypeAlias = "tuple[Node, str | int]"
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class IndexedDocument:
     """A document of the index.
 
     Attributes:
@@ -167,7 +167,7 @@ class Values:
         self.whole = True
         self.given: list[str] = []
         self.texts = Texts()
-        self.documents: dict[str, Document] = {}
+        self.documents: dict[str, IndexedDocument] = {}
         self._places: dict[object, list[Place]] = {}
         self._notations: dict[str, list[str]] = {}
         self._beginnings: set[str] = set()
@@ -199,7 +199,7 @@ class Values:
                     stack.append((_node((node, key), value, inner), depth + 1))
 
         is_small = self._count - count_before <= _SMALL
-        self.documents[root] = Document(len(self.documents), literal, is_small)
+        self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
         """Note the place of a value, and return the value, or what a text contains as JSON."""
