@@ -237,7 +237,7 @@ class Forking:
         sys.stdout = os.fdopen(1, "w", closefd=False)
         os.chdir(folder)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environb.update(environment)
         return argv
 
     def reap(self) -> None:
