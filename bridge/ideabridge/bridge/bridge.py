@@ -94,8 +94,6 @@ from ideabridge.tools.toolbox import Toolbox, load_tool_file
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """The environment variable that holds the bearer token of the server over HTTP."""
 
-_NOT_OPEN: Final = "the bridge is not open; use `async with Bridge(...)`"
-
 T = TypeVar("T")
 
 
@@ -201,8 +199,6 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runs: Runs | None = None
-        self._publisher: Publisher | None = None
-        self._direct_sessions: DirectSessions | None = None
         self._teaching: Teaching | None = None
         self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
@@ -243,7 +239,6 @@ class Bridge:
         limits = self.configuration.limits
         mask = self.secrets.mask
         redact = self.secrets.redact
-        screen = Screen(self.secrets)
         self._teaching = Teaching(self._store)
         self._runs = Runs(
             self._store,
@@ -259,30 +254,12 @@ class Bridge:
             offer=self.offer,
             handlers=self.handlers,
             configuration=self.configuration,
-            screen=screen,
+            screen=Screen(self.secrets),
             mind=self.mind,
             approver=self.approver,
             lease_seconds=self._lease_seconds,
             notices=self.notices,
             queue=Queue(self._store, self._role),
-        )
-        self._publisher = Publisher(
-            self,
-            self._store,
-            self.offer,
-            self.modules,
-            self.configuration,
-            screen,
-            self._runs.ways,
-            self._runs.sandbox,
-        )
-        self._direct_sessions = DirectSessions(
-            self._store,
-            self._writer,
-            screen,
-            self.settings,
-            self.fingerprint,
-            self._idea_tool,
         )
         for task in (
             self._runs.heartbeat,
@@ -349,7 +326,7 @@ class Bridge:
     def store(self) -> Store:
         """The open store."""
         if self._store is None:
-            raise RuntimeError(_NOT_OPEN)
+            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._store
 
     @property
@@ -360,7 +337,7 @@ class Bridge:
     @property
     def _open_runs(self) -> Runs:
         if self._runs is None:
-            raise RuntimeError(_NOT_OPEN)
+            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._runs
 
     @property
@@ -371,9 +348,8 @@ class Bridge:
     @property
     def publisher(self) -> Publisher:
         """Publishes, and lets minds write programs for recorded runs (`Publisher.distill`)."""
-        if self._publisher is None:
-            raise RuntimeError(_NOT_OPEN)
-        return self._publisher
+        own = (self.store, self.offer, self.modules, self.configuration, Screen(self.secrets))
+        return Publisher(self, *own, lambda: self._open_runs.sandbox)
 
     @property
     def saver(self) -> Saver:
@@ -383,9 +359,14 @@ class Bridge:
     @property
     def direct_sessions(self) -> DirectSessions:
         """The sessions of direct calls: what clients called one by one, without a plan."""
-        if self._direct_sessions is None:
-            raise RuntimeError(_NOT_OPEN)
-        return self._direct_sessions
+        return DirectSessions(
+            self.store,
+            self._writer,
+            Screen(self.secrets),
+            self.settings,
+            self.fingerprint,
+            self._idea_tool,
+        )
 
     # -- tools -------------------------------------------------------------------------------------
 

@@ -208,8 +208,7 @@ class Publisher:
         modules: the modules whose tools published plans call.
         configuration: the configuration of the bridge.
         screen: refuses secrets.
-        ways: decides how calls are answered, and pins the tools that they mean.
-        sandbox: the workers that check programs, and run them with recorded results.
+        sandbox: returns the workers that check programs, and run them with recorded results.
     """
 
     bridge: _Bridge
@@ -218,13 +217,17 @@ class Publisher:
     modules: Modules
     configuration: Configuration
     screen: Screen
-    ways: Ways
-    sandbox: Sandbox
+    sandbox: Callable[[], Sandbox]
 
     @property
     def drafting(self) -> Drafting:
         """Makes the plans of runs."""
         return Drafting(self.store)
+
+    @property
+    def ways(self) -> Ways:
+        """Decides how calls are answered, and pins the tools that they mean."""
+        return Ways(self.store, self.offer, self.bridge.patiently)
 
     async def import_idea(
         self,
@@ -772,7 +775,7 @@ class Publisher:
         """
         judgements: list[Judgement] = []
         for results, value in zip(recorded, inputs, strict=True):
-            judgement = await reproduce(self.sandbox, program, names, value, results)
+            judgement = await reproduce(self.sandbox(), program, names, value, results)
             if judgement.difference is not None:
                 raise ProgramRefusedError(
                     f"with the results of run {results.run}, {judgement.difference}"
@@ -792,7 +795,7 @@ class Publisher:
             for tool in function.run.machine.catalogue.tools
         }
         setting = setting_of(ProgramNames(tools.values()), {"input": {}, "state": {}}, 0.0, "")
-        problem = await self.sandbox.check(program, setting)
+        problem = await self.sandbox().check(program, setting)
         if problem is not None:
             raise ProgramRefusedError(problem)
 
@@ -1074,7 +1077,7 @@ class Publisher:
         results = await self._results(function)
         names = plan.names or {}
         judgement = await reproduce(
-            self.sandbox, plan.program or "", names, plan.input or {}, results
+            self.sandbox(), plan.program or "", names, plan.input or {}, results
         )
         difference = judgement.difference
         if difference is None:
