@@ -105,7 +105,9 @@ def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_of_the_command_line_lists_every_command() -> None:
-    known: dict[str, Any] = cast("Any", get_command(app)).commands
+    commands: dict[str, Any] = cast("Any", get_command(app)).commands
+    # Old names still answer, and no page lists them.
+    known = {name: command for name, command in commands.items() if not command.hidden}
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Shared options")[0]
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     told: dict[str, set[str]] = {}

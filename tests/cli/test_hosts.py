@@ -148,10 +148,10 @@ def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
 READ = """
 import sys
 from pathlib import Path
-from ideabridge.server.hosts.host import HostFileError, read_document
+from ideabridge.server.hosts.host import HostFileError, read_host_document
 for path in sys.argv[1:]:
     try:
-        read_document(Path(path))
+        read_host_document(Path(path))
     except HostFileError:
         pass
 """

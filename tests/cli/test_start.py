@@ -78,7 +78,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     bare = capsys.readouterr().out
     assert main(["--help"]) == 0
     told = capsys.readouterr().out
-    for command in ("serve", "run", "ideas", "modules", "tools", "install", "demo"):
+    for command in ("serve", "run", "ideas", "servers", "tools", "install", "demo"):
         assert command in told
         assert command in bare
 

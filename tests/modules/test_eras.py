@@ -147,7 +147,7 @@ async def test_a_remembered_way_that_works_no_more_is_forgotten(tmp_path: Path, 
 async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "_FIRST_RECONNECT_PAUSE", 0.01)
     odd = Odd(tmp_path, "dies")
     async with modules_of({"m": odd.entry}) as modules:
         with pytest.raises(

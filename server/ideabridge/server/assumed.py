@@ -130,10 +130,15 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
     )
 
 
-def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
+def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
     """Add what a run assumed to its result, also what somebody approved: to the text, the
     structured content (unless it is an error, which has another one) and `_meta`, which also
     gets the notes.
+
+    Args:
+        result: the result.
+        run: the run.
+        declared: the output schema has the member; without it, structured content stays as it is.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
@@ -153,7 +158,7 @@ def with_report(result: ToolAnswer, run: Doubtful) -> ToolAnswer:
         text = "\n".join([_TITLE, *(f"- {line}" for line in lines)])
         changed["content"] = [*result["content"], {"type": "text", "text": text}]
         structured = result.get("structuredContent")
-        if structured is not None and not result.get("isError"):
+        if declared and structured is not None and not result.get("isError"):
             changed["structuredContent"] = _with_member(structured, lines)
 
     return changed

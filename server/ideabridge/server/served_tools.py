@@ -44,7 +44,7 @@ from ideabridge.server.answers import (
     without_misfit,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.assumed import reporting_output, with_report
+from ideabridge.server.assumed import may_assume, reporting_output, with_report
 from ideabridge.server.direct_calls import DirectCalls, Entry
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, normalise
@@ -582,7 +582,10 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            result = with_report(await self._of_value(run.given()), run)
+            # A program that assumes nothing may have asked a person about a call.
+            result = with_report(
+                await self._of_value(run.given()), run, declared=may_assume(self.publication)
+            )
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:

@@ -103,13 +103,13 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a JSON value, in words: "null", "true or false", "a number", "a text",
+    """What a JSON value is, in words: "null", "true", "false", "a number", "a text",
     "a list" or "an object".
     """
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true or false"
+        return "true" if value else "false"
     if isinstance(value, int | float):
         return "a number"
     if isinstance(value, str):
