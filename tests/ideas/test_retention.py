@@ -179,7 +179,7 @@ def test_retention_is_configured(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (True, "retention: expected false or an object, found true"),
+        (True, "retention: expected false or an object, found true or false"),
         (30, "retention: expected false or an object, found a number"),
         ({"days": 1}, "retention.days: should be greater than or equal to 7"),
         ({"runs": 0}, "retention.runs: should be greater than or equal to 100"),
