@@ -136,8 +136,8 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
     """Our whole save (encode, both ids, dedupe, lookups) against encoding, hashing and
     inserting one document.
 
-    The words are indexed by the next search, so that is timed by itself: it is no part of a save,
-    but it is told.
+    The words are indexed by the next search, so indexing is timed by itself and has a row of
+    its own.
     """
     maker = Maker(2 if fresh else 3)
     label = "new" if fresh else "shared"

@@ -175,7 +175,7 @@ class Case:
 
     def given(self, world: Renaming) -> JSONObject:
         """The entities that the user names, as an input object: each argument whose value
-        stands in the prompt.
+        the prompt contains.
         """
         named: JSONObject = {}
         said = self.prompt.lower()

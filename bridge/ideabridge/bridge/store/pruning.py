@@ -718,15 +718,20 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
     runs = sum(
         id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
     )
-    gone = set[int]()
-    kept = set[int]()
+    # An idea goes only if no run that stays has it.
+    ideas_of_going = set[int]()
+    ideas_that_stay = set[int]()
     rows = database.execute(
         "SELECT number, run FROM ideas UNION ALL SELECT idea, run FROM occurrences"
     )
     for idea, run in rows:
-        (gone if id(families.of(idea if run is None else run)) in of_those else kept).add(idea)
+        family = families.of(idea if run is None else run)
+        if id(family) in of_those:
+            ideas_of_going.add(idea)
+        else:
+            ideas_that_stay.add(idea)
 
-    return runs, len(gone - kept)
+    return runs, len(ideas_of_going - ideas_that_stay)
 
 
 # -- retention -------------------------------------------------------------------------------------
