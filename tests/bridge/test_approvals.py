@@ -60,7 +60,7 @@ def test_the_first_rule_that_holds_decides() -> None:
     assert verdict(rules, of("send")) == ("ask", "it reaches people")
     assert verdict(rules, of("send", "mail")) == (
         "deny",
-        "approval.rules[3] says deny for tool 'send' of module 'mail'",
+        "approval.rules[3] says deny for tool 'send' of server 'mail'",
     )
     # Where no rule holds, the default: read-only calls run, all others ask.
     assert verdict(rules, of("look", read_only=True))[0] == "allow"

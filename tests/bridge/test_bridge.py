@@ -132,7 +132,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
         ({"calls": 5}, "calls"),
         ({"calls": [5]}, "calls[0]"),
         ({"calls": [{"_tool": "shut", "text": "x"}]}, "unknown tool 'shut'. Did you mean 'shout'"),
-        ({"calls": [{"_tool": "shout", "_module": "gti", "text": "x"}]}, "unknown module 'gti'"),
+        ({"calls": [{"_tool": "shout", "_module": "gti", "text": "x"}]}, "unknown server 'gti'"),
         ({"calls": [{"_tool": "shout", "text": 5}]}, "text"),
         ({"calls": [{"_tool": "shout", "text": "†state.nope"}]}, "nothing supplies †state.nope"),
         (

@@ -102,7 +102,7 @@ def pending_in_journal(bridge: Bridge, run: Run) -> dict[str, str]:
         {"names": ("git", "mail"), "approval": "allow_all"},
         {"names": ("git", "mail"), "tools": ["helpers.py"]},
     ],
-    ids=["a module more", "order", "limits", "looser rules", "a tool file"],
+    ids=["a server more", "order", "limits", "looser rules", "a tool file"],
 )
 async def test_a_change_that_the_run_does_not_need_leaves_it_decidable(
     modules: Modules, store: Path, changed: dict[str, Any]
@@ -154,7 +154,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         run.submit(0, BOTH)
         assert await run.wait(20) == "needs_solution"
         [error] = run.errors()
-        assert "not run: its module 'git' starts differently than when the run began" in str(error)
+        assert "not run: its server 'git' starts differently than when the run began" in str(error)
         assert run.state == {"sent": "mail.mail_send"}
 
     # The row of the run names the new configuration now, and `git` is refused all the same.
@@ -164,7 +164,7 @@ async def test_a_run_of_a_mind_goes_on_without_the_module_that_changed(
         run = await bridge.run(run.id)
         run.submit(1, {"calls": [{"_tool": "git_tag", "repo": "a"}]})
         assert await run.wait(20) == "needs_solution"
-        assert "not run: its module 'git' starts differently" in str(run.errors())
+        assert "not run: its server 'git' starts differently" in str(run.errors())
 
     assert modules.calls("git") == []
 
@@ -189,11 +189,11 @@ async def test_a_call_of_a_module_that_changed_can_only_be_denied(
         run = await bridge.run(run_id)
         assert run.status == "interrupted"
         reason = str(run.answer()["reason"])
-        assert "its module 'git' " in reason
+        assert "its server 'git' " in reason
         assert f"deny (or skip) what it asks, or end it: ideabridge runs cancel {run_id}" in reason
         for name in ("git_push", "mail_send"):
             with pytest.raises(
-                InterruptedRunError, match=r"its module 'git' .*What still works: deny"
+                InterruptedRunError, match=r"its server 'git' .*What still works: deny"
             ):
                 await decide(bridge, run, name, "approve")
 
@@ -555,7 +555,7 @@ async def test_a_room_whose_module_changed_can_only_be_denied(
         restarted(modules, "git", "mail", changed="mail", approval=ASKS_MAIL), store=store
     ) as bridge:
         run = await bridge.run(run.id)
-        with pytest.raises(InterruptedRunError, match="its module 'mail' starts differently"):
+        with pytest.raises(InterruptedRunError, match="its server 'mail' starts differently"):
             await bridge.decide(run, request.approval, Decision("approve", by=PERSON))
 
         await bridge.decide(run, request.approval, Decision("deny", by=PERSON))

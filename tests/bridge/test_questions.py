@@ -445,7 +445,7 @@ async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path)
         _, taken, _, answered = await journal(run)
         assert (taken.action, str(taken.by), taken.reason) == (
             "cancel",
-            "the module",
+            "the server",
             "it took its question back",
         )
         assert str(answered.by) == "Ann"

@@ -176,7 +176,7 @@ async def test_what_is_not_there_is_told_with_the_nearest_names() -> None:
         ({"_module": "people", "_activity": "gret"}, "no tool 'gret'. Did you mean 'greet'"),
         (
             {"_module": "peple", "_activity": "greet"},
-            "unknown module 'peple'. Did you mean 'people'",
+            "unknown server 'peple'. Did you mean 'people'",
         ),
         ({"_module": "idea:none"}, "nothing is published to you as 'idea:none'"),
         ({"_activity": "tempate"}, "unknown activity 'tempate'. Did you mean 'template'"),
@@ -202,7 +202,7 @@ async def test_the_result_satisfies_the_schema_that_the_definition_adds(tmp_path
 
 
 def test_a_tool_with_code_of_its_own_stays_where_it_is() -> None:
-    with pytest.raises(ToolDefinitionError, match="belongs to module"):
+    with pytest.raises(ToolDefinitionError, match="belongs to server"):
         Toolbox(Tool("x", module="people", annotations=Annotations()))
 
 

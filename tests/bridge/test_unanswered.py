@@ -89,24 +89,24 @@ def only(run: Run) -> Any:
 
 
 WHY = [
-    ("stdio", "die", "module 'bank' ended with exit code 3 while tool 'pay' was running"),
-    ("stdio", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
-    ("stdio", "close", "module 'bank' closed its output while tool 'pay' was running"),
-    ("stdio", "garbage", "module 'bank': its answer is not a JSON-RPC message"),
-    ("stdio", "strange", "module 'bank': its result is a text, not an object: no object"),
-    ("http", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
-    ("http", "die", "module 'bank' cut its answer off while tool 'pay' was running"),
-    ("http", "close", "module 'bank' cut its answer off while tool 'pay' was running"),
-    ("http", "garbage", "module 'bank': its answer is not a JSON-RPC message"),
+    ("stdio", "die", "server 'bank' ended with exit code 3 while tool 'pay' was running"),
+    ("stdio", "hang", "server 'bank' did not answer within 3 s and was told to stop"),
+    ("stdio", "close", "server 'bank' closed its output while tool 'pay' was running"),
+    ("stdio", "garbage", "server 'bank': its answer is not a JSON-RPC message"),
+    ("stdio", "strange", "server 'bank': its result is a text, not an object: no object"),
+    ("http", "hang", "server 'bank' did not answer within 3 s and was told to stop"),
+    ("http", "die", "server 'bank' cut its answer off while tool 'pay' was running"),
+    ("http", "close", "server 'bank' cut its answer off while tool 'pay' was running"),
+    ("http", "garbage", "server 'bank': its answer is not a JSON-RPC message"),
     (
         "http",
         "http_500",
-        "module 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running",
+        "server 'bank' answered HTTP 500 Internal Server Error: sorry while tool 'pay' was running",
     ),
     (
         "http",
         "http_502",
-        "module 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running",
+        "server 'bank' answered HTTP 502 Bad Gateway: sorry while tool 'pay' was running",
     ),
 ]
 
@@ -142,7 +142,7 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(
 
 
 @pytest.mark.parametrize(
-    ("do", "refunded"), [("refuse", "refund no money"), ("http_403", "refund module 'bank' ")]
+    ("do", "refunded"), [("refuse", "refund no money"), ("http_403", "refund server 'bank' ")]
 )
 async def test_what_the_tool_or_its_server_refused_is_caught(
     do: str, refunded: str, tmp_path: Path
@@ -309,7 +309,7 @@ async def test_a_mind_is_told_and_nothing_is_caught(tmp_path: Path) -> None:
         errors: list[Any] = [*run.errors()]
         assert [one["error"]["kind"] for one in errors] == ["unknown", "dependency"]
         assert (
-            "outcome unknown: module 'bank' ended with exit code 3" in errors[0]["error"]["message"]
+            "outcome unknown: server 'bank' ended with exit code 3" in errors[0]["error"]["message"]
         )
         assert bank.ledger == ["pay Ada"]
 
@@ -336,7 +336,7 @@ async def test_a_result_over_the_limit_ran_and_is_not_caught(tmp_path: Path) -> 
         errors: list[Any] = [*run.errors()]
         assert [one["error"]["kind"] for one in errors] == ["ran", "dependency"]
         assert (
-            "it ran, and its result cannot be used: module 'bank' answered with"
+            "it ran, and its result cannot be used: server 'bank' answered with"
             in errors[0]["error"]["message"]
         )
         assert not [line for line in bank.ledger if "refund" in line]
@@ -421,6 +421,6 @@ async def test_what_only_reads_is_caught_and_what_may_be_repeated_is_asked_about
         assert run.calls()[0].status.value == "caught"
         # It is harmless to run it twice, and not to take it for something that did not happen.
         assert only(run)["why"] == (
-            "outcome unknown: module 'bank' ended with exit code 3 while tool "
+            "outcome unknown: server 'bank' ended with exit code 3 while tool "
             f"'put' was running{CHOICES}"
         )

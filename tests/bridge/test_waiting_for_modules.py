@@ -21,7 +21,7 @@ async def test_a_task_that_names_tools_of_ours_does_not_wait_for_a_mute_module()
     async with Bridge(configuration) as bridge:
         with anyio.move_on_after(0.5) as patience:
             await bridge.solve("Count.", tools=["cou*"])
-        assert patience.cancelled_caught, "the module may have such a tool"
+        assert patience.cancelled_caught, "the server may have such a tool"
         with anyio.fail_after(20):
             run = await bridge.solve("Count.", tools=["count"])
         assert [tool.name for tool in run.machine.catalogue.tools] == ["count"]

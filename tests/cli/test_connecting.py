@@ -46,7 +46,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr:
-        assert process.stderr.readline() == "connecting to 2 modules: mute, quick\n"
+        assert process.stderr.readline() == "connecting to 2 servers: mute, quick\n"
         # The command still waits for the other module.
         assert " up" in next(
             line for line in process.stdout if "quick" in line and "from it" not in line
@@ -62,7 +62,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
 def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> None:
     write_trusted(mute, {"mcpServers": {"quick": QUICK}, "store": "s"})
     terminal = Terminal(mute, ["serve"])
-    terminal.read_until("module quick: up, ")
+    terminal.read_until("server quick: up, ")
     assert "waits for an MCP host" in terminal.seen
     assert "`ideabridge install claude-code --write`" in terminal.seen
     terminal.interrupt()
@@ -77,8 +77,8 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
 def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None:
     terminal = Terminal(mute, ["servers", "list"], {"NO_COLOR": "1"})
-    terminal.read_until("connecting to 2 modules: mute, quick (0 s)")
-    terminal.read_until("connecting to 1 module: mute (")
+    terminal.read_until("connecting to 2 servers: mute, quick (0 s)")
+    terminal.read_until("connecting to 1 server: mute (")
     terminal.interrupt()
     code, out = terminal.end()
     assert code == 130
@@ -91,7 +91,7 @@ def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None
 def test_a_run_that_waits_for_a_module_says_so_at_a_terminal(mute: Path) -> None:
     (mute / "plan.json").write_text('{"calls": [{"_tool": "unheard_of"}]}', encoding="utf-8")
     terminal = Terminal(mute, ["run", "plan.json"], {"NO_COLOR": "1"})
-    terminal.read_until("connecting to 1 module: mute (")
+    terminal.read_until("connecting to 1 server: mute (")
     terminal.interrupt()
     assert terminal.end() == (130, "")
     # The line is gone at the end.

@@ -60,7 +60,7 @@ def test_a_dry_run_shows_what_would_be_taken(
         ["3a1c7e02-55d1", "2026-11-20", "09:00", "1", "shop", "1", "would", "be", "saved"],
     ]
     assert "would be saved: 1 run with 1 call" in told.err
-    assert "not taken: calls of github (1), which are not modules here" in told.err
+    assert "not taken: calls of github (1), which are not servers here" in told.err
     assert main(["runs", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == []
     seen = at_terminal(here, "history", "import", "claude-code", "--yes", "--dry-run")
@@ -92,7 +92,7 @@ def test_an_import_saves_runs_once(here: Path, capsys: pytest.CaptureFixture[str
         ),
         (
             ["claude-code", "--module", "github=gh"],
-            "--module github=gh: there is no module 'gh'; there are shop",
+            "--module github=gh: there is no server 'gh'; there are shop",
         ),
     ],
 )
@@ -107,4 +107,4 @@ def test_without_modules_nothing_is_read(here: Path, capsys: pytest.CaptureFixtu
     disabled = {**preloaded.module(SHOP), "disabled": True}
     write_trusted(here, {"mcpServers": {"shop": disabled}, "store": "store.sqlite"})
     assert main(["history", "import", "claude-code", "--yes"]) == 2
-    assert "no modules are configured, so there is nothing to take" in capsys.readouterr().err
+    assert "no servers are configured, so there is nothing to take" in capsys.readouterr().err

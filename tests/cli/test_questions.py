@@ -39,7 +39,7 @@ def fill_in(terminal: Terminal, *values: str) -> None:
 def test_a_person_fills_in_a_modules_form_field_by_field(here: Path, ideabridge: Run) -> None:
     terminal = Terminal(here, ["run", "plan.json"])
     terminal.read_until("s(kip): ")
-    assert "module asks asks, in its own words:" in terminal.seen
+    assert "server asks asks, in its own words:" in terminal.seen
     assert "| Seats for ann?" in terminal.seen
     terminal.type("what")
     fill_in(terminal, "Ann", "9", "", "")
@@ -52,7 +52,7 @@ def test_a_person_fills_in_a_modules_form_field_by_field(here: Path, ideabridge:
     found = re.search(r"run_\w+", json.dumps(run))
     assert found is not None
     shown = " ".join(ideabridge("runs", "show", found.group()).stdout.split())
-    assert '? 0 book module asks asks: "Seats for ann?"' in shown
+    assert '? 0 book server asks asks: "Seats for ann?"' in shown
     assert '! 0 book accept by the person at the terminal: {"name":"Ann","seats":2' in shown
 
 
@@ -72,7 +72,7 @@ def test_without_a_terminal_a_module_is_declined_and_the_run_goes_on(
     assert done.returncode == 0
     assert '"action": "decline"' in done.stdout
     assert (
-        "module 'asks' asks something, and is declined: nobody is at a terminal to answer"
+        "server 'asks' asks something, and is declined: nobody is at a terminal to answer"
         in done.stderr
     )
 

@@ -144,7 +144,7 @@ def test_inputs(
         (["ideas", "show", "nothing_here"], "no idea 'nothing_here'"),
         (["ideas", "call", "nothing_here"], "nothing_here"),
         (["ideas", "list", "--after", "nonsense"], "cursor"),
-        (["servers", "test", "nothing_here"], "no module 'nothing_here' is configured"),
+        (["servers", "test", "nothing_here"], "no server 'nothing_here' is configured"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -709,7 +709,7 @@ def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixtur
     assert [one["module"] for one in answer["errors"]] == ["broken"]
     assert main(["servers", "test", "broken"]) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "connecting to 1 module: broken",
+        "connecting to 1 server: broken",
         f"ideabridge: {modules['broken']['error']}",
     ]
 

@@ -70,7 +70,7 @@ async def test_a_browser_signs_in_and_the_tokens_can_be_deleted(
         done = await apart(lambda: ideabridge("servers", "list"))
         assert done.returncode == 1
         assert (
-            "module 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
+            "server 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
         )
         done = await apart(lambda: ideabridge("doctor"))
         assert "needs you to sign in: ideabridge servers login tickets" in done.stdout
@@ -117,7 +117,7 @@ async def test_a_user_of_the_server_signs_in(
         assert done.returncode == 1
         assert "tickets: these users are signed in: alice" in done.stderr
         assert (
-            "module 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
+            "server 'tickets' needs you to sign in: ideabridge servers login tickets" in done.stderr
         )
         done = await apart(lambda: ideabridge("servers", "list", "--json"))
         assert [one["users"] for one in json.loads(done.stdout)["modules"]] == [["alice"]]
@@ -231,7 +231,7 @@ async def test_why_nobody_can_sign_in_is_told_in_one_line(ideabridge: Run, proje
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
         assert line.startswith(
-            "ideabridge: module 'tickets' cannot be signed in to: Registration failed: 404"
+            "ideabridge: server 'tickets' cannot be signed in to: Registration failed: 404"
         )
         done = await apart(
             lambda: ideabridge("servers", "login", "tickets", "--no-browser", typed="\n")

@@ -227,7 +227,7 @@ async def test_calls_that_a_run_cannot_have_are_left_and_counted(
     (one,) = (await taken(bridge)).runs
     assert one.run is not None
     assert one.left == {
-        "of a tool that its module does not have now": 1,
+        "of a tool that its server does not have now": 1,
         "with arguments that do not fit the tool now": 3,
     }
     assert (one.calls, one.incomplete) == (4, 1)
@@ -288,7 +288,7 @@ async def test_a_module_that_is_down_leaves_its_calls_for_later(home: Path) -> N
     async with Bridge(down, store=home / "store.sqlite") as bridge:
         (one,) = (await taken(bridge)).runs
         assert one.run is None
-        assert one.why.startswith("module 'shop' is ")
+        assert one.why.startswith("server 'shop' is ")
 
     async with Bridge(configured(), store=home / "store.sqlite") as bridge:
         (one,) = (await taken(bridge)).runs

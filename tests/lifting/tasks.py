@@ -485,7 +485,7 @@ TRAPS: list[Task] = [
             lambda s: t(output="†results.4"),
         ],
         lambda w: [f"of {w.word}"],
-        "calls that share no data, over two modules",
+        "calls that share no data, over two servers",
     ),
     Task(
         "write, then read what was written",

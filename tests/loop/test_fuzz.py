@@ -344,7 +344,7 @@ class Fuzzed:
         item = effect.item
         if self.random.random() < 0.1:
             self.doubted += 1
-            lost: JSONObject = {"kind": "unknown", "message": "its module ended"}
+            lost: JSONObject = {"kind": "unknown", "message": "its server ended"}
             for event in finish_events(self.machine, CallFinished(index, item, error=lost), 1.0):
                 self.post(event)
                 if isinstance(event, OutcomeAsked):

@@ -320,7 +320,7 @@ def test_resolved_values_are_checked_against_the_exact_schema() -> None:
 def test_structural_problems_are_found_before_anything_runs() -> None:
     assert "unknown tool 'ecko'" in check([{"_tool": "ecko", "x": 1}])[0]
     assert "'echo'" in check([{"_tool": "ecko", "x": 1}])[0], "the nearest name is told"
-    assert "unknown module 'git'" in check([{"_tool": "echo", "_module": "git"}])[0]
+    assert "unknown server 'git'" in check([{"_tool": "echo", "_module": "git"}])[0]
     assert "nothing supplies †state.nope" in check([{"_tool": "echo", "x": "†state.nope"}])[0]
     assert "nothing supplies †input.nope" in check([{"_tool": "echo", "x": "†input.nope"}])[0]
     assert "a" in check([{"_tool": "add", "a": "x", "b": 1}])[0]

@@ -273,7 +273,7 @@ def test_what_is_ordered_is_asked_about_at_once_and_runs_in_its_place() -> None:
     approve(driven, 1)
     assert driven.statuses() == ["asking", "queued", "asking"]
     approve(driven, 2)
-    assert driven.statuses() == ["asking", "queued", "running"], "other modules go on"
+    assert driven.statuses() == ["asking", "queued", "running"], "other servers go on"
     approve(driven, 0)
     assert driven.statuses() == ["running", "queued", "running"]
 

@@ -103,7 +103,7 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
 
 def cut_off(run: Driven, call: int = 0) -> OutcomeAsked:
     """The module of a call ends while it runs: the question what came of it."""
-    error: JSONObject = {"kind": "unknown", "message": "its module ended"}
+    error: JSONObject = {"kind": "unknown", "message": "its server ended"}
     for event in finish_events(run.machine, CallFinished(call, error=error), 1.0):
         run.post(event)
 
@@ -121,7 +121,7 @@ def test_a_call_in_doubt_leaves_its_place_and_its_parked_question_ends_with_it()
     run.post(question(run))
     assert [effect.key for effect in run.running] == [(0, None), (1, None)]
     doubt = cut_off(run)
-    assert doubt.why == "its module ended"
+    assert doubt.why == "its server ended"
     assert [type(event) for event in run.journal[-2:]] == [QuestionAnswered, OutcomeAsked]
     assert not run.machine.waits_for_people
     run.post(CallFinished(1, value=2))
@@ -175,5 +175,5 @@ def test_an_item_in_doubt_is_not_caught() -> None:
     }
     run.post(SolutionProposed([call], None))
     run.post(CallFinished(0, 0, value=1))
-    run.post(CallFinished(0, 1, error={"kind": "unknown", "message": "its module ended"}))
+    run.post(CallFinished(0, 1, error={"kind": "unknown", "message": "its server ended"}))
     assert run.statuses() == ["failed"]

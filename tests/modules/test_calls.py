@@ -98,7 +98,7 @@ async def test_a_crash_fails_the_call_with_the_reason_and_the_next_call_starts_a
         with pytest.raises(ModuleDownError) as caught:
             await modules["raw"].call("crash", {})
         assert str(caught.value) == (
-            "module 'raw' ended with exit code 7 while tool 'crash' was running;"
+            "server 'raw' ended with exit code 7 while tool 'crash' was running;"
             " its last words: last words with [secret:API_TOKEN]"
         )
         assert [tool.name for tool in modules.tools()][:2] == ["echo", "cancelled"]
@@ -195,7 +195,7 @@ async def test_unknown_names_are_answered_with_the_nearest() -> None:
         {**ONE, "closed": raw(deny=["*crash*"], allow=["e*", "crash"])}
     ) as modules:
         await modules.settled()
-        with pytest.raises(UnknownModuleError, match="no module 'rwa' is configured; nearest: raw"):
+        with pytest.raises(UnknownModuleError, match="no server 'rwa' is configured; nearest: raw"):
             await modules["rwa"].call("echo", {})
         with pytest.raises(UnknownModuleToolError, match="has no tool 'ecoh'; nearest: echo"):
             await modules["raw"].call("ecoh", {})

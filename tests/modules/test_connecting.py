@@ -47,10 +47,10 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
         assert await modules.settled(5)
         told = {status.name: status.error or "" for status in modules.statuses()}
         assert told["crashes"] == (
-            "module 'crashes' ended with exit code 3 before it was up;"
+            "server 'crashes' ended with exit code 3 before it was up;"
             " its last words: cannot start: [secret:API_TOKEN] is wrong"
         )
-        assert told["mute"] == "module 'mute' did not answer within 0.3 s"
+        assert told["mute"] == "server 'mute' did not answer within 0.3 s"
         assert "there is no command 'no-such-command-anywhere'" in told["gone"]
         assert "its working directory" in told["folder"]
         assert told["unset"].startswith(

@@ -53,7 +53,7 @@ async def error_of(
     assert error is not None
     assert not SignInFile("tickets", server.url, user).path.exists()
     assert "\n" not in error
-    return error.removeprefix("module 'tickets' cannot be signed in to: ")
+    return error.removeprefix("server 'tickets' cannot be signed in to: ")
 
 
 async def test_a_code_that_is_entered_elsewhere_signs_in_and_the_tokens_are_renewed() -> None:
@@ -477,7 +477,7 @@ async def test_no_endpoint_without_https_is_used(key: str) -> None:
         devices.metadata[key] = "http://login.example/device"
         phone = Phone()
         error = await error_of(server, phone)
-        assert error.startswith("the module sends us to http://login.example/device: expected")
+        assert error.startswith("the server sends us to http://login.example/device: expected")
 
 
 async def test_another_issuer_than_the_configured_one_is_not_asked() -> None:

@@ -151,7 +151,7 @@ async def test_a_server_that_never_comes_up_is_tried_in_both_eras_once(
     odd = Odd(tmp_path, "dies")
     async with modules_of({"m": odd.entry}) as modules:
         with pytest.raises(
-            ModuleConnectError, match="module 'm' ended with exit code 4 before it was up"
+            ModuleConnectError, match="server 'm' ended with exit code 4 before it was up"
         ):
             await modules["m"].ready(10)
 
@@ -195,4 +195,4 @@ async def test_what_a_server_says_is_told_in_its_words_and_ours(tmp_path: Path) 
     async with modules_of({"m": Odd(tmp_path, "refuses").entry}) as modules:
         with pytest.raises(ModuleConnectError) as raised:
             await modules["m"].ready(10)
-        assert str(raised.value) == "module 'm' did not come up: no licence (-32603)"
+        assert str(raised.value) == "server 'm' did not come up: no licence (-32603)"

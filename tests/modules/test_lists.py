@@ -138,7 +138,7 @@ async def test_a_first_list_that_fails_is_read_again(changes: Changes) -> None:
         assert [one.name for one in modules.away()] == ["m"]
         with pytest.raises(
             ModuleListError,
-            match=r"module 'm' is up, but its tools could not be listed: the database",
+            match=r"server 'm' is up, but its tools could not be listed: the database",
         ):
             await module.call("e0", {})
         # What it has besides tools is there.

@@ -70,7 +70,7 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
     async with authorized() as server:
         async with opened(server) as modules:
             error = modules["tickets"].status().error
-            assert error == f"module 'tickets' needs you to sign in: {LOGIN}"
+            assert error == f"server 'tickets' needs you to sign in: {LOGIN}"
             assert modules["tickets"].status().why == error
             with pytest.raises(ModuleSignInError, match=LOGIN):
                 await modules["tickets"].call("read", {})
@@ -142,7 +142,7 @@ async def test_tokens_that_cannot_be_renewed_need_a_person_again() -> None:
             server.revoke(refreshing=True)
             with pytest.raises(ModuleSignInError) as caught:
                 await modules["tickets"].call("read", {})
-            assert str(caught.value) == f"module 'tickets' needs you to sign in again: {LOGIN}"
+            assert str(caught.value) == f"server 'tickets' needs you to sign in again: {LOGIN}"
             await sign_in(server)
             # The process that waited takes the new tokens.
             assert await modules["tickets"].call("read", {}) == "read"
@@ -182,7 +182,7 @@ async def test_without_a_person_the_next_sign_in_asks_for_more() -> None:
                 await modules["tickets"].call("write", {})
             assert (
                 str(caught.value)
-                == f"module 'tickets' needs you to sign in for more (write): {LOGIN}"
+                == f"server 'tickets' needs you to sign in for more (write): {LOGIN}"
             )
             assert await modules["tickets"].call("read", {}) == "read"
             await sign_in(server)
@@ -205,13 +205,13 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
                 refusals.append(str(caught.value))
             assert "needs you to sign in for more" in refusals[0]
             assert refusals[-1] == (
-                f"module 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
+                f"server 'tickets' demands 110 scopes by now; at most {MOST_SCOPES} are asked for"
             )
             server.demanded = "s" * 5000
             with pytest.raises(ModuleSignInError) as caught:
                 await modules["tickets"].call("write", {})
             assert str(caught.value) == (
-                "module 'tickets' demands a scope of 5,000 characters; at most "
+                "server 'tickets' demands a scope of 5,000 characters; at most "
                 f"{LONGEST_SCOPE} are asked for"
             )
             # What needs no other scope still works.
@@ -233,7 +233,7 @@ async def test_a_sign_in_that_is_too_large_is_not_kept(monkeypatch: pytest.Monke
         monkeypatch.setattr(server.provider, "issue", issue_much)
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
-        assert error.startswith("module 'tickets' cannot be signed in to: its sign-in has ")
+        assert error.startswith("server 'tickets' cannot be signed in to: its sign-in has ")
         assert f"at most {MOST_BYTES:,} are kept" in error
         assert not kept(server).exists()
 
@@ -268,7 +268,7 @@ async def test_an_answer_that_is_not_of_this_sign_in_is_refused(
         person = Browser(**changed)
         async with opened(server, person) as modules:
             error = modules["tickets"].status().error or ""
-            assert error.startswith("module 'tickets' cannot be signed in to: ")
+            assert error.startswith("server 'tickets' cannot be signed in to: ")
             assert words in error
             assert server.provider.access == {}
         assert len(person.opened) == 1
@@ -293,7 +293,7 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         async with opened(server, person, auth={"issuer": "https://login.example"}) as modules:
             error = modules["tickets"].status().error or ""
         assert (
-            f"the module names {server.base}/, and mcpServers.tickets.auth.issuer "
+            f"the server names {server.base}/, and mcpServers.tickets.auth.issuer "
             "is https://login.example"
         ) in error
         assert person.opened == []
@@ -498,7 +498,7 @@ async def test_a_client_with_credentials_needs_no_person(
                 words = "auth.private_key is not a key in PEM for ES256"
             else:
                 words = "Token exchange failed (401)"
-            assert error.startswith("module 'tickets' cannot be signed in to: ")
+            assert error.startswith("server 'tickets' cannot be signed in to: ")
             assert words in error
 
 
@@ -539,7 +539,7 @@ async def test_metadata_that_leads_away_is_not_followed() -> None:
         }
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
-        assert "the module sends us to http://login.example/" in error
+        assert "the server sends us to http://login.example/" in error
         assert "expected an address with https" in error
 
 
@@ -592,7 +592,7 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
         person = Browser()
         async with opened(server, person) as modules:
             error = modules["tickets"].status().error or ""
-        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        assert error.startswith("server 'tickets' cannot be signed in to: ")
         assert words in error
         assert person.opened == []
 
@@ -600,7 +600,7 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://[bad", "the module sends us to http://%5Bbad: expected an address with https"),
+        ("http://[bad", "the server sends us to http://%5Bbad: expected an address with https"),
         ("https://login.example:port/", "an address is malformed"),
         ("file:///etc/passwd", "expected an address with https"),
         ("http://192.0.2.1/secret", "expected an address with https"),
@@ -614,12 +614,12 @@ async def test_a_hostile_challenge_is_an_error_of_its_module(address: str, words
         async with opened(server) as modules:
             assert (
                 modules["tickets"].status().error
-                == f"module 'tickets' needs you to sign in: {LOGIN}"
+                == f"server 'tickets' needs you to sign in: {LOGIN}"
             )
         person = Browser()
         async with opened(server, person) as modules:
             error = modules["tickets"].status().error or ""
-        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        assert error.startswith("server 'tickets' cannot be signed in to: ")
         assert words in error
         assert person.opened == []
 
@@ -629,7 +629,7 @@ async def test_the_older_transport_has_the_same_sign_in() -> None:
         async with opened(server, type="sse") as modules:
             assert (
                 modules["tickets"].status().error
-                == f"module 'tickets' needs you to sign in: {LOGIN}"
+                == f"server 'tickets' needs you to sign in: {LOGIN}"
             )
         await sign_in(server, type="sse")
         async with opened(server, type="sse") as modules:
@@ -851,7 +851,7 @@ async def test_odd_answers_that_decide_where_a_secret_goes_are_refused(
         server.changed[path] = lambda told: told.update(members)
         error, _ = await signed_in(server, Browser())
         assert error is not None
-        assert error.startswith("module 'tickets' cannot be signed in to: ")
+        assert error.startswith("server 'tickets' cannot be signed in to: ")
         for word in ("pydantic", "validation error", "Traceback"):
             assert word not in error
         assert not kept(server).exists()

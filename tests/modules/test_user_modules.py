@@ -104,7 +104,7 @@ async def test_a_user_without_a_sign_in_reaches_no_token() -> None:
                 with pytest.raises(ModuleSignInError) as caught:
                     await whoami(modules, "bob")
                 assert str(caught.value) == (
-                    "module 'tickets' needs bob to sign in: ideabridge servers "
+                    "server 'tickets' needs bob to sign in: ideabridge servers "
                     "login tickets --user bob"
                 )
             assert server.told == ["alice"]
@@ -175,7 +175,7 @@ async def test_a_refusal_of_one_users_tokens_leads_to_nobody_elses() -> None:
             with pytest.raises(ModuleSignInError) as caught:
                 await whoami(modules, "alice")
             assert str(caught.value) == (
-                "module 'tickets' needs alice to sign in again: ideabridge servers "
+                "server 'tickets' needs alice to sign in again: ideabridge servers "
                 "login tickets --user alice"
             )
             assert await whoami(modules, None) == "you are the owner"
@@ -261,7 +261,7 @@ async def test_idle_connections_end_and_make_room(monkeypatch: pytest.MonkeyPatc
                 assert await alices.call("whoami", {}) == "you are alice"
                 assert await bobs.call("whoami", {}) == "you are bob"
                 with pytest.raises(
-                    ModuleDownError, match="2 connections of users to modules are in use"
+                    ModuleDownError, match="2 connections of users to servers are in use"
                 ):
                     await whoami(modules, "carol")
             # The connection of alice was idle for longest.

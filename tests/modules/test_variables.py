@@ -133,7 +133,7 @@ def test_variables_of_the_users_file(project: Path, capsys: pytest.CaptureFixtur
         "(mcpServers.tickets.env.KEY, env.TOKEN: the variables TICKETS_KEY "
         "and TICKETS_TOKEN are not"
     )
-    assert f"module 'tickets' is down {named}" in plan["content"][0]["text"]
+    assert f"server 'tickets' is down {named}" in plan["content"][0]["text"]
     write_own({"mcpServers": {"tickets": TICKETS}})
     everywhere(
         capsys,

@@ -75,7 +75,7 @@ async def test_a_server_is_ready_once_its_modules_were_tried(tmp_path: Path) -> 
         assert held.status_code == 503
         assert held.json() == {
             "status": "not ready",
-            "reasons": ["modules are connecting for the first time"],
+            "reasons": ["servers are connecting for the first time"],
         }
         assert (await reach(url, "/healthz")).status_code == 200
         # It is opened once the module waits at it.

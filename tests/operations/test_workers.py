@@ -412,7 +412,7 @@ async def test_a_worker_with_an_unknown_module_does_not_start(
     )
     done = await anyio.run_process(program, check=False)
     assert done.returncode == 2
-    assert "module 'nowhere' is not configured" in done.stderr.decode()
+    assert "server 'nowhere' is not configured" in done.stderr.decode()
 
 
 def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:

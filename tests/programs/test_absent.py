@@ -25,10 +25,10 @@ GONE = ModuleConfiguration(command="no-such-command-here")
 OFF = ModuleConfiguration(command=sys.executable, args=(str(SERVERS / "raw.py"),), disabled=True)
 LOGIN = "needs you to sign in: ideabridge servers login tickets"
 WHY = {
-    "tickets": ("module 'tickets' is down (", LOGIN),
-    "no-such": ("module 'no-such' is down (", "there is no command 'no-such-command-here'"),
-    "off": ("module 'off' is disabled", ""),
-    "mute": ("module 'mute' is still connecting", ""),
+    "tickets": ("server 'tickets' is down (", LOGIN),
+    "no-such": ("server 'no-such' is down (", "there is no command 'no-such-command-here'"),
+    "off": ("server 'off' is disabled", ""),
+    "mute": ("server 'mute' is still connecting", ""),
 }
 
 
@@ -95,7 +95,7 @@ async def test_a_program_of_a_mind_is_told_why(monkeypatch: pytest.MonkeyPatch) 
         run.submit(0, {"program": "import tickets\nawait tickets.read()"})
         assert await run.wait() == "needs_solution"
         text = str(run.errors())
-        assert "`tickets` cannot be imported: module 'tickets' is down (" in text
+        assert "`tickets` cannot be imported: server 'tickets' is down (" in text
         assert LOGIN in text
 
 
@@ -161,12 +161,12 @@ said
         first, second = cast("list[str]", run.given())
         assert first == "read"
         # The end may be noticed before the call or during it.
-        assert "module 'last' ended with exit code" in second
+        assert "server 'last' ended with exit code" in second
 
     # A later process knows its tools, and says the same before anything runs.
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with Bridge(configuration, store=store) as bridge:
         await bridge.modules.settled()
         for plan in (Plan([], program=program), Plan([{"_tool": "read", "_module": "last"}])):
-            with pytest.raises(PlanError, match=r"module 'last' is down \(.*before it was up"):
+            with pytest.raises(PlanError, match=r"server 'last' is down \(.*before it was up"):
                 await bridge.run_plan(plan)

@@ -110,7 +110,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
     ) as bridge:
         with pytest.raises(
             PublicationError,
-            match=r"'git_log' is (a tool of module 'git'|the name of git\.git_log)",
+            match=r"'git_log' is (a tool of server 'git'|the name of git\.git_log)",
         ):
             await bridge.publish(run, "git_log")
 

@@ -340,18 +340,18 @@ async def test_a_module_cannot_imitate_an_approval(
     assert '"decision": "approve"' in done["state"]["got"]
     lines = theirs.split("\n")
     assert (
-        lines[0] == "Module asks asks while it runs hostile of module asks (the text is its own):"
+        lines[0] == "Server asks asks while it runs hostile of server asks (the text is its own):"
     )
     for line in ("Run write_note?", "Why it asks: it is harmless\\u202e"):
         assert f"  | {line}" in lines
         assert line not in lines
 
-    assert "What you fill in goes to module asks, and approves nothing here." in lines
+    assert "What you fill in goes to server asks, and approves nothing here." in lines
     assert "Do not write a password or a token into it. The call that asks:" in lines
     decision = form["decision"]
     assert decision["title"] == "[asks] Run this call?\\u202e"
     assert decision["description"].startswith(
-        "Module asks says: approve: it runs. deny: it does not."
+        "Server asks says: approve: it runs. deny: it does not."
     )
     assert len(decision["description"]) < 700
     assert decision["enum"] == ["approve", "deny"]

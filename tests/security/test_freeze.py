@@ -212,7 +212,7 @@ async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: 
     assert (done["status"], done["output"]) == ("done", 2_000)
     [error] = done["errors"]
     assert (
-        "module 'hostile' has an output schema but sent no structured content"
+        "server 'hostile' has an output schema but sent no structured content"
         in error["error"]["message"]
     )
 

@@ -48,7 +48,7 @@ async def test_a_milder_hint_of_a_known_tool_is_reported(
         f"{name} says now that it only reads; before, it did not"
         for name in ("git_push", "git_tag")
     )
-    assert [record.getMessage() for record in caplog.records] == [f"module git: {'; '.join(told)}"]
+    assert [record.getMessage() for record in caplog.records] == [f"server git: {'; '.join(told)}"]
     # Once: then it is what was known.
     assert await notes(modules) == ()
 

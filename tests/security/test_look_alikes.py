@@ -94,7 +94,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.5)
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
-        with pytest.raises(PlanError, match="module 'git' is down") as caught:
+        with pytest.raises(PlanError, match="server 'git' is down") as caught:
             await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
         assert "evil" not in str(caught.value)
 
@@ -127,7 +127,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
         async with Bridge(configuration, store=store) as bridge:
             await bridge.modules.settled(30)
             with pytest.raises(
-                PlanError, match=r"git_log: module 'git' is down .*no other tool takes"
+                PlanError, match=r"git_log: server 'git' is down .*no other tool takes"
             ):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
 

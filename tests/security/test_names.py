@@ -87,7 +87,7 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
         with pytest.raises(
-            MeantToolError, match=r"module 'git' is down .*no other tool takes the place"
+            MeantToolError, match=r"server 'git' is down .*no other tool takes the place"
         ):
             await bridge.start_idea("history", {"repo": "other"})
 
@@ -362,7 +362,7 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         await bridge.modules.settled(30)
         [verdict] = await bridge.verify(["history"], live=False)
-        assert "module 'git' is down" in str(verdict.faults)
+        assert "server 'git' is down" in str(verdict.faults)
 
     modules.brings_up("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:

@@ -154,12 +154,12 @@ async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(
     async def answer(form: str) -> types.ElicitResult:
         run, approval = form.rsplit("Run ", 1)[1].removesuffix(".").split(", approval ")
         made: dict[str, Any] = {"decision": "approve"}
-        if form.startswith("Module asks asks"):
+        if form.startswith("Server asks asks"):
             made = {"decision": "value", "value": {"name": "Eve", "seats": 5}}
 
         decisions = [{"approval": approval, **made}]
         said.append(await refused(client, "decide_approval", run=run, decisions=decisions))
-        if form.startswith("Module asks asks"):
+        if form.startswith("Server asks asks"):
             return types.ElicitResult(action="accept", content={"name": "Ann", "seats": 2})
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 

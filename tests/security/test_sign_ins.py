@@ -108,7 +108,7 @@ async def test_each_user_acts_with_their_own_sign_in(
             }
             key = store.settings.sign_in_key(make=True)
         await sign_in(server, file, ModuleUser("alice", key))
-        needs = "module 'tickets' needs bob to sign in: ideabridge servers login tickets --user bob"
+        needs = "server 'tickets' needs bob to sign in: ideabridge servers login tickets --user bob"
         async with (
             gateway(file) as url,
             client_of(url) as owner,

@@ -436,7 +436,7 @@ def test_a_project_in_the_place_of_the_users_module_gets_nothing_of_it(
     main(["doctor"])
     assert "tickets (in place of yours)" in capsys.readouterr().out
     main(["trust", "--show"])
-    assert "replace   your own module tickets" in capsys.readouterr().out
+    assert "replace   your own server tickets" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -940,7 +940,7 @@ def test_doctor_shows_where_each_setting_comes_from(
     assert main(["doctor"]) == 0
     told = capsys.readouterr().out
     assert f"{own} (yours)" in told
-    assert "from it: modules time; limits\n" in told
+    assert "from it: servers time; limits\n" in told
     assert f"{path} (the project's, trusted)" in told
     assert "from it: tools; limits; order\n" in told
     (clone / "tools.py").write_text("", encoding="utf-8")

@@ -233,7 +233,7 @@ async def test_over_mcp_what_a_context_cannot_hold_is_told(tmp_path: Path) -> No
         ),
         (
             [{"type": "tool", "tool": {"name": "x", "_module": "https://evil.example"}}],
-            "unknown module",
+            "unknown server",
         ),
     ]
     async with over_stdio(configured(tmp_path), "auto") as client:

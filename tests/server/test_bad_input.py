@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
         ({"calls": [], "wait_s": 10_000}, ["wait_s", "600"]),
         ({"calls": [], "dry_run": "yes"}, ["dry_run"]),
         ({"calls": [{"_tool": "ad", "a": 1, "b": 2}]}, ["unknown tool 'ad'", "'add'"]),
-        ({"calls": [{"_tool": "add", "_module": "gti", "a": 1, "b": 2}]}, ["unknown module 'gti'"]),
+        ({"calls": [{"_tool": "add", "_module": "gti", "a": 1, "b": 2}]}, ["unknown server 'gti'"]),
         ({"calls": [{"_tool": "add", "a": "†state.nowhere", "b": 2}]}, ["nowhere"]),
         ({"calls": [{"_tool": "add", "a": "$state.x", "b": 2}]}, ["†state.x"]),
         ({"calls": [{"_tool": "add", "a": "one", "b": 2}]}, ["a", "integer"]),

@@ -534,7 +534,7 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
     text = message(
         ApprovalRequest("run_1", "local", "a0-1", Tool("send", module="mail"), call, "it says so")
     )
-    assert text.startswith("Run send of module mail? (3 executions)\n")
+    assert text.startswith("Run send of server mail? (3 executions)\n")
     assert sum(line.startswith("Why it asks") for line in text.split("\n")) == 1
     assert "\u202e" not in text
     assert '\\u202e"' in text

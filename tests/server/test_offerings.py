@@ -40,7 +40,7 @@ async def front(
 
 
 MODULES = pytest.mark.parametrize(
-    "module", [(), ("--legacy",)], ids=["modern module", "legacy module"]
+    "module", [(), ("--legacy",)], ids=["modern server", "legacy server"]
 )
 CLIENTS = pytest.mark.parametrize("mode", ERAS)
 

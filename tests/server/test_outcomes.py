@@ -190,7 +190,7 @@ async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None
     server = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
     bank: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(server), str(tmp_path)]}
     path = configured(tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all")
-    died = "module 'bank' ended with exit code 3 while tool 'pay' was running"
+    died = "server 'bank' ended with exit code 3 while tool 'pay' was running"
     async with over_stdio(path, era) as client:
         plan: list[Any] = [
             {

@@ -76,7 +76,7 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
 
     (first, form), (second, _) = person.forms
     assert first.startswith(
-        "Module asks asks while it runs book of module asks (the text is its own):"
+        "Server asks asks while it runs book of server asks (the text is its own):"
     )
     assert "\n  | Seats for ann?\n" in first
     assert "The last answer was not accepted: " in second
@@ -112,7 +112,7 @@ async def test_by_turns_the_deciding_tool_answers(
         [entry] = told["approvals"]
         assert entry["question"]["message"] == "Seats for ann?"
         assert (
-            f'{entry["approval"]} (value, deny, skip): module asks asks: "Seats '
+            f'{entry["approval"]} (value, deny, skip): server asks asks: "Seats '
             'for ann?" (value fits {'
         ) in text(result)
         run = told["run"]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 NOT_ALLOWED = "mcpServers.mail does not allow tool 'drop' ('allow' and 'deny')"
 LEFT_OUT = "which cannot be called: its name is empty, over 256 characters or not printable"
 ODD = "o\x07dd"
-NO_TOOLS = "module 'bare' is up, but has no tools that can be called"
+NO_TOOLS = "server 'bare' is up, but has no tools that can be called"
 STRICT = """
 import json, sys
 for line in sys.stdin:
@@ -64,23 +64,23 @@ async def test_direct_calls(client: Client) -> None:
         ("drop", "mail", NOT_ALLOWED),
         ("drop", None, NOT_ALLOWED),
         (ODD, "mail", LEFT_OUT),
-        ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
-        ("rest", "off", "module 'off' is disabled"),
+        ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
+        ("rest", "off", "server 'off' is disabled"),
         (
             "any",
             "gone",
-            "module 'gone' is down (module 'gone' cannot be started: there is no command",
+            "server 'gone' is down (server 'gone' cannot be started: there is no command",
         ),
         ("any", "bare", NO_TOOLS),
         (
             "any",
             "strict",
             (
-                "module 'strict' is down (module 'strict' did not come up: the "
+                "server 'strict' is down (server 'strict' did not come up: the "
                 "licence has expired (-32000)"
             ),
         ),
-        ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
+        ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
     ],
 )
 async def test_plans(client: Client, tool: str, module: str | None, why: str) -> None:
@@ -95,7 +95,7 @@ async def test_plans(client: Client, tool: str, module: str | None, why: str) ->
     ("program", "why"),
     [
         ("import mail\nawait mail.drop()", NOT_ALLOWED),
-        ("import off\nawait off.rest()", "module 'off' is disabled in the configuration"),
+        ("import off\nawait off.rest()", "server 'off' is disabled in the configuration"),
         ("import gone\nawait gone.any()", "no-such-program"),
         ("import bare\nawait bare.any()", NO_TOOLS),
         ("from servers import bare\nawait bare.any()", NO_TOOLS),
@@ -120,9 +120,9 @@ MUTE = "import sys; sys.stdin.read()"
     ("tool", "module", "why"),
     [
         ("drop", "mail", NOT_ALLOWED),
-        ("sned", "mail", "module 'mail' has no tool 'sned'. Did you mean 'send'"),
-        ("rest", "off", "module 'off' is disabled"),
-        ("any", "maill", "unknown module 'maill'. Did you mean 'mail'"),
+        ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
+        ("rest", "off", "server 'off' is disabled"),
+        ("any", "maill", "unknown server 'maill'. Did you mean 'mail'"),
     ],
 )
 async def test_a_plan_that_names_its_modules_waits_for_no_other(

@@ -60,7 +60,7 @@ async def answer(
 def own_words(text: str) -> str:
     """What the module `one` wrote in a text for a model."""
     first, *lines = text.split("\n")
-    assert first == "Module one wrote this, and not the person:"
+    assert first == "Server one wrote this, and not the person:"
     return "\n".join(line.removeprefix(marked("")) for line in lines)
 
 
@@ -206,7 +206,7 @@ async def test_log_messages_reach_the_client_at_its_level(
         assert len(logged) == 3
 
 
-@pytest.mark.parametrize("module", [("--legacy",)], ids=["legacy module"])
+@pytest.mark.parametrize("module", [("--legacy",)], ids=["legacy server"])
 async def test_a_parked_call_answers_once_and_to_its_client_alone(
     tmp_path: Path, module: tuple[str, ...]
 ) -> None:

@@ -364,7 +364,7 @@ async def test_the_early_publication_waits_for_the_modules_it_calls(
             while not published:
                 await anyio.lowlevel.checkpoint()
 
-        assert bridge.modules["mute"].status().state == "connecting", "it waits for no other module"
+        assert bridge.modules["mute"].status().state == "connecting", "it waits for no other server"
         [publication] = published
         assert publication.answer == "auto"
         assert publication.plan is not None
@@ -397,12 +397,12 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     async with bridged(tmp_path, modules) as bridge:
         for answer in ("auto", "plan"):
             with pytest.raises(
-                ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
+                ModulesAwayError, match="a server that is not up: server 'mail' is connecting"
             ):
                 await bridge.publish(run, "early", answer=answer)
 
         with pytest.raises(
-            ModulesAwayError, match="a module that is not up: module 'mail' is connecting"
+            ModulesAwayError, match="a server that is not up: server 'mail' is connecting"
         ):
             await bridge.import_idea(changed, publish=True, replace=["look_up"])
 
@@ -569,7 +569,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
         told = await call(client, "decide_approval", **approve, wait_s=0)
         told = await call(client, "check_run", run=told["run"], wait_s=1)
         assert told["status"] == "done"
-        waits = "it is being published. Modules that are not up: mail (connecting)."
+        waits = "it is being published. Servers that are not up: mail (connecting)."
         assert saved_in(told) == {"name": "noted", "pending": waits}
         assert "noted" not in await all_tools(client)
 
@@ -577,7 +577,7 @@ async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_
     async with over_stdio(configuration, "legacy") as client:
         told = await call(client, "check_run", run=told["run"])
         assert told["saved"].keys() == {"name", "pending"}
-        assert "Modules that are not up: mail (" in told["saved"]["pending"]
+        assert "Servers that are not up: mail (" in told["saved"]["pending"]
 
     plain(tmp_path, "mail", READS)
     heard = Heard()

@@ -76,7 +76,7 @@ def test_the_activity_is_named_by_the_call_the_tool_or_the_name() -> None:
 def test_other_things_are_refused() -> None:
     with pytest.raises(ToolDefinitionError, match="found int"):
         Toolbox(cast("Any", 5))
-    with pytest.raises(ToolDefinitionError, match="belongs to module 'm'"):
+    with pytest.raises(ToolDefinitionError, match="belongs to server 'm'"):
         Toolbox(Tool("a", module="m"))
 
 

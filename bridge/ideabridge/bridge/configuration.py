@@ -97,7 +97,7 @@ class ApprovalRule(BaseModel):
 
     module: str | None = Field(
         default=None,
-        description='Modules: a name or a pattern with *, ? and [abc]; "": tools that are in no module.',
+        description='Servers: a name or a pattern with *, ? and [abc]; "": tools that are in no server.',
     )
     tool: str | None = Field(default=None, min_length=1, description="Tools: a name or a pattern.")
     read_only: bool | None = Field(
@@ -351,7 +351,7 @@ class Configuration(BaseModel):
     )
     order: Order = Field(
         default="effects",
-        description="Which calls wait for those listed before them. effects: within one module, a call "
+        description="Which calls wait for those listed before them. effects: within one server, a call "
         "that may change something waits for all calls before it, and a read for the changes "
         "before it; all: every call for all before it; none: no call.",
     )
@@ -392,7 +392,7 @@ class Configuration(BaseModel):
         default="auto",
         description="In which form hosts see the schemas of exposed tools. plain: without $ref, "
         "and without alternatives at the top, which many hosts and model APIs "
-        "refuse; as_sent: as the module sends them; auto: plain in hosts that are "
+        "refuse; as_sent: as the server sends them; auto: plain in hosts that are "
         "known to need it, else as_sent.",
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
@@ -444,7 +444,7 @@ class Configuration(BaseModel):
         ),
     )
     unexposed: frozenset[str] = Field(
-        default=frozenset(), exclude=True, description="Modules that `expose` does not cover."
+        default=frozenset(), exclude=True, description="Servers that `expose` does not cover."
     )
     untrusted: Untrusted | None = Field(
         default=None, exclude=True, description="A project file that is not used."
@@ -501,7 +501,7 @@ class Configuration(BaseModel):
             if name not in self.modules:
                 configured = ", ".join(self.modules) or "none"
                 raise ConfigurationError(
-                    [f"module {name[:100]!r} is not configured; there are: {configured}"]
+                    [f"server {name[:100]!r} is not configured; there are: {configured}"]
                 )
         entries = {
             name: entry if name in modules else entry.model_copy(update={"disabled": True})
@@ -975,7 +975,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         also.append(_strict_on(replaced))
         narrowed.append(
             f"approval: your rules do not allow calls of {', '.join(replaced)}, "
-            "which are not your modules"
+            "which are not your servers"
         )
 
     digests = {path: standing.found.digest_of(path) for path in project.tools}
@@ -1077,7 +1077,7 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
         pattern = name if name == "*" else glob.escape(name)
-        why = f"module {name!r} is the project's, not the one that your rules are about"
+        why = f"server {name!r} is the project's, not the one that your rules are about"
         rules += [
             ApprovalRule(module=pattern, read_only=True, then="allow"),
             ApprovalRule(module=pattern, then="ask", why=why),

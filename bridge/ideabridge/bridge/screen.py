@@ -114,5 +114,5 @@ def _written(event: Event) -> JSONObject:
 def _message(place: str, name: str) -> str:
     return (
         f"{place}: holds the secret {name} of the configuration. Nothing of it was stored; send "
-        "it again without the secret. Modules receive their secrets when they start"
+        "it again without the secret. Servers receive their secrets when they start"
     )

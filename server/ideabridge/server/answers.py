@@ -329,7 +329,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
         # As JSON, so that no line of it looks like a line of ideabridge.
         text = readable_json(question.get("message"), compact=True)
         return (
-            f"{head}: module {question.get('module')} asks: {text} (value fits "
+            f"{head}: server {question.get('module')} asks: {text} (value fits "
             f"{_short(question.get('schema'))})"
         )
 

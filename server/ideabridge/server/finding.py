@@ -158,7 +158,7 @@ class Finding:
             known = " None is configured."
 
         raise UnknownFilterError(
-            "module: unknown module "
+            "module: unknown server "
             f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
             f"{self._bridge.offer.missing()}"
         )

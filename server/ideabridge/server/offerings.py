@@ -286,7 +286,7 @@ class Offerings:
         except Exception:
             # Nobody may wait for the list, and the other modules go on.
             logger.exception(
-                "the %s of module %s could not be read by an error of ideabridge itself", kind, name
+                "the %s of server %s could not be read by an error of ideabridge itself", kind, name
             )
         finally:
             reading.connected.set()
@@ -341,7 +341,7 @@ class Offerings:
                 and module.has_token
             ):
                 refusal = (
-                    f"module {module.name!r} has a sign-in for each user, and changes of "
+                    f"server {module.name!r} has a sign-in for each user, and changes of "
                     "its resources are not told"
                 )
                 raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
@@ -385,7 +385,7 @@ class Offerings:
         module = await self.module_of(uri, caller_of(context))
         if module is None:
             refusal = (
-                f"unknown resource {uri[:120]!r}: no module lists it, and no idea has this name "
+                f"unknown resource {uri[:120]!r}: no server lists it, and no idea has this name "
                 f"(idea://NAME).{self._bridge.offer.missing()}"
             )
             raise MCPError(types.INVALID_PARAMS, refusal, {"uri": uri})

@@ -412,7 +412,7 @@ class Front:
                 if self.running.module_views.module is not None:
                     reason = (
                         f"{name} is for the view of a run, which is not offered "
-                        "beside the views of a module"
+                        "beside the views of a server"
                     )
                     raise UnknownToolError(reason)
 

@@ -354,7 +354,7 @@ def broken_laws(mutation: Mutation) -> list[str]:
     except TimeoutError:
         return [f"it takes more than {LONGEST:g} s"]
     except BaseException as error:  # noqa: BLE001 - whatever leaves a module is the finding
-        return [f"{type(error).__name__} leaves the module: {str(error)[:300]}"]
+        return [f"{type(error).__name__} leaves the server: {str(error)[:300]}"]
 
     wrong = [
         f"words of a library: {text[:300]}"
@@ -489,7 +489,7 @@ def _hints_are_not_wider(done: Session) -> list[str]:
             if hints.get(hint) is wider and not any(
                 at(one, [hint]) is wider for one in sent.get(name, [])
             ):
-                wrong.append(f"{hint} of {name} is {wider}, which the module never said")
+                wrong.append(f"{hint} of {name} is {wider}, which the server never said")
 
     return wrong
 
@@ -503,7 +503,7 @@ def _names_are_theirs(done: Session) -> list[str]:
         if isinstance(at(tool, ["name"]), str)
     }
     wrong = [
-        f"tool {name!r} is listed, which the module has not"
+        f"tool {name!r} is listed, which the server has not"
         for name in done.listed
         if name not in names
     ]
@@ -581,7 +581,7 @@ def _values_are_theirs(done: Session) -> list[str]:
 
             if any(_packed(part) not in joined for part in str(leaf).split("\n")):
                 wrong.append(
-                    f"the value of {name} has {str(leaf)[:200]!r}, which the module did not send"
+                    f"the value of {name} has {str(leaf)[:200]!r}, which the server did not send"
                 )
 
     return wrong

@@ -108,7 +108,7 @@ def test_each_state_is_told_soon(host: Host, way: Way, module: str, tool: str, w
     said = run(host, way, module, tool)
     assert any(word in said for word in words.split("|")), said
     if module in ("refuses", "ends", "mute"):
-        assert "unknown module" not in said
+        assert "unknown server" not in said
         assert "Cannot resolve" not in said
 
 

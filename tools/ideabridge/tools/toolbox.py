@@ -172,8 +172,8 @@ class Toolbox:
             if isinstance(item, Tool):
                 if item.module is not None:
                     raise ToolDefinitionError(
-                        f"tool {item.name!r} belongs to module {item.module!r}; a toolbox "
-                        "holds tools without a module"
+                        f"tool {item.name!r} belongs to server {item.module!r}; a toolbox "
+                        "holds tools without a server"
                     )
                 _check_types(item)
                 item = with_fixed(item)

@@ -56,7 +56,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
     Raises:
         AnswerError: it does not fit.
     """
-    what = f"the answer to module {module}"
+    what = f"the answer to server {module}"
     try:
         content = normalise(value, what=what)
     except IdeabridgeError as error:

@@ -153,7 +153,7 @@ class Names:
         for name, module in (renamed or {}).items():
             if module not in configured:
                 raise HistoryError(
-                    f"--module {name}={module}: there is no module {module!r}; "
+                    f"--module {name}={module}: there is no server {module!r}; "
                     f"{_listed(configured)}"
                 )
 
@@ -194,7 +194,7 @@ def _plain(name: str) -> str:
 def _listed(modules: list[str]) -> str:
     if modules:
         return f"there are {', '.join(sorted(modules)[:20])}"
-    return "no module is configured"
+    return "no server is configured"
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:

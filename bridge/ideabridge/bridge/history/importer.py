@@ -257,7 +257,7 @@ class HistoryImport:
         if unasked:
             # A module that does not come up is waited for once.
             reasons = {
-                status.name: f"module {status.name!r} is {status.why}"
+                status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.listed(unasked)
             }
             away.update((module, reasons.get(module, "")) for module in unasked)

@@ -146,7 +146,7 @@ def record(
     for call in stretch.calls:
         tool = tools.of(call)
         if tool is None:
-            recording.left["of a tool that its module does not have now"] += 1
+            recording.left["of a tool that its server does not have now"] += 1
             continue
 
         parameters = _parameters(call, tool)

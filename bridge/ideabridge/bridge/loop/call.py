@@ -329,7 +329,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
     if call.activity is not None and tool.module is not None:
         call.problems.append(
-            f"_activity: tool {quoted(call.name)} belongs to module "
+            f"_activity: tool {quoted(call.name)} belongs to server "
             f"{tool.module!r}, which runs it itself"
         )
 

@@ -106,7 +106,7 @@ class Catalogue:
         if module is None and named:
             modules = ", ".join(repr(tool.module) for tool in named)
             raise UnknownToolError(
-                f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
+                f"several servers have a tool {quoted(name)}: add _module, one of {modules}"
             )
 
         if module == ANONYMOUS:
@@ -116,12 +116,12 @@ class Catalogue:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
                 raise UnknownToolError(
-                    f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self.missing}"
+                    f"unknown server {quoted(module)}.{hint(module, sorted(modules))}{self.missing}"
                 )
 
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
             raise UnknownToolError(
-                f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}"
+                f"server {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}"
             )
 
         if briefly:
@@ -133,7 +133,7 @@ class Catalogue:
         if len(sharing) > 1:
             modules = ", ".join(map(repr, sharing))
             raise UnknownToolError(
-                f"several modules have a tool {quoted(name)}: add _module, one of {modules}"
+                f"several servers have a tool {quoted(name)}: add _module, one of {modules}"
             )
 
         # A single tool that is not offered under its own name: the name belongs to another tool,

@@ -117,9 +117,9 @@ def _notes(graph: Graph) -> list[str]:
     if unsaid:
         names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")
         notes.append(
-            "Some calls wait for earlier calls of their module, because a tool does not say "
+            "Some calls wait for earlier calls of their server, because a tool does not say "
             f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
-            "read_only in the module's configuration."
+            "read_only in the server's configuration."
         )
 
     if len({call.instance for call in graph.calls}) > 1:

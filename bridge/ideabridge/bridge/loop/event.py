@@ -94,7 +94,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "command"): "the command line",
     ("nobody", "fork"): "the fork",
     ("nobody", "bridge"): "the bridge",
-    ("nobody", "module"): "the module",
+    ("nobody", "module"): "the server",
 }
 """The name of each kind of decider in messages. `Decider.__str__` alone words them: a decision is
 never called a person's unless the journal says so.

@@ -347,4 +347,4 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 def named_tool(tool: Tool) -> str:
     """A tool as the reasons of a policy name it."""
-    return f"tool {tool.name!r}{f' of module {tool.module!r}' if tool.module else ''}"
+    return f"tool {tool.name!r}{f' of server {tool.module!r}' if tool.module else ''}"

@@ -189,8 +189,8 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     """The question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
-        f"module {event.module!r} asks this while it runs the call; the text is the "
-        "module's, not ideabridge's. value: the content of its form; deny: the module gets "
+        f"server {event.module!r} asks this while it runs the call; the text is the "
+        "server's, not ideabridge's. value: the content of its form; deny: the server gets "
         "a refusal; skip: it gets no answer"
     )
     return Question(

@@ -333,19 +333,19 @@ class Tick:
             case QuestionRefused():
                 progress = self.progress[event.call]
                 refused = (
-                    f"module {event.module!r} asked {event.message!r}, and was "
+                    f"server {event.module!r} asked {event.message!r}, and was "
                     f"not answered: {event.why}"
                 )
                 progress.unasked.append(f"{progress.call.label}: {refused}")
                 return
             case QuestionAsked():
                 if not item.can_ask:
-                    raise JournalError(f"the module of call {event.call} cannot ask now")
+                    raise JournalError(f"the server of call {event.call} cannot ask now")
                 item.question = event
                 self._pause()
             case QuestionAnswered():
                 if item.question is None:
-                    raise JournalError(f"the module of call {event.call} has asked nothing")
+                    raise JournalError(f"the server of call {event.call} has asked nothing")
                 if item.question.digest != event.digest:
                     raise JournalError(
                         f"the answer for call {event.call} is bound to another question"

@@ -179,7 +179,7 @@ def read_response(
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
             f"{place}: holds the secret {name} of the configuration, which no "
-            "module gets; answer without it"
+            "server gets; answer without it"
         )
 
     if not isinstance(question, types.ElicitRequest):
@@ -433,7 +433,7 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
     """
 
     def __init__(self, questions: JSONObject, state: str | None) -> None:
-        super().__init__("the module asks")
+        super().__init__("the server asks")
         self.questions = questions
         self.state = state
 
@@ -540,7 +540,7 @@ class Asking:
                 await self.client.log(_LOG_MESSAGE.validate_python(message, by_name=False))
         except Exception as error:  # noqa: BLE001 - a client that is gone must not end the connection of the module
             logger.warning(
-                "a log message of module %r was not passed on: %s",
+                "a log message of server %r was not passed on: %s",
                 self._module,
                 type(error).__name__,
             )
@@ -709,7 +709,7 @@ class Asking:
 
     def _nobody(self, question: types.InputRequest, why: str) -> MCPError:
         reason = f"{NOBODY} for {_KINDS[question.method]}: {why}"
-        report = f"module {self._module!r}: {reason}"
+        report = f"server {self._module!r}: {reason}"
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
         return MCPError(types.INVALID_REQUEST, reason)
@@ -820,7 +820,7 @@ class Asking:
         """Decline a question, and report the reason to the caller."""
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
-        report = f"module {self._module!r} asked {asked!r}, and was not answered: {reason}"
+        report = f"server {self._module!r} asked {asked!r}, and was not answered: {reason}"
         # A module may repeat a question without end.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)

@@ -361,7 +361,7 @@ class Authorization(httpx2.Auth):
         if longest > LONGEST_SCOPE:
             raise ModuleSignInError(
                 self._module,
-                f"module {self._module!r} demands a scope of {longest:,} characters; at most "
+                f"server {self._module!r} demands a scope of {longest:,} characters; at most "
                 f"{LONGEST_SCOPE} are asked for",
             )
 
@@ -369,7 +369,7 @@ class Authorization(httpx2.Auth):
         if count > MOST_SCOPES:
             raise ModuleSignInError(
                 self._module,
-                f"module {self._module!r} demands {count:,} scopes by now; at most "
+                f"server {self._module!r} demands {count:,} scopes by now; at most "
                 f"{MOST_SCOPES} are asked for",
             )
 
@@ -583,7 +583,7 @@ class Authorization(httpx2.Auth):
             parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
         ):
             raise OAuthFlowError(
-                f"the module sends us to {url[:200]}: expected an address with https"
+                f"the server sends us to {url[:200]}: expected an address with https"
             )
 
     def _check_issuer(self) -> None:
@@ -600,7 +600,7 @@ class Authorization(httpx2.Auth):
 
         actual = "no authorization server" if metadata is None else str(metadata.issuer)
         raise OAuthFlowError(
-            f"the module names {actual}, and {self._place}.auth.issuer is {issuer}"
+            f"the server names {actual}, and {self._place}.auth.issuer is {issuer}"
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
@@ -697,7 +697,7 @@ class Authorization(httpx2.Auth):
                 )
 
         text = (
-            f"module {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
+            f"server {self._module!r} cannot be signed in to: {shown(why, self._secrets, _SHOWN)}"
         )
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 

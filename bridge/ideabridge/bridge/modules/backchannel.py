@@ -204,7 +204,7 @@ class Backchannel:
     ) -> types.InputResponse | types.ErrorData:
         unanswered = self._asking.get(str(context.request_id), [])
         if not unanswered and not isinstance(question, types.ElicitRequest):
-            return _refusal("the module asks outside of a call")
+            return _refusal("the server asks outside of a call")
 
         self._asked = True
         self._on_ask()

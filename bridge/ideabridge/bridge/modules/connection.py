@@ -588,7 +588,7 @@ class Connection:
                 problem = f"did not answer within {seconds:g} s{self._words()}"
             else:
                 problem = "was closed before it was up"
-            raise ModuleConnectError(self._module, f"module {self._module!r} {problem}")
+            raise ModuleConnectError(self._module, f"server {self._module!r} {problem}")
 
     async def _enter(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         async with self.client as client:
@@ -938,7 +938,7 @@ class Connection:
         if ours is not None:
             return ours
 
-        name = f"module {self._module!r}"
+        name = f"server {self._module!r}"
         if self.protocol_fault:
             return ModuleProtocolError(self._module, f"{name} {self.end()}")
         if self.program_ended:

@@ -157,7 +157,7 @@ class DevicePerson:
                 if "@" in urlsplit(address).netloc:
                     # https://login.example@evil.example/ looks like an address of login.example.
                     raise OAuthFlowError(
-                        f"the module sends us to {address[:_SHOWN]}: expected an "
+                        f"the server sends us to {address[:_SHOWN]}: expected an "
                         "address without a user name"
                     )
 

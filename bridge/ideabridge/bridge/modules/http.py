@@ -200,7 +200,7 @@ class ModuleHTTPClient:
                 await response.aclose()
         except ModuleSignInError as error:
             data = Mark.SIGN_IN if error.lasting else Mark.SIGN_IN_LATER
-            message = str(error).removeprefix(f"module {error.module!r} ")
+            message = str(error).removeprefix(f"server {error.module!r} ")
             raise UnansweredError(INTERNAL_ERROR, message, data, status=_UNAUTHORIZED) from None
         except _CONNECTING as error:
             raise UnansweredError(

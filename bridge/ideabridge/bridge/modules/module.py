@@ -390,7 +390,7 @@ class Module:
         near = nearest(name, self._tools)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise UnknownModuleToolError(
-            self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}"
+            self.name, f"server {self.name!r} has no tool {name[:100]!r}{hint}"
         )
 
     def why_without(self, name: str) -> ModuleError | None:
@@ -406,13 +406,13 @@ class Module:
         listing = None if self._connection is None else self._connection.listing
         if listing is not None and name in listing.left_out:
             why = (
-                f"module {self.name!r} lists {label}, which cannot be called: "
+                f"server {self.name!r} lists {label}, which cannot be called: "
                 f"{listing.left_out[name]}"
             )
             return ToolLeftOutError(self.name, why)
 
         if not self._listed and self._state == "up":
-            return ModuleListError(self.name, f"module {self.name!r} is up, but {self.list_fault}")
+            return ModuleListError(self.name, f"server {self.name!r} is up, but {self.list_fault}")
         return None
 
     @property
@@ -668,7 +668,7 @@ class Module:
             if self._state == "up":
                 self._out_since = anyio.current_time()
                 self._set(
-                    "down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}")
+                    "down", ModuleDownError(self.name, f"server {self.name!r} {connection.end()}")
                 )
 
         try:
@@ -747,11 +747,11 @@ class Module:
             await self.settle()
 
         if scope.cancelled_caught:
-            text = f"module {self.name!r} is still connecting after {timeout:g} s"
+            text = f"server {self.name!r} is still connecting after {timeout:g} s"
             raise ModuleTimeoutError(self.name, text, outcome="not_run")
         if self._state == "disabled":
             raise ModuleDisabledError(
-                self.name, f"module {self.name!r} is disabled in the configuration"
+                self.name, f"server {self.name!r} is disabled in the configuration"
             )
 
         if self._state != "up":
@@ -763,7 +763,7 @@ class Module:
         """
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
-            return ModuleDownError(self.name, f"module {self.name!r} was closed")
+            return ModuleDownError(self.name, f"server {self.name!r} was closed")
         if isinstance(error, ModuleSignInError):
             return ModuleSignInError(self.name, str(error), lasting=error.lasting)
 
@@ -951,7 +951,7 @@ class Module:
                 reason = error.message
             else:
                 reason = type(error).__name__
-            text = f"module {self.name!r} did not list its {kind}: {shown(reason, self._secrets)}"
+            text = f"server {self.name!r} did not list its {kind}: {shown(reason, self._secrets)}"
             raise ModuleProtocolError(self.name, text) from None
 
     @property
@@ -1013,7 +1013,7 @@ class Module:
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
         """The error of a request for which the transport has made the error; any other as it is."""
-        text = f"module {self.name!r} {shown(error.message, self._secrets)}"
+        text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
         if isinstance(error.data, Replaced):
@@ -1192,7 +1192,7 @@ class Module:
                 )
                 if not repeatable or (client is not None and client.takes_rounds):
                     why = (
-                        "The module asks in the way of 2025-11-25, and is connected anew "
+                        "The server asks in the way of 2025-11-25, and is connected anew "
                         "in that protocol version"
                     )
                     text = f"{error}\n{why}: call the tool again"

@@ -224,7 +224,7 @@ class Modules:
 
         assert self._group is not None
         self._running += 1
-        self._group.start_soon(own, name=f"module {module.name}")
+        self._group.start_soon(own, name=f"server {module.name}")
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
@@ -301,7 +301,7 @@ class Modules:
         else:
             hint = f"known: {', '.join(self._modules) or 'none'}"
 
-        raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
+        raise UnknownModuleError(name, f"no server {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
         """The tools of every module that is or was up, by module in the order of the

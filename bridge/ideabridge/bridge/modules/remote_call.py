@@ -128,7 +128,7 @@ async def remote_call(
         ResultLimitError: the result is too large.
         ModuleAsks: the module asks first, and `client` takes questions in place of a result.
     """
-    name = f"module {module!r}"
+    name = f"server {module!r}"
     asking = Asking(module, name, seconds, asker, secrets, client)
     # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(
@@ -170,7 +170,7 @@ async def remote_call(
         if connection.usable:
             raise
         raise ModuleDownError(
-            module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
+            module, f"server {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
 
     if answered is None:
@@ -270,7 +270,7 @@ async def _in_rounds(
             break
         request = _again(request, await asking.answers(result) or None, result.request_state)
 
-    text = f"module {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
+    text = f"server {module!r} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
     raise ModuleInputRequiredError(module, text)
 
 
@@ -314,7 +314,7 @@ async def pass_on(
         ModuleError: the module does not answer, or its answer is not what the protocol says.
         ResultLimitError: the result is too large.
     """
-    name = f"module {module!r}"
+    name = f"server {module!r}"
     method = request.method
     asking = Asking(module, name, seconds, None, secrets, client)
     report = _report(asking, on_progress, secrets)
@@ -389,7 +389,7 @@ def is_session_lost(error: MCPError) -> bool:
 def _failure(
     connection: Connection, module: str, tool: str, error: MCPError, secrets: Secrets
 ) -> ModuleError | ResultLimitError:
-    name = f"module {module!r}"
+    name = f"server {module!r}"
     text = shown(error.message, secrets)
     if error.data is Replaced.OVERSIZED:
         return ResultLimitError(f"{name}: {text}")
@@ -457,7 +457,7 @@ async def _result_value(
         ModuleOutputError: the tool promises another value, or what it sent is no JSON.
         ResultLimitError: the result is too large.
     """
-    name = f"module {module!r}"
+    name = f"server {module!r}"
     if result.is_error:
         raise _tool_error(module, tool, result, secrets=secrets, max_bytes=max_bytes)
 
@@ -578,7 +578,7 @@ def _tool_error(
     # The prefix of the Python SDK; the message of the run contains the name anyway.
     message = shown(text, secrets).removeprefix(f"Error executing tool {tool.name_in_module}: ")
     if not message.strip():
-        message = f"module {module!r} failed without saying why; {_described(result)}"
+        message = f"server {module!r} failed without saying why; {_described(result)}"
 
     return ModuleToolError(module, message, sent=sent or None)
 
@@ -648,9 +648,9 @@ def _whole(
     try:
         whole = cast("JSONObject", normalise(sent, what="the result"))
     except LimitExceededError as error:
-        raise ResultLimitError(f"module {module!r}: {error}") from None
+        raise ResultLimitError(f"server {module!r}: {error}") from None
     except IdeabridgeError as error:
-        raise ModuleOutputError(module, f"module {module!r}: {error}") from None
+        raise ModuleOutputError(module, f"server {module!r}: {error}") from None
 
     meta = whole.get("_meta")
     if isinstance(meta, dict):
@@ -662,7 +662,7 @@ def _whole(
     size = len(encode(whole))
     if size > max_bytes:
         raise ResultLimitError(
-            f"module {module!r} answered with {size:,} bytes; at most {max_bytes:,} are "
+            f"server {module!r} answered with {size:,} bytes; at most {max_bytes:,} are "
             "taken (limits.result_bytes)"
         )
 

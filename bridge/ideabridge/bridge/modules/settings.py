@@ -180,7 +180,7 @@ class AuthorizationSettings(BaseModel):
     )
     scope: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
-        description="The scopes that are asked for, separated by spaces. Default: those the module names.",
+        description="The scopes that are asked for, separated by spaces. Default: those the server names.",
     )
     shared: bool = Field(
         default=False,
@@ -282,7 +282,7 @@ class ModuleConfiguration(BaseModel):
     )
     order: Literal["effects", "none"] = Field(
         default="effects",
-        description="none: calls of this module never wait for those listed before them.",
+        description="none: calls of this server never wait for those listed before them.",
     )
     read_only: tuple[str, ...] = Field(
         default=(),
@@ -309,7 +309,7 @@ class ModuleConfiguration(BaseModel):
             "where its tools are exposed."
         ),
     )
-    disabled: bool = Field(default=False, description="True: the module is left alone.")
+    disabled: bool = Field(default=False, description="True: the server is left alone.")
 
     @property
     def has_sign_ins(self) -> bool:
@@ -435,9 +435,9 @@ def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
 def name_problem(name: str) -> str | None:
     """The error for a module's name; None if the name is valid."""
     if not 1 <= len(name) <= 64:
-        return "a module's name has 1 to 64 characters"
+        return "a server's name has 1 to 64 characters"
     if not name.isprintable():
-        return "a module's name has no control characters"
+        return "a server's name has no control characters"
     if name == "anonymous" or name.startswith("idea:"):
         return (
             "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"

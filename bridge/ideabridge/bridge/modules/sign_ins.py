@@ -254,7 +254,7 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
         more: what it is for.
     """
     who = "you" if user is None else printable(user)
-    return f"module {module!r} needs {who} to sign in{more}: {login_command(module, user)}"
+    return f"server {module!r} needs {who} to sign in{more}: {login_command(module, user)}"
 
 
 def login_command(module: str, user: str | None = None) -> str:

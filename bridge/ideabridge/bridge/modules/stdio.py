@@ -348,7 +348,7 @@ class ChildProcess:
             # has registered.
             why = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
-                module, f"module {module!r} cannot be started: {why}", lasting=True
+                module, f"server {module!r} cannot be started: {why}", lasting=True
             ) from None
 
         assert process is not None

@@ -114,11 +114,11 @@ class UserModules:
             idle_key = next((other for other, used in self._open.items() if used.is_idle), None)
             if idle_key is None:
                 why = (
-                    f"{MOST_CONNECTIONS} connections of users to modules are in use; "
+                    f"{MOST_CONNECTIONS} connections of users to servers are in use; "
                     "at most as many are opened"
                 )
                 raise ModuleDownError(
-                    module.name, f"module {module.name!r}: {why}. Call it again later"
+                    module.name, f"server {module.name!r}: {why}. Call it again later"
                 )
 
             self._end(idle_key, self._open[idle_key])

@@ -401,14 +401,14 @@ class Publisher:
         if find_published(self.store, name, caller) is not None:
             return
         if any(name == safe_name(module) for module in self.configuration.modules):
-            raise PublicationError(f"name: {name!r} is a module here; choose another")
+            raise PublicationError(f"name: {name!r} is a server here; choose another")
 
         for tool in tools:
             if tool.module is not None and name in known_as(
                 tool.name, tool.remote_name, tool.module
             ):
                 raise PublicationError(
-                    f"name: {name!r} is a tool of module {tool.module!r} here; choose another"
+                    f"name: {name!r} is a tool of server {tool.module!r} here; choose another"
                 )
 
         # Hosts know this name, even if the module no longer lists the tool.
@@ -939,10 +939,10 @@ class Publisher:
         # Twice, because a module may turn out to be needed only when another has listed its tools.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(
-                status.error or f"module {status.name!r} is {status.state}" for status in away
+                status.error or f"server {status.name!r} is {status.state}" for status in away
             )
             raise ModulesAwayError(
-                "its calls need tools of a module that is not up: "
+                "its calls need tools of a server that is not up: "
                 f"{problems[:_AWAY]}. Try again when it is up"
             )
 

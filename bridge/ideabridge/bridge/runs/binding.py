@@ -161,11 +161,11 @@ class Binding:
         if module == EVERY_MODULE or self._is_bound(module):
             return None
         if module not in self._definitions:
-            return f"its module {module!r} is not configured here any more, or is disabled"
+            return f"its server {module!r} is not configured here any more, or is disabled"
         if self._bound is None or module not in self._bound:
-            return f"its module {module!r} was chosen under another configuration"
+            return f"its server {module!r} was chosen under another configuration"
         return (
-            f"its module {module!r} starts differently than when the run began (command, "
+            f"its server {module!r} starts differently than when the run began (command, "
             "arguments, folder, address, allowed tools, or the names of headers and variables)"
         )
 

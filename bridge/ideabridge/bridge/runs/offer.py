@@ -491,7 +491,7 @@ class Offer:
     def _refused_among(self, words: set[str], module: str) -> list[str]:
         held = self._modules[module]
         if held.state == "disabled":
-            return [f"module {module!r} is disabled in the configuration"]
+            return [f"server {module!r} is disabled in the configuration"]
         names = [name for name in held.refused if {name, identifier(name)} & words]
         return [str(held.why_without(name)) for name in names]
 
@@ -533,7 +533,7 @@ class Offer:
             # A reason that was cut off may lose the command that helps.
             away.append(why if left >= 0 or not away else one.name)
 
-        return f" Modules that are not up: {', '.join(away)}." if away else ""
+        return f" Servers that are not up: {', '.join(away)}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
         """The modules that calls name, or that are known to have their tools; None if any module
@@ -1025,7 +1025,7 @@ def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
             continue
 
         said = (
-            flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
+            flag or f"another server has a tool of the name {shown_name(name)}, or of one like it"
         )
         notes.append(
             f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}"
@@ -1069,7 +1069,7 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
             state = "is disabled"
         case _:
             state = f"is down ({status.why})"
-    return f"module {status.name!r} {state}, and no other tool takes the place of its own"
+    return f"server {status.name!r} {state}, and no other tool takes the place of its own"
 
 
 class ModuleLists:
@@ -1123,7 +1123,7 @@ class ModuleLists:
                 fingerprint, name, None if module.way is None else dataclasses.asdict(module.way)
             )
         except StoreError as error:
-            logger.warning("keeping how module %s is reached: %s", name, error)
+            logger.warning("keeping how server %s is reached: %s", name, error)
 
         if not module.listed or (
             module.is_unfinished and self._memory.tools(fingerprint) is not None
@@ -1141,7 +1141,7 @@ class ModuleLists:
                     more = f"; and {len(milder) - _LOGGED_TOOLS} more"
                 else:
                     more = ""
-                logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
+                logger.warning("server %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules[name].note(milder)
 
             self._memory.keep_tools(fingerprint, name, tools)
@@ -1149,7 +1149,7 @@ class ModuleLists:
         except StoreError as error:
             # The store is busy or full. The module works without it; its list is stored the
             # next time it is up.
-            logger.warning("keeping the tools of module %s: %s", name, error)
+            logger.warning("keeping the tools of server %s: %s", name, error)
 
 
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:

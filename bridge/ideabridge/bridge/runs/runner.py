@@ -1123,7 +1123,7 @@ class CallAsker:
         """
         if self._runs:
             content = (
-                f"module {self._module!r} asked something while it ran "
+                f"server {self._module!r} asked something while it ran "
                 f"{self._progress.call.label}: {why}"
             )
             note = MessageAdded(

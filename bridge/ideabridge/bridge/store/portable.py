@@ -100,7 +100,7 @@ def check_leaks(document: JSONObject, known: Known | None = None) -> None:
     raise SecretInIdeaError(
         "it holds secrets, so it is not given away. An idea is never changed: make it "
         "again with the secret in the"
-        f" configuration of its module, or as an input that is given at each call.\n{shown}"
+        f" configuration of its server, or as an input that is given at each call.\n{shown}"
     )
 
 

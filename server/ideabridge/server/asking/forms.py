@@ -220,7 +220,7 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
         fields[name] = _cleaned(field, module)
         fields[name]["title"] = f"[{module}] {_clipped(str(field.get('title') or name), _TITLE)}"
         if "description" in field:
-            fields[name]["description"] = f"Module {module} says: {fields[name]['description']}"
+            fields[name]["description"] = f"Server {module} says: {fields[name]['description']}"
 
     rest = {
         key: value
@@ -310,7 +310,7 @@ def marked_question(
         for line in params.message.split("\n"):
             lines += _marked(visible(line))
 
-        lines += ["", "The address is the module's own. ideabridge does not know what is there."]
+        lines += ["", "The address is the server's own. ideabridge does not know what is there."]
         return types.ElicitRequest(params=params.model_copy(update={"message": "\n".join(lines)}))
 
     if isinstance(params, types.CreateMessageRequestParams):
@@ -320,7 +320,7 @@ def marked_question(
 
 def _asks(module: str, verb: str, fault: str | None) -> list[str]:
     faults = [f"The last answer was not accepted: {clipped_for_form(fault)}"] if fault else []
-    return [f"Module {visible(module)} {verb} (the text is its own):", *faults, ""]
+    return [f"Server {visible(module)} {verb} (the text is its own):", *faults, ""]
 
 
 def _marked_sampling(
@@ -357,7 +357,7 @@ def _own_words(module: str, text: str) -> str:
     """A text for a model, each line of which is marked as the module's. Lines are not wrapped."""
     lines = printable(text.replace("\r\n", "\n")).split("\n")
     marked = [f"{_MARK}{line}" for line in lines]
-    return "\n".join([f"Module {visible(module)} wrote this, and not the person:", *marked])
+    return "\n".join([f"Server {visible(module)} wrote this, and not the person:", *marked])
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
         yield from _marked(visible(line))
     yield ""
     yield (
-        f"What you fill in goes to module {visible(str(question['module']))}, "
+        f"What you fill in goes to server {visible(str(question['module']))}, "
         "and approves nothing here."
     )
     yield "Do not write a password or a token into it."
@@ -444,11 +444,11 @@ def _headline(request: ApprovalRequest) -> str:
     tool = request.tool
     named = visible(tool.name) if tool is not None else "it"
     if tool is not None and tool.module:
-        named += f" of module {visible(tool.module)}"
+        named += f" of server {visible(tool.module)}"
 
     if request.question is not None:
         return (
-            f"Module {visible(str(request.question['module']))} asks while it runs "
+            f"Server {visible(str(request.question['module']))} asks while it runs "
             f"{named} (the text is its own):"
         )
 

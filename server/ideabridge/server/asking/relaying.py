@@ -473,7 +473,7 @@ class Relaying:
             return accepted or None
         if last.tries + 1 >= MAX_ASKS or not are_forms:
             problem = f"the answer was not passed on: {next(iter(faults.values()))}"
-            raise ModuleInputRequiredError(module, f"module {module!r} asks the client: {problem}")
+            raise ModuleInputRequiredError(module, f"server {module!r} asks the client: {problem}")
 
         responses_given = {name: wire(response) for name, response in accepted.items()}
         questions = {name: last.questions[name] for name in faults}

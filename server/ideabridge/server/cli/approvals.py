@@ -147,7 +147,7 @@ def _show(
         write(f"    {line}", None)
 
     if pending.question.asked is not None:
-        write(f"    module {pending.question.asked.module} asks; these are its words:", None)
+        write(f"    server {pending.question.asked.module} asks; these are its words:", None)
 
     width = console.width - 4 if console.is_terminal else None
     for text in whole(
@@ -164,7 +164,7 @@ async def decide(
         Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
         typer.Argument(
             help="approve, deny or edit: for a call or a plan. retry, skip or value: for an "
-            "unknown outcome. value, deny or skip: for a module's question. Without it you "
+            "unknown outcome. value, deny or skip: for a server's question. Without it you "
             "are asked for each decision, at a terminal."
         ),
     ] = None,

@@ -144,7 +144,7 @@ class Connecting:
     def _names(self) -> str:
         more = len(self._left) - _NAMED
         shown = ", ".join(self._left[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"{counted(len(self._left), 'module')}: {shown}"
+        return f"{counted(len(self._left), 'server')}: {shown}"
 
 
 @asynccontextmanager

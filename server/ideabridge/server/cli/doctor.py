@@ -33,7 +33,7 @@ async def doctor(options: Options) -> int:
     if configuration is None:
         names = []
     else:
-        names = [f"module {name}" for name in configuration.modules]
+        names = [f"server {name}" for name in configuration.modules]
 
     longest = max(map(len, ["host claude-code", *names]))
     rows = None if options.json else Rows(("", "what", "found"), (1, longest))
@@ -93,4 +93,4 @@ async def _modules(findings: Findings, configuration: Configuration) -> None:
             await connecting.wait(modules, lambda status: checks.describe_module(findings, status))
             notes = naming_notes(Toolbox(), modules.known_tools())
             if notes:
-                findings.add("names", "of modules' tools", hint="\n".join(notes[:20]))
+                findings.add("names", "of servers' tools", hint="\n".join(notes[:20]))

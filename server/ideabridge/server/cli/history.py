@@ -51,7 +51,7 @@ async def import_history(
             "--module",
             metavar="LOGNAME=SERVER",
             help=(
-                "The module that a server in the logs is, if the host has another name "
+                "The server that a server in the logs is, if the host has another name "
                 "for it; may be repeated."
             ),
         ),
@@ -81,7 +81,7 @@ async def import_history(
         history = bridge.history(host, modules=names)
         if not history.modules:
             raise UsageError(
-                "no modules are configured, so there is nothing to take "
+                "no servers are configured, so there is nothing to take "
                 "(`ideabridge servers import HOST`)"
             )
 
@@ -201,7 +201,7 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
         else:
             more = ""
         lines.append(
-            f"not taken: calls of {most}{more}, which are not modules here "
+            f"not taken: calls of {most}{more}, which are not servers here "
             "(--module LOGNAME=SERVER)"
         )
 

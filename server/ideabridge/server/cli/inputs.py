@@ -208,11 +208,11 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
     """
     from ideabridge.bridge.runs.people import Decision
 
-    say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
+    say(f"? server {question.get('module')} asks, in its own words:", "bold yellow")
     for text in str(question.get("message")).split("\n"):
         say(_marked(visible(text), "  | "))
 
-    say("  what you fill in goes to the module; do not write a password or a token into it")
+    say("  what you fill in goes to the server; do not write a password or a token into it")
     say(_marked(f"while it runs {readable_json(call)}", "  "))
     while True:
         match await _choose(
@@ -378,7 +378,7 @@ async def decline_all(run: Run) -> bool:
     for entry in entries:
         module = as_object(entry["question"]).get("module")
         report(
-            f"module {module!r} asks something, and is declined: nobody is at a terminal to answer"
+            f"server {module!r} asks something, and is declined: nobody is at a terminal to answer"
         )
         reason = "nobody is at a terminal to answer"
         await run.patiently(

@@ -76,7 +76,7 @@ async def list_modules(options: Options) -> int:
             say(f"  {status.name}: these users are signed in: {', '.join(users)}", "dim")
 
         if not _is_well(status):
-            report(status.error or f"module {status.name!r} has not answered yet")
+            report(status.error or f"server {status.name!r} has not answered yet")
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
@@ -100,14 +100,14 @@ async def list_modules(options: Options) -> int:
         for note in notes:
             say(note, "yellow")
     elif configuration.untrusted is not None:
-        say("no modules are configured")
+        say("no servers are configured")
     else:
         where = (
             configuration.source
             or f"{configuration.project / 'ideabridge.json'}, which does not exist"
         )
         say(
-            f"no modules are configured in {where}; `ideabridge servers import "
+            f"no servers are configured in {where}; `ideabridge servers import "
             "HOST` adds those of a host"
         )
 
@@ -376,7 +376,7 @@ def _show_code(code: DeviceCode) -> None:
     if code.stranger is not None:
         say(f"the code comes from {printable(code.stranger)}, and the page is on another host:")
         say(
-            "sign in only if the page names the module or that host, and asks "
+            "sign in only if the page names the server or that host, and asks "
             "for rights that you expect"
         )
 
@@ -444,11 +444,11 @@ async def accept_module(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SERVER]", help="The module, or idea:NAME for the calls of an idea by an idea."
+            metavar="[SERVER]", help="The server, or idea:NAME for the calls of an idea by an idea."
         ),
     ] = None,
     own: Annotated[
-        bool, typer.Option("--own", help="The tools of the tool files instead of a module's.")
+        bool, typer.Option("--own", help="The tools of the tool files instead of a server's.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
@@ -527,7 +527,7 @@ def import_modules(
         ),
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace modules of the same name.")
+        bool, typer.Option("--replace", help="Replace servers of the same name.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
 ) -> int:
@@ -839,6 +839,6 @@ async def list_tools(
             print_table(("tool", "server", "does", "description"), rows)
 
         for status in down:
-            report(status.error or f"module {status.name!r} has not answered yet")
+            report(status.error or f"server {status.name!r} has not answered yet")
 
         return code

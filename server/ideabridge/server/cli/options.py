@@ -720,7 +720,7 @@ def _effects(
     for name, module in parsed.modules.items():
         lines += _module_lines(name, module)
         if name in user.modules:
-            lines.append(("replace", f"your own module {name}"))
+            lines.append(("replace", f"your own server {name}"))
 
     lines += [("load", f"{path} as Python, in the process of ideabridge") for path in parsed.tools]
     (layer,) = parsed.layers

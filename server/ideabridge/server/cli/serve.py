@@ -152,7 +152,7 @@ async def work(
         typer.Option(
             "--module",
             metavar="NAME",
-            help="Run only this module here; may be repeated. Default: all.",
+            help="Run only this server here; may be repeated. Default: all.",
         ),
     ] = None,
     most: Annotated[
@@ -331,7 +331,7 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
     say(
-        f"connecting to modules: {', '.join(names)}" if names else "no modules are configured",
+        f"connecting to servers: {', '.join(names)}" if names else "no servers are configured",
         "dim",
     )
 
@@ -394,9 +394,9 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
 
 def _print_status(status: ModuleStatus) -> None:
     if status.state == "up":
-        say(f"module {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
+        say(f"server {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
     elif status.state != "disabled":
-        say(status.why if status.error else f"module {status.name!r}: {status.state}", "yellow")
+        say(status.why if status.error else f"server {status.name!r}: {status.state}", "yellow")
 
 
 def _print_unusable(status: ModuleStatus) -> None:

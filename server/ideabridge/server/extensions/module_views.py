@@ -44,7 +44,7 @@ class ModuleViews:
         self.module = allowed[0] if allowed else None
         for name in allowed[1:]:
             problem = (
-                "its views are not passed on: hosts cannot keep the views of two modules "
+                "its views are not passed on: hosts cannot keep the views of two servers "
                 f"apart, and {self.module!r}"
             )
             bridge.modules[name].note([f"{problem} has 'views', too"])
@@ -117,9 +117,9 @@ class ModuleViews:
         """Why a view of a module is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
-            return f"module {module!r} gives {uri!r}, and views of that name are ideabridge's own"
+            return f"server {module!r} gives {uri!r}, and views of that name are ideabridge's own"
         return (
-            f'the view {uri!r} of module {module!r} is not passed on: "views": true in its '
+            f'the view {uri!r} of server {module!r} is not passed on: "views": true in its '
             "entry of ideabridge.json"
             " allows it"
         )

@@ -282,7 +282,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
     return replace(
         adoption,
         verdict="taken",
-        why="another module has this name; --replace takes this one instead",
+        why="another server has this name; --replace takes this one instead",
     )
 
 

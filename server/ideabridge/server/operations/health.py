@@ -61,6 +61,6 @@ class Health:
             status.state != "connecting" for status in bridge.modules.statuses()
         )
         if not self._connected:
-            reasons.append("modules are connecting for the first time")
+            reasons.append("servers are connecting for the first time")
 
         return reasons

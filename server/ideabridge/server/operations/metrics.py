@@ -105,7 +105,7 @@ class Metrics:
         """The metrics that are read when somebody asks for them."""
         bridge = self._bridge
         up = GaugeMetricFamily(
-            "ideabridge_module_up", "Whether a module is connected.", labels=["module"]
+            "ideabridge_module_up", "Whether a server is connected.", labels=["module"]
         )
         for status in bridge.modules.statuses():
             if status.state != "disabled":

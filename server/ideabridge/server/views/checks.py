@@ -149,7 +149,7 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
             own = [
                 f"{name} (in place of yours)" if name in layer.replaced else name for name in names
             ]
-            settings.append(f"modules {', '.join(own) or 'none'}")
+            settings.append(f"servers {', '.join(own) or 'none'}")
         elif key != "$schema" and (
             key in merging or not any(key in higher.keys for higher in above)
         ):
@@ -258,13 +258,13 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
     """The state of a module."""
     if status.state == "up":
         text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
-        findings.add(f"module {status.name}", text, hint="\n".join(status.notes) or None)
+        findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
-        findings.add(f"module {status.name}", "disabled in the configuration")
+        findings.add(f"server {status.name}", "disabled in the configuration")
     else:
-        problem = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
+        problem = (status.error or "no answer yet").removeprefix(f"server {status.name!r} ")
         findings.add(
-            f"module {status.name}",
+            f"server {status.name}",
             f"{status.state}: {problem}",
             wrong=True,
             hint="\n".join(status.notes) or None,

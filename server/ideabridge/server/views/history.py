@@ -178,7 +178,7 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow"
         case events.QuestionAsked():
             question = (
-                f"module {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
+                f"server {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
             )
             return f"? {_label(machine, event.call, event.item)} {question}", "yellow"
         case events.QuestionAnswered():
@@ -187,7 +187,7 @@ def _call_line(event: Event, machine: Machine) -> Line:
             return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow"
         case events.QuestionRefused():
             question = (
-                f"module {event.module} asked {shortened(event.message)}, and was "
+                f"server {event.module} asked {shortened(event.message)}, and was "
                 f"not answered: {event.why}"
             )
             return f"! {_label(machine, event.call, event.item)} {question}", "red"
