@@ -18,8 +18,8 @@ from mcp import Client
 from ideabridge.bridge.driving.driver import own_driver_name
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.shared_calls import SharedCalls
+from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.errors import StoreFullError, UncountedCallError
-from ideabridge.bridge.store.queue import CallPlaces
 from ideabridge.bridge.store.store import Store
 from tests import postgres
 from tests.operations.test_workers import front, until, working

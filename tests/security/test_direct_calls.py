@@ -16,7 +16,7 @@ import httpx
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.store.journal import MAX_AGE_S, MAX_ROWS, DirectCall
+from ideabridge.bridge.store.direct_calls import MAX_AGE_S, MAX_ROWS, DirectCall
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL

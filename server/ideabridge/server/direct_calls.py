@@ -32,8 +32,9 @@ from ideabridge.bridge.runs.direct import (
     SessionInfo,
 )
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.direct_calls import DirectCall, DirectOutcome
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.journal import DirectCall, DirectOutcome, SessionRow
+from ideabridge.bridge.store.sessions import SessionRow
 from ideabridge.server.answers import ToolAnswer, size_of
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.callers import session_id

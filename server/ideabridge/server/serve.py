@@ -38,7 +38,7 @@ from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.stdio import guard
 from ideabridge.bridge.secrets import clean_logs
 from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
-from ideabridge.bridge.store.journal import OwnerLinks
+from ideabridge.bridge.store.owner_links import OwnerLinks
 from ideabridge.bridge.store.pruning import Bounds, told_of
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store

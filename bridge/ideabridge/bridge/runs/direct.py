@@ -28,7 +28,7 @@ from ideabridge.bridge.runs.stretch import (
 )
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import RunExistsError, StoreError
-from ideabridge.bridge.store.journal import SessionRow
+from ideabridge.bridge.store.sessions import SessionRow
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON, JSONObject

@@ -14,20 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.copying import Copied, copy, expect_whole, release
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
+from ideabridge.bridge.store.direct_calls import DirectCallTable
+from ideabridge.bridge.store.driver_requests import DriverRequests
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
-from ideabridge.bridge.store.journal import (
-    DirectCallTable,
-    DriverRequests,
-    Journal,
-    OwnerLinks,
-    SessionTable,
-    StoredSettings,
-)
+from ideabridge.bridge.store.journal import Journal
+from ideabridge.bridge.store.owner_links import OwnerLinks
 from ideabridge.bridge.store.portable import (
     Checks,
     Known,
@@ -39,9 +36,11 @@ from ideabridge.bridge.store.portable import (
 )
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
-from ideabridge.bridge.store.queue import CallPlaces, RunQueue
+from ideabridge.bridge.store.queue import RunQueue
 from ideabridge.bridge.store.results import copy_without_results
 from ideabridge.bridge.store.search import Search
+from ideabridge.bridge.store.sessions import SessionTable
+from ideabridge.bridge.store.settings import StoredSettings
 from ideabridge.bridge.store.shapes import CallIndex
 from ideabridge.bridge.store.sqlite.database import SqliteDatabase
 from ideabridge.bridge.store.tool_memory import ToolMemory

@@ -43,7 +43,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.journal import DirectCall
+    from ideabridge.bridge.store.direct_calls import DirectCall
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.server.views.history import RunHistory
 

@@ -41,8 +41,8 @@ from ideabridge.bridge.loop.event import (
     UsageNoted,
 )
 from ideabridge.bridge.runs.executor import ObservedRun
+from ideabridge.bridge.store.direct_calls import DirectCall
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.journal import DirectCall
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.requests import ServedRequest, known_name

@@ -18,7 +18,7 @@ from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.reading import read_beside
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.journal import RunFilter
+from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.journal import RunFilter
+    from ideabridge.bridge.store.run_filter import RunFilter
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.bridge.store.store import Store
     from ideabridge.bridge.store.users import Viewer

@@ -1,0 +1,106 @@
+"""CallPlaces: the calls that run or wait at a module with a limit for all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, cast
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.settings import StoredSettings
+from ideabridge.tools.encoding import JSON, decode_trusted, encode
+
+_CALLS: Final = "calls "
+"""Key of the setting with the calls of a module, before the module."""
+
+CALLS: Final = "calls"
+"""Topic of the notices that a call of a module has left."""
+
+
+class CallPlace(NamedTuple):
+    """A call that runs or waits at a module. Two equal values mean that there was no
+    heartbeat in between.
+
+    Attributes:
+        call: its id.
+        process: the name of the process that makes it.
+        beat: the number of heartbeats.
+    """
+
+    call: str
+    process: str
+    beat: int
+
+
+class CallPlaces:
+    """The calls of each module in the order in which they came: the first ones run,
+    the others wait.
+
+    All calls of a module are one row, which is locked while it changes. So every process sees
+    the same order.
+    """
+
+    def __init__(self, database: Database, settings: StoredSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def of(self, module: str) -> list[CallPlace]:
+        """The calls of a module, in order."""
+        return _read(self._settings.get(f"{_CALLS}{module}"))
+
+    def join(self, module: str, call: str, process: str) -> list[CallPlace]:
+        """Add a call at the end, unless it is there, and return all calls."""
+
+        def joined(places: list[CallPlace]) -> list[CallPlace]:
+            is_there = any(one.call == call for one in places)
+            return places if is_there else [*places, CallPlace(call, process, 0)]
+
+        return self._change(module, joined)
+
+    def leave(self, module: str, call: str) -> None:
+        """Remove a call, and notify those who wait."""
+        self._change(module, lambda places: [one for one in places if one.call != call])
+
+    def remove(self, module: str, place: CallPlace) -> None:
+        """Remove a call whose process is gone, unless there was a heartbeat."""
+        self._change(module, lambda places: [one for one in places if one != place])
+
+    def beat(self, module: str, process: str) -> set[str]:
+        """Count a heartbeat for the calls of a process; returns those that are there."""
+        places = self._change(
+            module,
+            lambda places: [
+                one._replace(beat=one.beat + (one.process == process)) for one in places
+            ],
+        )
+        return {one.call for one in places if one.process == process}
+
+    def _change(
+        self, module: str, change: Callable[[list[CallPlace]], list[CallPlace]]
+    ) -> list[CallPlace]:
+        key = f"{_CALLS}{module}"
+        with self._database.transaction(concurrent=True):
+            self._database.execute(
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
+                (key, b"[]"),
+            )
+            # The lock of the row ends with the transaction: others see this change before
+            # they make theirs.
+            (value,) = self._database.execute(
+                f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608
+                (key,),
+            ).fetchone()
+            before = _read(value)
+            after = change(before)
+            if after != before:
+                self._settings.set(key, encode([list[JSON](one) for one in after]))
+            if len(after) < len(before):
+                self._database.notify(f"{CALLS} {module}")
+            return after
+
+
+def _read(value: bytes | None) -> list[CallPlace]:
+    if value is None:
+        rows = []
+    else:
+        rows = cast("list[tuple[str, str, int]]", decode_trusted(bytes(value)))
+    return [CallPlace(*row) for row in rows]

@@ -1,0 +1,117 @@
+"""DirectCallTable: the calls of exposed tools by clients, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import CursorError
+from ideabridge.bridge.store.page import Page
+from ideabridge.bridge.store.search import check_limit
+from ideabridge.bridge.store.users import Viewer, only_of
+
+MAX_ROWS: Final = 200_000
+"""The number of calls that are kept, of all callers. The oldest are deleted first."""
+
+MAX_AGE_S: Final = 90 * 86_400.0
+"""Seconds a call is kept."""
+
+DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
+"""The result of a direct call. asked: it became a run that waits for approval. unknown: it may
+have taken effect."""
+
+
+class DirectCall(NamedTuple):
+    """One direct call, without its arguments and result.
+
+    Attributes:
+        at: when it arrived, in seconds since 1970.
+        caller: the caller.
+        client: name and version of the client; "" if it sent none.
+        session: hash of the session; "" if the transport has no sessions.
+        name: the name under which this server exposes the tool.
+        module: the module of the tool; None: a tool file.
+        tool: the name of the tool in its module or file.
+        parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON,
+            secrets replaced.
+        seconds: its duration.
+        outcome: see `DirectOutcome`.
+        run: the run it became if it needed approval.
+        bytes_in: the size of the arguments as JSON.
+        bytes_out: the size of the content of the answer.
+        number: its row, which only grows; 0: not stored yet.
+    """
+
+    at: float
+    caller: str
+    client: str
+    session: str
+    name: str
+    module: str | None
+    tool: str
+    parameters: str
+    seconds: float
+    outcome: DirectOutcome
+    run: str | None
+    bytes_in: int
+    bytes_out: int
+    number: int = 0
+
+
+_COLUMNS: Final = ", ".join(DirectCall._fields[:-1])
+_PLACES: Final = ", ".join("?" * (len(DirectCall._fields) - 1))
+
+
+class DirectCallTable:
+    """The table `direct_calls`: the calls of exposed tools by hosts, without a run."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, calls: Sequence[DirectCall], now: float) -> None:
+        """Store calls, and delete those beyond `MAX_ROWS` and `MAX_AGE_S`.
+
+        Args:
+            calls: the calls in the order in which they ended.
+            now: the time in seconds since 1970.
+        """
+        with self._database.transaction(concurrent=True):
+            self._database.many(
+                f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
+                [call[:-1] for call in calls],
+            )
+            # The rows are ordered by time: the old ones are one range at the beginning.
+            self._database.execute(
+                "DELETE FROM direct_calls WHERE number <= (SELECT max(number) "
+                "FROM direct_calls) - ?1 "
+                "OR number < coalesce((SELECT number FROM direct_calls WHERE at >= ?2 "
+                "ORDER BY number LIMIT 1), ?3)",
+                (MAX_ROWS, now - MAX_AGE_S, 2**62),
+            )
+
+    def page(
+        self, limit: int = 50, after: str | None = None, *, caller: Viewer
+    ) -> Page[DirectCall]:
+        """The direct calls of a caller, the latest first; `after` is the `next` of
+        the previous page.
+
+        Raises:
+            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
+        """
+        check_limit(limit)
+        if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+            raise CursorError(
+                f"not a cursor of this list: {after[:40]!r}; hand back the "
+                "`next` of the page before"
+            )
+
+        with self._database.guard:
+            rows = self._database.execute(
+                f"SELECT {_COLUMNS}, number FROM direct_calls WHERE number < ?1 AND "  # noqa: S608
+                "(?2 IS NULL OR caller = ?2) ORDER BY number DESC LIMIT ?3",
+                (2**62 if after is None else int(after), only_of(caller), limit + 1),
+            ).fetchall()
+
+        found = [DirectCall(*row) for row in rows[:limit]]
+        return Page(found, str(found[-1].number) if len(rows) > limit else None)

@@ -1,0 +1,47 @@
+"""RunFilter: which runs a list shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ideabridge.bridge.store.ideas import read_time
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """The conditions that a run must meet, all of them; None: no condition.
+
+    Attributes:
+        tool: a tool that one of its Solutions calls.
+        since, until: when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
+            `3d`, `12h`, `2w`.
+        words: a part of its title or its id.
+    """
+
+    tool: str | None = None
+    since: str | None = None
+    until: str | None = None
+    words: str | None = None
+
+    def clauses(self) -> Iterator[tuple[str, str]]:
+        """(condition on a row of `runs`, its value) of each condition.
+
+        Raises:
+            FilterError: a time cannot be read.
+        """
+        if self.tool is not None:
+            calls = (
+                "SELECT 1 FROM ideas JOIN idea_calls ON idea_calls.idea = ideas.number "
+                "WHERE ideas.run = runs.id"
+            )
+            yield f"EXISTS ({calls} AND idea_calls.tool = ?)", self.tool
+
+        if self.since is not None:
+            yield "created >= ?", read_time(self.since, "since")
+
+        if self.until is not None:
+            yield "created < ?", read_time(self.until, "until")
+
+        if self.words is not None:
+            yield "instr(lower(title || ' ' || id), lower(?)) > 0", self.words

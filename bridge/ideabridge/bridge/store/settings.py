@@ -1,0 +1,91 @@
+"""StoredSettings: keys with bytes as their values, for what has no table of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final, cast
+
+from ideabridge.bridge.store.database import Database
+
+_SIGN_INS: Final = "sign_in_key"
+
+
+class StoredSettings:
+    """Settings by key."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a setting; None if it is not set."""
+        with self._database.guard:
+            row = self._database.execute(
+                "SELECT value FROM settings WHERE key = ?", (key,)
+            ).fetchone()
+        return None if row is None else cast("bytes", row[0])
+
+    def under(self, prefix: str) -> dict[str, bytes]:
+        """The settings whose keys begin with `prefix`, which is ASCII."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT key, value FROM settings WHERE key >= ? AND key < ?",
+                (prefix, f"{prefix}\x7f"),
+            ).fetchall()
+        return {str(key): cast("bytes", value) for key, value in rows}
+
+    def set(self, key: str, value: bytes, *, notice: str | None = None) -> None:
+        """Store a setting, and notify other processes of it."""
+        with self._database.transaction(concurrent=True):
+            self._database.change(
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
+                "SET value = ?2",
+                (key, value),
+            )
+            if notice is not None:
+                self._database.notify(notice)
+
+    def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
+        """Replace a setting, and notify other processes of it; return False if it is not set."""
+        with self._database.transaction(concurrent=True):
+            cursor = self._database.change(
+                "UPDATE settings SET value = ? WHERE key = ?", (value, key)
+            )
+            if notice is not None:
+                self._database.notify(notice)
+            return cursor.rowcount == 1
+
+    def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace a setting by `change(value)` atomically. The value is b"" if it is not set."""
+        with self._database.transaction():
+            self.set(key, change(self.get(key) or b""))
+
+    def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """The value of a setting, created if it is not set: two processes that start together get
+        the same value.
+        """
+        found = self.get(key)
+        if found is None:
+            with self._database.transaction():
+                found = self.get(key)
+                if found is None:
+                    found = make()
+                    self.set(key, found)
+
+        return found
+
+    def sign_in_key(self, *, make: bool = False) -> str:
+        """A key that distinguishes the users of this store from those of other stores, for their
+        sign-ins to modules. Without `make`, it is "" until the store has a key.
+        """
+        if make:
+            found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
+        else:
+            found = self.get(_SIGN_INS)
+        return (found or b"").hex()
+
+    def delete(self, key: str) -> bool:
+        """Delete a setting; return False if it was not set. Of two processes that delete
+        it, one gets True.
+        """
+        return self._database.change("DELETE FROM settings WHERE key = ?", (key,)).rowcount == 1
