@@ -13,12 +13,14 @@ from ideabridge.bridge.store.errors import (
     UnknownRunError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.run_filter import RunFilter
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.views.records import listed_runs
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError
-from tests.ideas.values import VALUES, idea_of
+from tests.ideas.values import VALUES, idea_of, said
 
 
 def begin(store: Store, run: str = "run", caller: str = "me") -> int:
@@ -188,6 +190,32 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
         "r6",
         "r5",
     ]
+
+
+def test_the_filter_by_tool_finds_each_run_that_made_an_idea(store: Store) -> None:
+    def idea_calling(tool: str) -> Idea:
+        solution: JSON = {"calls": [{"_tool": tool, "path": "notes.txt"}], "output": None}
+        return Idea([said("Read the notes.")], {}, solution)
+
+    def listed(tool: str) -> list[str]:
+        runs = listed_runs(store, SEES_ALL, 20, chosen=RunFilter(tool=tool))
+        return [run.id for run in runs]
+
+    reads = idea_calling("read_file")
+    writes = idea_calling("write_file")
+    begin(store, "first")
+    begin(store, "again")
+    begin(store, "other")
+    begin(store, "both")
+    store.ideas.save(reads, IdeaMeta(run="first", step=1))
+    store.ideas.save(reads, IdeaMeta(run="again", step=1))
+    store.ideas.save(writes, IdeaMeta(run="other", step=1))
+    store.ideas.save(writes, IdeaMeta(run="both", step=1))
+    store.ideas.save(reads, IdeaMeta(run="both", step=2))
+
+    assert listed("read_file") == ["both", "again", "first"]
+    assert listed("write_file") == ["both", "other"]
+    assert listed("delete_file") == []
 
 
 def test_events_and_ideas_are_committed_as_one(store: Store) -> None:

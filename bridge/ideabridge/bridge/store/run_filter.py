@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.store.ideas import read_time
+
+_CALLS_TOOL: Final = (
+    "EXISTS (SELECT 1 FROM idea_calls WHERE tool = ? AND idea IN ("
+    "SELECT number FROM ideas WHERE ideas.run = runs.id "
+    "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id))"
+)
+"""The condition on a row of `runs` that one of its ideas calls a tool. The row of an idea names the
+first run that made it; `occurrences` names the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +22,7 @@ class RunFilter:
     """The conditions that a run must meet, all of them; None: no condition.
 
     Attributes:
-        tool: a tool that one of its Solutions calls.
+        tool: a tool that one of its Solutions calls. `Ideas.index_all` makes the latest ones known.
         since, until: when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
         words: a part of its title or its id.
@@ -31,11 +40,7 @@ class RunFilter:
             FilterError: a time cannot be read.
         """
         if self.tool is not None:
-            calls = (
-                "SELECT 1 FROM ideas JOIN idea_calls ON idea_calls.idea = ideas.number "
-                "WHERE ideas.run = runs.id"
-            )
-            yield f"EXISTS ({calls} AND idea_calls.tool = ?)", self.tool
+            yield _CALLS_TOOL, self.tool
 
         if self.since is not None:
             yield "created >= ?", read_time(self.since, "since")

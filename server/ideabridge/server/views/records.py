@@ -75,6 +75,9 @@ def listed_runs(
     else:
         stored = [status]
 
+    if chosen is not None and chosen.tool is not None:
+        store.ideas.index_all()
+
     most_read = min(limit, _MOST_READ) if status is None else _MOST_READ
     records: list[RunRecord] = []
     while True:
