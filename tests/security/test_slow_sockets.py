@@ -23,7 +23,7 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from ideabridge.server.serve import MOST_ALIKE
+from ideabridge.server.operations.log import MOST_ALIKE
 from ideabridge.server.transports import connections
 from ideabridge.server.transports import http as http_transport
 from ideabridge.server.transports.http import HTTPServer, bind_socket, http_server

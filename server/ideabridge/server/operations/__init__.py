@@ -1,3 +1,1 @@
-"""What those who run a server for others see of it: its health, its log of requests,
-and its metrics.
-"""
+"""What those who run a server for others see of it: its health, its logs, and its metrics."""
