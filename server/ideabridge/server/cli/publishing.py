@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 import typer
 
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.cli.completion import complete_names
 from ideabridge.server.cli.console import (
     ExitCode,
     UsageError,
@@ -30,7 +31,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.ideas import RefArgument, app, publication_json
 from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
-from ideabridge.server.cli.options import InputOption, Line, Options, command, complete_names
+from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.stores import (
     lookup_called,
     lookup_idea,

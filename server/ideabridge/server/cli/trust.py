@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say
-from ideabridge.server.cli.options import (
-    Options,
-    ask,
-    command,
-    show_standing,
-    standing_json,
-    variables_named,
-)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.trust_dialogue import ask, show_standing, standing_json, variables_named
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.trust import ProjectTrust
 
 
@@ -39,7 +34,7 @@ def trust(
             help="Only show what it would do, and what changed. Exit code 0: it is trusted.",
         ),
     ] = False,
-    given: Annotated[
+    hash_to_trust: Annotated[
         str | None,
         typer.Option(
             "--hash",
@@ -72,17 +67,11 @@ def trust(
     data of a server.
     """
     from ideabridge.bridge.configuration import is_user_file, read_project_file, user_configuration
-    from ideabridge.bridge.trust import (
-        FILE_NAME,
-        allow_variables,
-        forget,
-        keep_trusted,
-        project_trust,
-    )
+    from ideabridge.bridge.trust import FILE_NAME, allow_variables, project_trust
 
     if folder is not None and options.config is not None:
         raise UsageError("give a folder or --config, not both")
-    if sum((shows, remove, bool(env or given))) > 1:
+    if sum((shows, remove, bool(env or hash_to_trust))) > 1:
         raise UsageError("--show, --remove, and --hash or --env exclude each other")
     if data and remove:
         raise UsageError(
@@ -96,10 +85,7 @@ def trust(
         file = place / FILE_NAME
 
     if remove:
-        was = forget(file)
-        say(f"{file} is not trusted{' any more' if was else ''}", "green" if was else None)
-        return ExitCode.DONE if was else ExitCode.FAILED
-
+        return _withdraw(file)
     if not file.is_file():
         raise UsageError(f"{file} does not exist")
     if is_user_file(file):
@@ -119,22 +105,15 @@ def trust(
         return ExitCode.DONE if is_trusted else ExitCode.FAILED
 
     if not is_trusted:
-        if given is None and not at_terminal():
+        if hash_to_trust is not None:
+            _trust_hash(standing, confirmed, hash_to_trust)
+        elif not at_terminal():
             # A script that trusts the present content would also trust the next change, which
             # nobody has seen.
             raise UsageError(
                 "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
                 "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
             )
-
-        if given is not None:
-            if given.strip().lower() != project_file.hash(confirmed):
-                raise UsageError(
-                    f"--hash: {file} is not what was shown; look at it again with "
-                    "--show, and the same --data"
-                )
-
-            keep_trusted(project_file, confirmed)
         elif not ask(standing, parsed, user, confirmed):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
@@ -143,20 +122,55 @@ def trust(
     if names:
         allow_variables(file, names)
 
+    now = project_trust(project_file)
     if options.json:
-        now = project_trust(project_file)
         print_json(standing_json(now, parsed, user, now.data))
     else:
-        say(f"{file} is trusted as it is now", "green")
-        if names:
-            say(f"it may name {', '.join(sorted(names))}", "green")
-
-        allowed = project_trust(project_file).variables
-        for name in variables_named(parsed):
-            if name not in allowed:
-                say(allowed.refusal(name), "yellow")
+        _say_trusted(now, parsed, names)
 
     return ExitCode.DONE
+
+
+def _withdraw(file: Path) -> ExitCode:
+    """Withdraw the trust in a file and its variables."""
+    from ideabridge.bridge.trust import forget
+
+    if forget(file):
+        say(f"{file} is not trusted any more", "green")
+        return ExitCode.DONE
+
+    say(f"{file} is not trusted")
+    return ExitCode.FAILED
+
+
+def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: str) -> None:
+    """Trust a project file without a question.
+
+    Raises:
+        UsageError: the file, or one that it names, has changed since its hash was shown.
+    """
+    from ideabridge.bridge.trust import keep_trusted
+
+    if shown_hash.strip().lower() != standing.found.hash(confirmed):
+        raise UsageError(
+            f"--hash: {standing.found.file} is not what was shown; look at it again with "
+            "--show, and the same --data"
+        )
+
+    keep_trusted(standing.found, confirmed)
+
+
+def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset[str]) -> None:
+    """Report that a file is trusted, which variables `names` it was just allowed to use, and which
+    it still may not use.
+    """
+    say(f"{standing.found.file} is trusted as it is now", "green")
+    if names:
+        say(f"it may name {', '.join(sorted(names))}", "green")
+
+    for name in variables_named(parsed):
+        if name not in standing.variables:
+            say(standing.variables.refusal(name), "yellow")
 
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
@@ -167,7 +181,9 @@ def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str
         UsageError: a file cannot be data.
     """
     if not named:
-        return standing.data if standing.is_trusted else frozenset()
+        if standing.is_trusted:
+            return standing.data
+        return frozenset()
 
     possible = {data_file.path: path for path, data_file in standing.found.data_files.items()}
     confirmed: set[str] = set()

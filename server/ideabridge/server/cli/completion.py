@@ -1,0 +1,196 @@
+"""Shell completion of names in the store and in the configuration.
+
+The shell asks at each key press, so completion reads the configuration as plain JSON (the
+project's only if it is trusted) and the store by read-only SQL. If anything goes wrong, it
+completes nothing: the shell would print an error into the line that the person types.
+"""
+
+from __future__ import annotations
+
+import json
+
+# Python's own: it loads faster than the store's, and no store is open in this process
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from ideabridge.tools.errors import IdeabridgeError
+
+Completions = list[tuple[str, str]]
+"""(completed word, its description)."""
+
+_MOST: Final = 100
+
+_RUNS: Final = (
+    "SELECT id, status || coalesce(': ' || title, '') FROM runs "
+    "WHERE substr(id, 1, length(?1)) = ?1 AND parent IS NULL ORDER BY number DESC LIMIT ?2"
+)
+_NAMES: Final = (
+    "SELECT name, description FROM publication_list WHERE live "
+    "AND substr(name, 1, length(?1)) = ?1 "
+    "ORDER BY name LIMIT ?2"
+)
+_VERSIONS: Final = (
+    "SELECT name || '@' || version, description FROM publication_list "
+    "WHERE substr(name || '@' || version, 1, length(?1)) = ?1 ORDER BY name, version DESC LIMIT ?2"
+)
+_IDEAS: Final = (
+    "SELECT substr(id, 1, 12), coalesce(title, '') FROM idea_list "
+    "WHERE substr(id, 1, length(?1)) = ?1 "
+    "ORDER BY number DESC LIMIT ?2"
+)
+_TOOLS: Final = (
+    "SELECT DISTINCT tool, module FROM call_list WHERE substr(tool, 1, length(?1)) = ?1 "
+    "ORDER BY tool LIMIT ?2"
+)
+_TAGS: Final = (
+    "SELECT DISTINCT tag, '' FROM tag_list WHERE substr(tag, 1, length(?1)) = ?1 "
+    "ORDER BY tag LIMIT ?2"
+)
+
+
+def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
+    """A completion that runs these queries, with the beginning of the word and the largest
+    number of rows.
+    """
+
+    def complete(ctx: typer.Context, incomplete: str) -> Completions:
+        completions: dict[str, str] = {}
+        try:
+            store = _store(ctx)
+            if not store.is_file():
+                return []
+            address = f"file:{quote(str(store))}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
+                for query in queries:
+                    for name, description in connection.execute(query, (incomplete, _MOST)):
+                        text = " ".join(str(description or "").split())
+                        completions.setdefault(str(name), text[:60])
+        except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
+            return []
+
+        return list(completions.items())
+
+    return complete
+
+
+def _hosts(incomplete: str) -> Completions:
+    from ideabridge.server.hosts.host import HOSTS
+
+    return [(host.name, host.title) for host in HOSTS if host.name.startswith(incomplete)]
+
+
+def _servers(ctx: typer.Context, incomplete: str) -> Completions:
+    names: dict[str, Any] = {}
+    try:
+        for _, content in _configurations(ctx):
+            servers = content.get("mcpServers")
+            if isinstance(servers, dict):
+                names |= cast("dict[str, Any]", servers)
+    except (OSError, ValueError, RecursionError, IdeabridgeError):
+        return []
+
+    return [(name, "") for name in names if name.startswith(incomplete)]
+
+
+def _ideas(ctx: typer.Context, incomplete: str) -> Completions:
+    queries = (_VERSIONS,) if "@" in incomplete else (_NAMES, _RUNS, _IDEAS)
+    return _from_store(*queries)(ctx, incomplete)
+
+
+complete_names: Final = _from_store(_NAMES)
+"""Completes a published name."""
+
+_BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
+    "HOST": _hosts,
+    "SERVER": _servers,
+    "RUN": _from_store(_RUNS),
+    "RUN|APPROVAL": _from_store(_RUNS),
+    "REF": _ideas,
+    "NAME@VERSION": _from_store(_VERSIONS),
+    "TOOL": _from_store(_TOOLS),
+    "TAG": _from_store(_TAGS),
+}
+"""The completion of an argument or an option's value, by its metavar."""
+
+
+def _store(ctx: typer.Context) -> Path:
+    """The file of the store of the command line, else of the configuration, else the default
+    one.
+    """
+    chosen = _shared_option(ctx, "store")
+    if chosen is not None:
+        return Path(chosen).expanduser().absolute()
+
+    for folder, content in _configurations(ctx):
+        configured = content.get("store")
+        if isinstance(configured, str):
+            return folder / Path(configured).expanduser()
+
+    return Path(default_store())
+
+
+def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """(folder, unchecked content) of each configuration that would be used, the one that overrides
+    the others first.
+
+    Raises:
+        OSError, ValueError, TrustError: one cannot be read.
+    """
+    import platformdirs
+
+    from ideabridge.bridge.trust import FILE_NAME, is_project_file, is_trusted, read_own
+
+    project = (_shared_option(ctx, "project") or Path.cwd()).expanduser().absolute()
+    chosen = _shared_option(ctx, "config")
+    own = platformdirs.user_config_path("ideabridge") / FILE_NAME
+    if chosen is None:
+        file = project / FILE_NAME
+    else:
+        file = chosen.expanduser().absolute()
+
+    if chosen is not None and not is_project_file(file, project):
+        files = [file]
+    elif file.is_file() and is_trusted(file):
+        files = [file, own]
+    else:
+        files = [own]
+
+    for file in files:
+        if file.is_file():
+            content = json.loads(read_own(file).decode("utf-8-sig"))
+            if isinstance(content, dict):
+                yield file.parent, cast("dict[str, Any]", content)
+
+
+def _shared_option(ctx: Any, name: str) -> Path | None:
+    """The value of a shared option, given before or after the command."""
+    while ctx is not None:
+        if ctx.params.get(name) is not None:
+            return Path(str(ctx.params[name]))
+        ctx = ctx.parent
+    return None
+
+
+def set_completion(annotation: Any) -> None:
+    """Set the shell completion of an argument or an option."""
+    for info in getattr(annotation, "__metadata__", ()):
+        if (
+            isinstance(info, ArgumentInfo | OptionInfo)
+            and info.autocompletion is None
+            and info.metavar is not None
+        ):
+            info.autocompletion = _BY_METAVAR.get(info.metavar.strip("[].").removesuffix("]"))
+
+
+def default_store() -> str:
+    """The path of the store if none is configured. Opening it creates its folder."""
+    import platformdirs
+
+    return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")

@@ -1,0 +1,323 @@
+"""What the person at the terminal sees of a project file, and the question whether to trust it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ideabridge.server.cli.console import err, interruptible, out, print_json, say, show, wrapped
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import printable, readable_json
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.trust import ProjectTrust
+
+_NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_INDENT: Final = 10
+_SHOWN_FILES: Final = 20
+
+
+def ask(
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str] = frozenset(),
+) -> bool:
+    """Ask the person at the terminal whether to trust a project file and which files are data,
+    and store a yes.
+
+    Args:
+        standing: whether the file is trusted.
+        parsed: its configuration.
+        user: the user's configuration.
+        confirmed: the files that the person has named as data already.
+    """
+    from ideabridge.bridge.masking import shown_configuration
+    from ideabridge.bridge.trust import keep_trusted
+
+    _print(standing, parsed, user, confirmed, say, err().width)
+    while True:
+        match _typed("Trust it? y(es), n(o), s(how the file): "):
+            case "y" | "yes":
+                unconfirmed = _unconfirmed(standing, confirmed)
+                data = {path for path in unconfirmed if _is_only_data(standing, path)}
+                keep_trusted(standing.found, confirmed | data)
+                return True
+            case "s" | "show":
+                content = cast("JSON", json.loads(standing.found.data.decode("utf-8-sig")))
+                say(readable_json(shown_configuration(content), 2))
+            case "" | "n" | "no":
+                return False
+            case _:
+                say(
+                    "y trusts exactly this content, n does not use it, s shows the file "
+                    "itself, without its secrets"
+                )
+
+
+def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
+    """The files that can be data, without the confirmed ones."""
+    return [path for path in standing.found.data_files if path not in confirmed]
+
+
+def _is_only_data(standing: ProjectTrust, path: str) -> bool:
+    """Ask whether a file is data. Anything but a yes means that trust covers it."""
+    places = ", ".join(standing.found.data_files[path].named_by)
+    text = f"{path}: {places} names it. If it is data, trust does not end when it changes."
+    _put(text, say, err().width, first="data?".ljust(_INDENT), further=" " * _INDENT)
+    return _typed("Is it only data, and never code? y(es), n(o): ") in ("y", "yes")
+
+
+def _typed(question: str) -> str:
+    """Ask, and return the line that the person types, in lower case; "" at the end of the input."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    with interruptible():
+        line = sys.stdin.readline()
+
+    if not line:
+        sys.stderr.write("\n")
+
+    return line.strip().lower()
+
+
+def show_standing(
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the effects of a project file, and the hash of what would be trusted if
+    `confirmed` is data.
+    """
+    from ideabridge.bridge.trust import trust_command
+
+    if as_json:
+        print_json(standing_json(standing, parsed, user, confirmed))
+        return
+
+    width = out().width if sys.stdout.isatty() else None
+    _print(standing, parsed, user, confirmed, show, width)
+    unconfirmed = _unconfirmed(standing, confirmed)
+    if unconfirmed:
+        words: list[str] = []
+        for path in (*sorted(confirmed), *unconfirmed):
+            words += ["--data", path]
+
+        command = trust_command(standing.found.file, "--show", *words)
+        show(f"          If each is only data of its server: {command}")
+
+    show(f"hash      {standing.found.hash(confirmed)}")
+
+
+def _print(
+    standing: ProjectTrust,
+    parsed: Configuration,
+    user: Configuration,
+    confirmed: frozenset[str],
+    write: Callable[[str], None],
+    width: int | None,
+) -> None:
+    """Print the effects of a project file, wrapped to `width` columns. With None as `width`, each
+    effect is one line.
+    """
+    files = list(standing.found.covered(confirmed))
+    covered = ", ".join(files[:_SHOWN_FILES])
+    if len(files) > _SHOWN_FILES:
+        covered += f" and {len(files) - _SHOWN_FILES} more"
+
+    lines = [
+        *((topic, path) for path, topic in standing.changed),
+        *_effects(standing, parsed, user),
+        ("covers", f"{covered}. What these load is not covered."),
+        *_data_lines(standing, confirmed),
+    ]
+    _put(_state(standing, confirmed), write, width, first="", further="")
+    for topic, text in lines:
+        _put(text, write, width, first=topic.ljust(_INDENT), further=" " * _INDENT)
+
+
+def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
+    """Whether a project file is trusted, as the first line of its effects."""
+    file = standing.found.file
+    if standing.is_trusted and confirmed != standing.data:
+        return f"{file} is trusted, but not with these data files. It would do this:"
+    if standing.is_trusted and standing.before is not None:
+        trusted_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
+        return f"{file} is trusted since {trusted_at}. It does this:"
+    if standing.changed:
+        return f"{file} has changed since it was trusted. It would do this:"
+    return f"{file} is not trusted. It would do this:"
+
+
+def _put(
+    text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
+) -> None:
+    """Print a text that may contain words of the file; no line of it begins where the lines of
+    ideabridge begin.
+    """
+    plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    if width is None:
+        write(first + plain)
+        return
+
+    for line in wrapped(plain, width, first=first, further=further):
+        write(line)
+
+
+def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple[str, str]]:
+    """(`data` or `data?`, file and who names it) of each file that can be data."""
+    lines: list[tuple[str, str]] = []
+    for path, data_file in standing.found.data_files.items():
+        absent = "" if data_file.path.exists() else " (does not exist yet)"
+        text = f"{path}{absent}: {', '.join(data_file.named_by)} names it."
+        if path in confirmed:
+            lines.append(("data", f"{text} Trust does not cover its content."))
+        else:
+            lines.append(("data?", f"{text} Trust ends when it changes."))
+
+    return lines
+
+
+def _effects(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration
+) -> list[tuple[str, str]]:
+    """(verb, object) of each effect of a project file, in full."""
+    from ideabridge.bridge.configuration import ConfigurationError, lay_over
+    from ideabridge.bridge.masking import shown_json
+    from ideabridge.bridge.trust import trust_command
+
+    lines: list[tuple[str, str]] = []
+    for name, module in parsed.modules.items():
+        lines += _module_lines(name, module)
+        if name in user.modules:
+            lines.append(("replace", f"your own server {name}"))
+
+    lines += [("load", f"{path} as Python, in the process of ideabridge") for path in parsed.tools]
+    (layer,) = parsed.layers
+    raw = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for key in layer.keys:
+        if key not in ("$schema", "mcpServers", "tools"):
+            value = shown_json(parsed.store if key == "store" else raw.get(key))
+            text = value if isinstance(value, str) else readable_json(value)
+            lines.append(("set", f"{key}: {text}"))
+
+    if parsed.store is not None and Path(parsed.store).exists():
+        text = f"{parsed.store} exists already: its runs and published ideas are used as they are"
+        lines.append(("warning", text))
+
+    for name, places in variables_named(parsed).items():
+        if name in standing.variables:
+            state = "allowed"
+        else:
+            command = trust_command(standing.found.file, "--env", name)
+            state = f"not allowed; to allow it: {command}"
+        lines.append(("variable", f"{name} (in {', '.join(places)}): {state}"))
+
+    try:
+        top = lay_over(user, parsed, standing).layers[-1]
+    except ConfigurationError as error:
+        return [*lines, ("refused", str(error))]
+
+    return [
+        *lines,
+        *(("narrowed", line) for line in top.narrowed),
+        *(("refused", line) for line in top.refused),
+    ]
+
+
+def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str]]:
+    from ideabridge.bridge.masking import shown_definition
+
+    entry = cast(
+        "dict[str, Any]", shown_definition(module.model_dump(mode="json", exclude_defaults=True))
+    )
+    state = " (disabled)" if module.disabled else ""
+    if module.command is not None:
+        command = shlex.join([entry["command"], *entry.get("args", ())])
+        if module.cwd is not None:
+            command += f", in {entry['cwd']}"
+        lines = [("start", f"{name}{state}: {command}")]
+    else:
+        lines = [("call", f"{name}{state}: {entry['url']}")]
+
+    details = [f"with the variable {key}={value}" for key, value in entry.get("env", {}).items()]
+    details += [
+        f"with the header {key}: {value}" for key, value in entry.get("headers", {}).items()
+    ]
+    details += [f"with auth.{key}: {value}" for key, value in entry.get("auth", {}).items()]
+    if module.views:
+        details.append(
+            "with its views: hosts run the scripts of its pages, which may call its tools"
+        )
+
+    return lines + [("", detail) for detail in details]
+
+
+def variables_named(parsed: Configuration) -> dict[str, list[str]]:
+    """The environment variables in a project file that may hold a secret, each with its places."""
+    from ideabridge.bridge.trust import HARMLESS
+
+    places: dict[str, list[str]] = {}
+    for module, entry in parsed.modules.items():
+        texts = {"command": entry.command, "cwd": entry.cwd, "url": entry.url}
+        texts |= {f"args.{number}": text for number, text in enumerate(entry.args)}
+        texts |= {f"env.{key}": text for key, text in entry.env.items()}
+        texts |= {f"headers.{key}": text for key, text in entry.headers.items()}
+        if entry.auth is not None:
+            keys = ("issuer", "client_id", "client_secret", "private_key")
+            texts |= {f"auth.{key}": getattr(entry.auth, key) for key in keys}
+
+        for place, text in texts.items():
+            for match in _NAMED.finditer(text or ""):
+                if not match.group().startswith("$$") and match.group(1) not in HARMLESS:
+                    places.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
+
+    model = parsed.model
+    if model is not None and not isinstance(model, str) and model.key_env is not None:
+        places.setdefault(model.key_env, []).append("model.key_env")
+
+    return places
+
+
+def standing_json(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
+) -> JSONObject:
+    """The effects of a project file as JSON, and the hash of what would be trusted if
+    `confirmed` is data.
+    """
+    project_file = standing.found
+    state = "untrusted"
+    if standing.is_trusted and confirmed == standing.data:
+        state = "trusted"
+    elif standing.changed:
+        state = "changed"
+
+    effects: list[JSON] = [
+        {"what": topic, "text": text} for topic, text in _effects(standing, parsed, user)
+    ]
+    changed: list[JSON] = [{"file": path, "what": topic} for path, topic in standing.changed]
+    data_files: list[JSON] = [
+        {"file": path, "named_by": list[JSON](data_file.named_by), "confirmed": path in confirmed}
+        for path, data_file in project_file.data_files.items()
+    ]
+    return {
+        "file": str(project_file.file),
+        "state": state,
+        "hash": project_file.hash(confirmed),
+        "files": dict(project_file.covered(confirmed)),
+        "data_files": data_files,
+        "changed": changed,
+        "variables": list[JSON](sorted(standing.variables.names)),
+        "effects": effects,
+    }
