@@ -17,8 +17,8 @@ from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import Path, PathIndex, is_reference
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.loop.catalogue import offered_by
 from ideabridge.bridge.loop.progress import CallStatus, Progress
+from ideabridge.bridge.loop.tool_offer import offered_by
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line
 from ideabridge.bridge.runs.run import Run

@@ -286,8 +286,8 @@ class ConfigurationChanged(Journaled):
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
     """A Request was made. `request` is its id. `offered` are the tools and the output schema of
-    this Request, if handlers of messages changed them; see `change_of`. `bytes` is what its mind
-    reads, see `Request.size`. `members` are the schemas of the members of its Solution that
+    this Request, if handlers of messages changed them; see `change_of_offer`. `bytes` is what its
+    mind reads, see `Request.size`. `members` are the schemas of the members of its Solution that
     handlers added; None in journals that do not say it, whose Solutions may have any members.
     """
 

@@ -69,7 +69,7 @@ from ideabridge.bridge.context.mind import TURNS
 from ideabridge.bridge.context.request import least_tokens_of
 from ideabridge.bridge.context.shown import TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.loop import event as events
-from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
 from ideabridge.bridge.loop.grant import Grants, decision_text
@@ -96,6 +96,7 @@ from ideabridge.bridge.loop.solution import (
     SolutionReader,
 )
 from ideabridge.bridge.loop.tick import Tick
+from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"

@@ -19,13 +19,14 @@ from ideabridge.bridge.context.references import Path, clipped, format_reference
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import Measures
 from ideabridge.bridge.context.state import Missing, read
-from ideabridge.bridge.loop.catalogue import Catalogue, Latent, change_of, offered_by
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.solution import Solution
 from ideabridge.bridge.loop.stored_solution import SolutionSchema, stored_solution
+from ideabridge.bridge.loop.tool_offer import Latent, change_of_offer, offered_by
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -328,11 +329,11 @@ class Composer:
         return assembled(None)
 
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
-        """What the handlers changed of the tools and the output schema; see `change_of`."""
+        """What the handlers changed of the tools and the output schema; see `change_of_offer`."""
         base = machine.offer.initial
         asked = machine.offer.initial_schema
         try:
-            return change_of(base, asked, draft.tools, draft.output_schema, self._latent)
+            return change_of_offer(base, asked, draft.tools, draft.output_schema, self._latent)
         except IdeabridgeError as error:
             raise HandlerError(str(error)) from error
 
