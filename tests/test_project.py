@@ -128,6 +128,7 @@ LAYERS = (
     ("plan", "screen", "programs"),
     ("arguments", "checking", "reading"),
     ("driving",),
+    ("offer",),
     ("runs",),
     ("lifting", "history"),
     ("publishing",),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, PlanError, PublicationError, Request, Store
+from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.tools import JSONObject, Toolbox, tool
 from ideabridge.tools.encoding import JSON
 
@@ -135,7 +136,7 @@ async def test_a_tool_has_its_name_before_an_idea_and_the_error_names_the_idea()
             ]
             assert 'the published idea \'shout\' is called with "_module": "idea:shout"' in error
             # By its name alone, the tool is chosen.
-            chosen = bridge.offer.chosen(["shout"], caller="local")
+            chosen = TaskTools(bridge.offer, ["shout"], caller="local").present()
             assert [one.module for one in chosen.tools] == [None]
 
 
@@ -239,5 +240,5 @@ async def test_of_many_published_ideas_a_bounded_number_is_offered() -> None:
             ideas = {name for module, name in mind.offered() if module is not None}
             assert len(ideas) == count
 
-        catalogue = bridge.offer.chosen(["idea:*"], caller="local")
+        catalogue = TaskTools(bridge.offer, ["idea:*"], caller="local").present()
         assert "201 more published ideas match tools" in catalogue.missing

@@ -14,7 +14,8 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Plan
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.modules.settings import ModuleConfiguration
-from ideabridge.bridge.runs import executor, offer
+from ideabridge.bridge.offer import offer, plan_tools
+from ideabridge.bridge.runs import executor
 from tests.modules.authorized import authorized
 from tests.modules.conftest import SERVERS
 
@@ -41,7 +42,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def away(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Bridge]:
     """A bridge of which no server is up."""
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr(offer, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(plan_tools, "_LOOK_SECONDS", 0.05)
     async with authorized() as server:
         tickets = ModuleConfiguration(url=server.url)
         servers = {"tickets": tickets, "no-such": GONE, "off": OFF, "mute": MUTE}

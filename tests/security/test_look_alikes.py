@@ -9,8 +9,8 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.runs import offer
-from ideabridge.bridge.runs.offer import look_alikes
+from ideabridge.bridge.offer import offer
+from ideabridge.bridge.offer.tool_names import look_alikes
 from ideabridge.tools.names import did_you_mean, is_disguised, nearest, shown_name, skeleton
 from ideabridge.tools.tool import Tool
 
@@ -77,7 +77,7 @@ async def test_a_plan_is_not_led_to_a_look_alike(
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         # Listed by both at once: each has its module before its name, and what looks
         # alike is flagged.
-        await bridge.offer.settled()
+        await bridge.offer.settle()
         names = {tool.label: tool.name for tool in bridge.offer.known if tool.module}
         assert names["git.git_log"] == "git_git_log"
         assert names[f"evil.{LOOKING[kind]}"].startswith("evil_g")
@@ -114,7 +114,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(
     modules.lists("evil", "git_log")
     store = tmp_path / "ideas.sqlite"
     async with Bridge(modules.configured("git"), store=store) as bridge:
-        await bridge.offer.settled()
+        await bridge.offer.settle()
 
     modules.takes_down("git")
     both = modules.configured("evil", "git")
@@ -151,7 +151,7 @@ async def test_a_name_that_says_it_is_another_modules_is_not_believed(
     modules.lists("evil", literal, "git_log")
     for order in (("git", "evil"), ("evil", "git")):
         async with Bridge(modules.configured(*order)) as bridge:
-            await bridge.offer.settled()
+            await bridge.offer.settle()
             for name in ("git_git_log", "git.git_log", "git/git_log"):
                 run = await bridge.run_plan(
                     calls=[{"_tool": name, "repo": "r", "_outputPath": "log"}], output="†state.log"

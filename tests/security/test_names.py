@@ -14,7 +14,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
 from ideabridge.bridge.loop.event import Decider
-from ideabridge.bridge.runs import offer
+from ideabridge.bridge.offer import offer
 from ideabridge.bridge.runs.pins import read_pins
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Answer

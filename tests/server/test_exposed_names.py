@@ -11,7 +11,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.runs.offer import offered_tools
+from ideabridge.bridge.offer.tool_names import offered_tools
 from ideabridge.server.catalogue import MAX_EXPOSED, exposed_names
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools.tool import Tool

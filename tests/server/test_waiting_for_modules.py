@@ -19,7 +19,7 @@ from ideabridge.bridge import read_plan
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import ModulesAwayError
-from ideabridge.bridge.runs import offer
+from ideabridge.bridge.offer import offer
 from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server import catalogue, finding, offerings

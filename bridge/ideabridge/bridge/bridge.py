@@ -52,6 +52,10 @@ from ideabridge.bridge.minds.function import MindFunction, as_mind
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
+from ideabridge.bridge.offer.defined_tools import defined_tools, named_in_messages
+from ideabridge.bridge.offer.module_lists import ModuleLists
+from ideabridge.bridge.offer.offer import Offer
+from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing.drafting import drafted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
@@ -67,7 +71,6 @@ from ideabridge.bridge.publishing.written import written_document
 from ideabridge.bridge.runs.direct import DirectSessions
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import fork
-from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools, named_tools
 from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.pins import ChangedTool
 from ideabridge.bridge.runs.recovery import Recovery, Tell
@@ -1078,7 +1081,7 @@ class Bridge:
             output_schema: the JSON Schema of the output; None: text.
             tools: names or patterns of the tools to offer; None: all. A name that no tool has,
                 `idea:NAME`, and patterns such as `*` and `idea:*` offer published ideas as well;
-                see `Offer.chosen`.
+                see `TaskTools`.
             context: context messages that precede the task. If there are several states, each is an
                 instance; those without `_instance` are named ①, ②, ... in order.
             limits: limits that are lower than the configured ones.
@@ -1152,15 +1155,16 @@ class Bridge:
     ) -> Run:
         messages = with_instances([normalise(message, what="the context") for message in context])
         read = read_context(messages)
-        wanted = read_names("tools", tools)
-        named = named_tools(read)
-        if wanted is not None:
-            wanted += named
+        patterns = read_names("tools", tools)
+        named = named_in_messages(read)
+        if patterns is not None:
+            patterns += named
 
-        catalogue = await self.offer.offered(wanted, defined_tools(read), caller=caller)
+        chosen = TaskTools(self.offer, patterns, defined_tools(read), caller=caller)
+        catalogue = await chosen.catalogue()
         for name in named:
             # An unknown name is reported even where every tool is offered.
-            self.offer.expect_tool(catalogue, name)
+            chosen.expect(name, catalogue)
 
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title)

@@ -181,7 +181,7 @@ class Bridge(_Blocking[AsyncBridge]):
 
     def tools(self) -> list[Tool]:
         """Return every tool, after the modules have connected or failed."""
-        return self.portal.call(self.underlying.offer.settled).tools
+        return self.portal.call(self.underlying.offer.settle).tools
 
     @overload
     def run_plan(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from ideabridge.bridge.runs.offer import SETTLE_SECONDS
+from ideabridge.bridge.offer.offer import SETTLE_SECONDS
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
@@ -355,7 +355,7 @@ class ToolCatalogue:
             tool = self._find(name, caller)
 
         if tool is None:
-            refusal = self.bridge.offer.why_refused(name) if self._expose_modules else None
+            refusal = self.bridge.offer.missing.why_refused(name) if self._expose_modules else None
             if refusal is not None:
                 raise UnknownToolError(refusal)
             similar = did_you_mean(name, self._names(caller))
@@ -369,7 +369,7 @@ class ToolCatalogue:
         """Return whether a module that is not up yet may have the tool. What one that is up refuses
         is not waited for, unless another one had a tool of this name.
         """
-        return name in self._kept_names or self.bridge.offer.why_refused(name) is None
+        return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
         """Wait for the module that had the tool before or, if none did, until any module lists it
@@ -424,7 +424,7 @@ class ToolCatalogue:
         ]
         return (
             " search_tools finds the tools of all servers; run_plan calls "
-            f"them.{self.bridge.offer.missing(owners)}"
+            f"them.{self.bridge.offer.missing.sentences(owners)}"
         )
 
     def _names(self, caller: str) -> list[str]:
@@ -579,9 +579,8 @@ class ToolCatalogue:
         """
         if not self._is_served(publication):
             return False
-        return (
-            why_not_here(self.bridge.store, publication, caller, self.bridge.offer.lacking) is None
-        )
+        lacking = self.bridge.offer.missing.lacking
+        return why_not_here(self.bridge.store, publication, caller, lacking) is None
 
     def _is_served(self, publication: Publication) -> bool:
         """Return whether no own tool and no module's tool has the name of a published idea."""

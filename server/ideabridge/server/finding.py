@@ -160,7 +160,7 @@ class Finding:
         raise UnknownFilterError(
             "module: unknown server "
             f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
-            f"{self._bridge.offer.missing()}"
+            f"{self._bridge.offer.missing.sentences()}"
         )
 
     def _ideas_for(
@@ -254,7 +254,8 @@ class Finding:
         return entry, text
 
     def _why_not_here(self, publication: Publication, caller: str) -> str | None:
-        return why_not_here(self._bridge.store, publication, caller, self._bridge.offer.lacking)
+        lacking = self._bridge.offer.missing.lacking
+        return why_not_here(self._bridge.store, publication, caller, lacking)
 
     def _refused(self, names: set[str], module: str | None) -> list[JSONObject]:
         """The tools with these names that modules have and that cannot be called, and why."""

@@ -386,7 +386,7 @@ class Offerings:
         if module is None:
             refusal = (
                 f"unknown resource {uri[:120]!r}: no server lists it, and no idea has this name "
-                f"(idea://NAME).{self._bridge.offer.missing()}"
+                f"(idea://NAME).{self._bridge.offer.missing.sentences()}"
             )
             raise MCPError(types.INVALID_PARAMS, refusal, {"uri": uri})
 

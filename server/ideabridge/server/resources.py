@@ -140,7 +140,7 @@ class IdeaResources:
         if match is None:
             raise _refusal(
                 f"unknown resource {uri[:120]!r}: expected idea://NAME or "
-                f"idea://NAME/VERSION.{self._bridge.offer.missing()}"
+                f"idea://NAME/VERSION.{self._bridge.offer.missing.sentences()}"
             )
 
         name = match[1]
@@ -250,7 +250,7 @@ class IdeaPrompts:
                 params.name, caller=caller_of(context)
             )
         except UnknownPublicationError as error:
-            problem = f"{error}.{self._bridge.offer.missing()}"
+            problem = f"{error}.{self._bridge.offer.missing.sentences()}"
             raise _refusal(f"unknown prompt {params.name[:64]!r}: {problem}") from None
 
         words = self._words(publication, caller_of(context))

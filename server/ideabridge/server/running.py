@@ -656,7 +656,8 @@ class Running:
         if intent is None or "version" in intent or "error" in intent:
             return intent
         self._save_soon(run)
-        reason = self._unsaved.get(run.id, f"it is being published.{self.bridge.offer.away()}")
+        away = self.bridge.offer.missing.away()
+        reason = self._unsaved.get(run.id, f"it is being published.{away}")
         return {"name": intent.get("name"), "pending": reason}
 
     def _save_soon(self, run: Run | RunRecord) -> anyio.Event:

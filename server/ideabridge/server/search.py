@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ideabridge.bridge.offer.tool_names import look_alikes
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import OBSERVED
-from ideabridge.bridge.runs.offer import look_alikes
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.encoding import JSONObject, encode_text
 from ideabridge.tools.names import visible

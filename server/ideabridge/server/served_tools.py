@@ -190,7 +190,7 @@ class ExposedTool:
 
         tool = self.tool
         if self._activity is None:
-            await self._bridge.offer.names_settled()
+            await self._bridge.offer.know_names()
             # As its module lists it now.
             tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
 

@@ -38,7 +38,7 @@ from ideabridge.bridge.history.recording import (
     stretches,
 )
 from ideabridge.bridge.loop.event import JournalError
-from ideabridge.bridge.runs.offer import Offer
+from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.runs.starts import settings_under
 from ideabridge.bridge.runs.stretch import ended_run, keep_ended
 from ideabridge.bridge.screen import Screen
@@ -258,7 +258,7 @@ class HistoryImport:
             # A module that does not come up is waited for once.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
-                for status in await self._offer.listed(unasked)
+                for status in await self._offer.unreached(unasked)
             }
             away.update((module, reasons.get(module, "")) for module in unasked)
         return "; ".join(away[module] for module in modules if away[module])

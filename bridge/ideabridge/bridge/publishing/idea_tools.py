@@ -10,8 +10,8 @@ from typing import Final
 
 from ideabridge.bridge.context.assumption import evidence_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.offer.offer import SOLVE
 from ideabridge.bridge.programs.steps import names_program
-from ideabridge.bridge.runs.offer import SOLVE
 from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.runs.replay import tools_of
 from ideabridge.bridge.store.errors import UnknownPublicationError

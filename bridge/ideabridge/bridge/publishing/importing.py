@@ -20,11 +20,11 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
-from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import calls_in
 from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
 from ideabridge.bridge.runs.starts import start_solve

@@ -54,6 +54,8 @@ from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.offer.offer import SETTLE_SECONDS, Offer
+from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.plan import Plan, PlanLike, read_published
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
@@ -104,7 +106,6 @@ from ideabridge.bridge.publishing.verify import (
     verify_offline,
 )
 from ideabridge.bridge.publishing.verify import drift as drift_of
-from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.runs.pins import (
     ChangedTool,
     Pin,
@@ -347,8 +348,8 @@ class Publisher:
         await self.expect_listed(plan.calls, _defined_by(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        present = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
-        offered = self.offer.of_plan(plan, caller)
+        present = PlanTools(self.offer, dataclasses.replace(plan, tools=()), caller).present()
+        offered = PlanTools(self.offer, plan, caller).present()
         named = {
             str(call["_tool"])
             for call in plan.calls
@@ -671,7 +672,9 @@ class Publisher:
         await self.expect_listed(calls, defined_in(plan), caller)
         # Another caller may have taken the name in the meantime.
         self.check_free(name, caller=caller)
-        present = self.offer.of_plan(read_published(plan, {}, None, None, name=name), caller)
+        present = PlanTools(
+            self.offer, read_published(plan, {}, None, None, name=name), caller
+        ).present()
         cycle = own_cycle(self.store, name, calls)
         checked = check_pins(plan, calls, present, essences_of(catalogue).get)
         fault = next((problem for problem in (cycle, *checked.faults) if problem is not None), None)
@@ -902,7 +905,7 @@ class Publisher:
         plan = read_published(
             draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it"
         )
-        catalogue = self.offer.of_plan(plan, caller)
+        catalogue = PlanTools(self.offer, plan, caller).present()
         cycle = own_cycle(self.store, name, calls_in(draft.plan))
         if cycle is not None:
             return cycle
@@ -934,7 +937,7 @@ class Publisher:
 
         async def unlisted() -> list[ModuleStatus]:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
-            return await self.offer.listed(needed)
+            return await self.offer.unreached(needed)
 
         # Twice, because a module may turn out to be needed only when another has listed its tools.
         if await unlisted() and (away := await unlisted()):
@@ -968,7 +971,9 @@ class Publisher:
         except ModulesAwayError as error:
             return str(error), None
 
-        reason = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
+        reason = reason_not_to_run(
+            plan.calls, PlanTools(self.offer, plan, caller).present(), effects=effects
+        )
         if reason is not None:
             return reason, None
 
@@ -1005,7 +1010,7 @@ class Publisher:
             publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             plan = _plan_of(publication, recorded.get("input"))
-            tools = self.offer.of_plan(plan, caller)
+            tools = PlanTools(self.offer, plan, caller).present()
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = await verify_offline(publication, self.store, checked)
             if plan.program is not None and "output" in recorded and not verdict.faults:
@@ -1095,7 +1100,7 @@ class Publisher:
         for live in self._published(SEES_ALL):
             for before in self.store.publications.versions(live.name, caller=SEES_ALL):
                 pinned = await self.ways.pinned(before, before.owner or LOCAL)
-                tools = self.offer.of_plan(_plan_of(pinned, {}), pinned.owner or LOCAL)
+                tools = PlanTools(self.offer, _plan_of(pinned, {}), pinned.owner or LOCAL).present()
                 changed += changed_in(pinned, module, tools, definition)
 
         return changed

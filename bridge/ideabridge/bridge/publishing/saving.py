@@ -24,6 +24,10 @@ from ideabridge.bridge.loop.event import SolutionProposed
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, Choice
+from ideabridge.bridge.offer.defined_tools import defined_tools
+from ideabridge.bridge.offer.plan_tools import PlanTools
+from ideabridge.bridge.offer.program_tools import names_for_program
+from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.plan import Plan, needed_inputs, read_published
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
@@ -31,7 +35,6 @@ from ideabridge.bridge.publishing.outline import first_names
 from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.publishing.publisher import RECORDED, Publisher, describe_guide
 from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
-from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import asking_calls, context_of, with_module
@@ -283,7 +286,7 @@ class Saver:
         publisher = self.publisher
         planned = written.published_plan()
         if written.program is not None:
-            names = await publisher.offer.of_program(written.program, caller)
+            names = await names_for_program(publisher.offer, written.program, caller)
             planned["names"] = names.used_by(written.program)
             planned["calls"] = declared_calls(planned["names"], written.program)
 
@@ -299,7 +302,7 @@ class Saver:
             plan = dataclasses.replace(plan, input={})
 
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
-        catalogue = publisher.offer.of_plan(plan, caller)
+        catalogue = PlanTools(publisher.offer, plan, caller).present()
         calls = calls_in(planned)
         if written.program is None:
             planned["calls"] = [with_own_module(call, catalogue) for call in calls]
@@ -333,9 +336,8 @@ class Saver:
         offered = []
         if patterns:
             await offer.reach(tool.module for tool in chosen_tools(offer.known, patterns))
-            offered = [
-                tool for tool in offer.chosen(patterns, caller=caller).tools if tool.name not in own
-            ]
+            chosen = TaskTools(offer, patterns, caller=caller).present()
+            offered = [tool for tool in chosen.tools if tool.name not in own]
 
         origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
         absent = [

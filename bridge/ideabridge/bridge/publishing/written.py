@@ -26,8 +26,8 @@ from ideabridge.bridge.context.explanations import operand_path
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.context.references import Hole, compile_value, fill
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.plan import Plan, read_published
-from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.store.errors import IdeaDocumentError
 from ideabridge.bridge.store.idea import (
     ANSWERS,

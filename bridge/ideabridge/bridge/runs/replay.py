@@ -19,9 +19,11 @@ from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
+from ideabridge.bridge.offer.defined_tools import defined_tools
+from ideabridge.bridge.offer.offer import Offer
+from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.plan import Plan, read_published, with_defaults
 from ideabridge.bridge.runs.kept_defaults import with_passed
-from ideabridge.bridge.runs.offer import Offer, defined_tools
 from ideabridge.bridge.runs.pins import (
     Pin,
     PinCheck,
@@ -148,7 +150,7 @@ def why_not_here(
         store: holds the publications.
         publication: the idea.
         caller: who would call it.
-        lacking: see `Offer.lacking`.
+        lacking: see `MissingTools.lacking`.
     """
     lacks = _lacks(store, publication, caller, lacking, set())
     if not lacks:
@@ -454,7 +456,7 @@ class Ways:
             return start
 
         plan = plan_of(publication, arguments)
-        catalogue = await self._offer.catalogue_of(plan, caller)
+        catalogue = await PlanTools(self._offer, plan, caller).catalogue()
         if read_pins(publication.plan) is None:
             foreign = self._idea_of_others(publication, plan.calls, catalogue)
             if foreign is not None:
@@ -515,7 +517,7 @@ class Ways:
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:
         """Return why a published idea cannot be called here; see the function of this name."""
-        return why_not_here(self._store, publication, caller, self._offer.lacking)
+        return why_not_here(self._store, publication, caller, self._offer.missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
         """Refuse a plan, before anything of it runs, for an idea that cannot be called here.
@@ -539,8 +541,9 @@ class Ways:
     def _expect_here(self, publication: Publication, caller: str) -> None:
         lack = self.why_not_here(publication, caller)
         if lack is not None:
+            unused_file = self._offer.missing.unused_file()
             raise MeantToolError(
-                f"{publication.name} cannot be called here: it {lack}.{self._offer.unused_file()}"
+                f"{publication.name} cannot be called here: it {lack}.{unused_file}"
             )
 
     # -- which tools are meant ---------------------------------------------------------------------
@@ -569,9 +572,8 @@ class Ways:
             )
             calls = [with_module(call, listed) for call in calls]
             try:
-                then = await self._offer.catalogue_of(
-                    Plan(calls=calls, tools=definitions_in(held)), caller
-                )
+                plan_of_calls = Plan(calls=calls, tools=definitions_in(held))
+                then = await PlanTools(self._offer, plan_of_calls, caller).catalogue()
             except PlanError:
                 # A module is down; the call itself reports that.
                 then = Catalogue(())
@@ -650,7 +652,7 @@ class Ways:
         `pins.check_pins`.
         """
         return check_pins(
-            held, calls, catalogue, self._store.tool_memory.definition, self._offer.why_away
+            held, calls, catalogue, self._store.tool_memory.definition, self._offer.missing.why_away
         )
 
 

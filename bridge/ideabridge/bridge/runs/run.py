@@ -62,12 +62,12 @@ from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import turns_instructions
 from ideabridge.bridge.modules.blocks import Blocks
+from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.binding import sentence
 from ideabridge.bridge.runs.executor import Executor, Kept
-from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
     Approver,

@@ -71,6 +71,9 @@ from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import Choice
+from ideabridge.bridge.offer.offer import Offer
+from ideabridge.bridge.offer.plan_tools import PlanTools
+from ideabridge.bridge.offer.program_tools import catalogue_of_program, names_for_program
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.programs.names import ProgramNames, program_schema
 from ideabridge.bridge.programs.sandbox import ASK, Sandbox
@@ -79,7 +82,6 @@ from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
-from ideabridge.bridge.runs.offer import Offer
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
@@ -228,7 +230,7 @@ class Runs:
         self.queue = queue
         self.notices = notices
         self.executor = executor
-        self.sandbox = Sandbox(offer.absent)
+        self.sandbox = Sandbox(offer.missing.absent)
         self._handlers = handlers
         self._schemas = SchemaCache()
         # Journals that a thread has read for runs that are taken up at once.
@@ -851,15 +853,16 @@ class Runs:
         return True
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """`Offer.catalogue_of`, after a check of the ideas and programs among the calls.
+        """`PlanTools.catalogue`, after a check of the ideas and programs among the calls.
 
         Raises PlanError, ProgramError and MeantToolError, too.
         """
         self.ways.expect_here(
             (call.get("_module") for call in plan.calls if isinstance(call, dict)), caller
         )
-        catalogue = await self.offer.catalogue_of(plan, caller)
-        self.offer.expect_callable(plan, catalogue)
+        tools = PlanTools(self.offer, plan, caller)
+        catalogue = await tools.catalogue()
+        tools.expect_callable(catalogue)
         plain = [call for call in plan.calls if isinstance(call, dict) and "_module" not in call]
         ideas = (
             tool for call in plain if (tool := catalogue.look_up(call)) is not None and tool.in_room
@@ -870,13 +873,13 @@ class Runs:
             raise PlanError(NO_PROGRAMS)
 
         if programs:
-            names = await self.offer.of_program("\n".join(programs), caller)
+            names = await names_for_program(self.offer, "\n".join(programs), caller)
         else:
             names = ProgramNames(())
 
         for program, place in programs.items():
             what = f"calls[{place}].program"
-            with self.offer.naming_refused(program):
+            with self.offer.missing.naming_refused(program):
                 await expect_sound(self.sandbox, program, names, {}, what)
 
         return catalogue
@@ -895,14 +898,14 @@ class Runs:
         expect_programs(settings)
         if plan.names is not None:
             # A published program was checked against the tools that it pins.
-            catalogue = await self.offer.catalogue_of(plan, caller)
+            catalogue = await PlanTools(self.offer, plan, caller).catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 
         names = await self._checked_program(plan, caller)
         used = names.used_by(plan.program or "")
         tools = ProgramNames.of(used, names.listed)
         self.ways.expect_here((tool.module for tool in tools.listed), caller)
-        catalogue = self.offer.tools_of(tools, asks=ASK in (plan.program or ""))
+        catalogue = catalogue_of_program(self.offer, tools, asks=ASK in (plan.program or ""))
         return start_program(plan, catalogue, settings, used, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
@@ -931,12 +934,13 @@ class Runs:
         plan.check_input()
         program = plan.program or ""
         if plan.names is None:
-            names = await self.offer.of_program(program, caller)
+            names = await names_for_program(self.offer, program, caller)
         else:
-            names = ProgramNames.of(plan.names, (await self.offer.catalogue_of(plan, caller)).tools)
+            catalogue = await PlanTools(self.offer, plan, caller).catalogue()
+            names = ProgramNames.of(plan.names, catalogue.tools)
 
         given = plan.input or {}
-        with self.offer.naming_refused(program):
+        with self.offer.missing.naming_refused(program):
             await expect_sound(self.sandbox, program, names, given, "the program")
 
         return names

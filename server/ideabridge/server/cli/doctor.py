@@ -86,7 +86,7 @@ async def _modules(findings: Findings, configuration: Configuration) -> None:
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
-        from ideabridge.bridge.runs.offer import naming_notes
+        from ideabridge.bridge.offer.tool_names import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:

@@ -177,7 +177,7 @@ def _lacks(options: Options, store: Store, published: list[Publication]) -> dict
     """Return why each published tool cannot be called here; see `why_not_here`. Files of tools are
     not loaded, so their tools are not looked for.
     """
-    from ideabridge.bridge.runs.offer import lacking
+    from ideabridge.bridge.offer.missing_tools import lacking
     from ideabridge.bridge.runs.replay import why_not_here
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.tools.builtins import builtin_toolbox

@@ -81,7 +81,7 @@ async def list_modules(options: Options) -> int:
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.modules.sign_ins import signed_in_users
-        from ideabridge.bridge.runs.offer import naming_notes
+        from ideabridge.bridge.offer.tool_names import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:

@@ -213,13 +213,14 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
     run (`denied`).
     """
     from ideabridge.bridge.loop.policy import policy_named
+    from ideabridge.bridge.offer.plan_tools import PlanTools
     from ideabridge.bridge.store.users import LOCAL
 
     rehearsal = await bridge.dry_run(plan)
     if plan.program is not None:
         return rehearsal
 
-    catalogue = bridge.offer.of_plan(plan, LOCAL)
+    catalogue = PlanTools(bridge.offer, plan, LOCAL).present()
     policy = policy_named(bridge.settings().approval)
     for entry in _objects(rehearsal.get("calls")):
         place = entry.get("place")

@@ -89,7 +89,7 @@ class IdeaSkills:
             MCPError: the cursor is not one of this list.
         """
         store = self._bridge.store
-        lacking = self._bridge.offer.lacking
+        lacking = self._bridge.offer.missing.lacking
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:

@@ -178,7 +178,7 @@ class IdeaPages:
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
         """Why a call of the visitor cannot run here; see `why_not_here`."""
         return why_not_here(
-            self._bridge.store, publication, visitor.caller, self._bridge.offer.lacking
+            self._bridge.store, publication, visitor.caller, self._bridge.offer.missing.lacking
         )
 
     def _audience(self, publication: Publication) -> str:

@@ -101,7 +101,7 @@ class ModulePages:
             None,
         )
         if tool is None:
-            why = self._bridge.offer.why_refused(form.get("tool"), name)
+            why = self._bridge.offer.missing.why_refused(form.get("tool"), name)
             raise UnknownToolError(why or f"{name} has no tool {form.get('tool')[:80]!r}")
 
         call = {**read_fields(tool.parameters, form), "_tool": tool.name}

@@ -13,6 +13,7 @@ from ideabridge.bridge.arguments import read_context_document
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.memory import initial_documents
+from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line
 from ideabridge.bridge.runs.run import Run
@@ -130,7 +131,7 @@ class Playground:
 
     async def tools(self, request: Request) -> Response:
         """The tools with their parameters, for completion."""
-        catalogue = self._bridge.offer.chosen(None, caller=visitor_of(request).caller)
+        catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
         names = ProgramNames(catalogue.tools)
         return JSONResponse([_completion(tool, names) for tool in catalogue.tools])
 

@@ -1,0 +1,1 @@
+"""The offer: everything that a run of this bridge could call now, and the catalogues made of it."""

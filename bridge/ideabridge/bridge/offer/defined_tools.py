@@ -1,0 +1,104 @@
+"""Tools that a context or a plan defines, or names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.messages import Message, read_context
+from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.loop.catalogue import has_wildcard
+from ideabridge.bridge.plan import Plan
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.schema import check_schema
+from ideabridge.tools.tool import Tool
+from ideabridge.tools.toolbox import with_fixed
+
+
+def named_in_messages(messages: Iterable[Message]) -> list[str]:
+    """The existing tools that `tool` messages name: `{"type": "tool", "tool": "git_log"}`.
+
+    Raises:
+        MessageError: a name is empty or a pattern.
+    """
+    names: list[str] = []
+    for message in messages:
+        if message.type != "tool" or not isinstance(message.value, str):
+            continue
+        if not message.value or has_wildcard(message.value):
+            raise MessageError(
+                "a message of type 'tool': expected the name of one tool, "
+                f"found {quoted(message.value)}"
+            )
+
+        names.append(message.value)
+
+    return names
+
+
+def defined_tools(messages: Iterable[Message]) -> list[Tool]:
+    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?,
+    "parameters"?, "output"?}}`, with the values they fix for their calls (see `with_fixed`). The
+    activity that they fix runs them, or the one of the same name; without one they are latent. A
+    definition that names a server or an idea is completed by `Offer.with_defined`.
+
+    Raises:
+        MessageError: a definition is malformed.
+        SchemaError: a schema is invalid.
+    """
+    # A text names a tool that exists; see `named_in_messages`.
+    return [
+        _read_definition(message.value)
+        for message in messages
+        if message.type == "tool" and not isinstance(message.value, str)
+    ]
+
+
+def _read_definition(value: JSON) -> Tool:
+    definition: JSONObject = value if isinstance(value, dict) else {}
+    name = definition.get("name")
+    description = definition.get("description", "")
+    parameters = definition.get("parameters", {"type": "object", "properties": {}})
+    output = definition.get("output")
+    if not isinstance(name, str) or not name or not isinstance(description, str):
+        raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
+    if not isinstance(parameters, dict) or not isinstance(output, dict | None):
+        raise MessageError(
+            f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects"
+        )
+
+    try:
+        tool = with_fixed(Tool(name, description, parameters, output), definition)
+    except ToolDefinitionError as error:
+        raise MessageError(str(error)) from None
+
+    check_schema(tool.parameters, what=f"the parameters of {name[:100]}")
+    if tool.output is not None:
+        check_schema(tool.output, what=f"the output of {name[:100]}")
+    return tool
+
+
+def defined_by_plan(plan: Plan) -> list[Tool]:
+    """The tools that a plan defines. Raises as `defined_tools` does."""
+    if not plan.tools:
+        return []
+    return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools]))
+
+
+def passing(tool: Tool, target: Tool) -> Tool:
+    """A tool that passes its calls to `target`, under its own name and description, and with its
+    own parameters, if it has any.
+    """
+    has_parameters = bool(tool.parameters.get("properties"))
+    return dataclasses.replace(
+        target,
+        name=tool.name,
+        description=tool.description or target.description,
+        parameters=tool.parameters if has_parameters else target.parameters,
+        output=tool.output or target.output,
+        remote_name=target.name_in_module,
+        wire=None,
+        passes_to=target,
+    )

@@ -1,0 +1,207 @@
+"""Why tools are missing here: the sentences that errors about unknown tools have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Generator, Iterable
+from contextlib import contextmanager
+from typing import Final
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.modules.errors import ToolNotAllowedError
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.programs.names import identifier
+from ideabridge.bridge.programs.sandbox import AbsentServers
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import shown_name
+from ideabridge.tools.tool import ToolKey
+
+_AWAY: Final = 600
+"""Most characters that an error about an unknown tool spends on the reasons why
+modules are not up."""
+
+_REFUSED: Final = 5
+"""Most reasons for tools that cannot be called in an error about a program."""
+
+
+class MissingTools:
+    """Says why tools are not in the offer, or cannot be called.
+
+    Args:
+        configuration: has the entries of the modules, and says whether a project file is not used.
+        modules: their states.
+        own: the names of the tools of this process.
+    """
+
+    def __init__(self, configuration: Configuration, modules: Modules, own: Container[str]) -> None:
+        self._configuration = configuration
+        self._modules = modules
+        self._own = own
+
+    def sentences(self, calls: Iterable[JSONObject] = ()) -> str:
+        """Why tools may be missing, as sentences for errors about unknown tools, each after a
+        space: the project file is not used, or modules are not up. "": there is no such reason.
+        The modules that the calls name are the first.
+        """
+        return f"{self.unused_file()}{self.away(calls)}"
+
+    def unused_file(self) -> str:
+        """Say after a space that the project file is not used; "" if it is used, or does not
+        exist.
+        """
+        untrusted = self._configuration.untrusted
+        if untrusted is None:
+            return ""
+        return f" {untrusted.told_to_hosts()}"
+
+    def away(self, calls: Iterable[JSONObject] = ()) -> str:
+        """The modules that are not up, as a sentence for errors about unknown tools, after a space;
+        "" if all are up. Those that the calls name are the first.
+        """
+        named = [call.get("_module") for call in calls]
+        reasons: list[str] = []
+        left = _AWAY
+        for status in sorted(self._modules.away(), key=lambda status: status.name not in named):
+            reason = f"{status.name} ({status.why[:_AWAY]})"
+            left -= len(reason)
+            if reasons and left < 0:
+                # A reason that was cut off may lose the command that helps.
+                reason = status.name
+            reasons.append(reason)
+
+        if not reasons:
+            return ""
+        return f" Servers that are not up: {', '.join(reasons)}."
+
+    def lacking(self, key: ToolKey) -> str | None:
+        """Return what a call of a tool lacks here, whatever is up; see `lacking`."""
+        return lacking(self._configuration, key, self._own)
+
+    def why_away(self, module: str) -> str | None:
+        """Return a sentence that says why a configured module is not up, has not listed its tools
+        or has none; None if it has some, or does not exist.
+        """
+        if module not in self._modules:
+            return None
+        return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
+
+    def absent(self) -> AbsentServers:
+        """Why a module that a program imports may not be here."""
+        servers: dict[str, str] = {}
+        for name in self._modules.names:
+            why = self.why_away(name)
+            if why is not None and not self._modules[name].tools:
+                servers[identifier(name)] = why
+                servers[name] = why
+        return AbsentServers(servers, self.sentences())
+
+    # -- tools that cannot be called ---------------------------------------------------------------
+
+    def why_refused(self, name: str, module: str | None = None) -> str | None:
+        """Return a sentence that says why a tool cannot be called that a module has or may have:
+        the configuration does not allow it, its definition cannot be used, or the module is
+        disabled, not up or without a list. None for a tool that is unknown.
+
+        Args:
+            name: the tool's name, or MODULE_NAME.
+            module: the module that a call names; None: any module.
+        """
+        if module is None:
+            return self._why_refused_anywhere(name)
+        if module not in self._modules:
+            return None
+
+        why = self._modules[module].why_without(name)
+        if isinstance(why, ToolNotAllowedError):
+            return str(why)
+
+        away = self.why_away(module)
+        if away is not None or why is None:
+            return away
+        return str(why)
+
+    def _why_refused_anywhere(self, name: str) -> str | None:
+        for owner in self._modules.names:
+            module = self._modules[owner]
+            names = (name, name.removeprefix(f"{owner}_"))
+            for refused in module.refused:
+                if refused in names:
+                    return str(module.why_without(refused))
+
+        return None
+
+    @contextmanager
+    def naming_refused(self, program: str) -> Generator[None]:
+        """Add to an error about a program why tools and servers that it may name
+        cannot be called.
+        """
+        try:
+            yield
+        except PlanError as error:
+            words = {*re.findall(r"\w+", program)}
+            reasons: list[str] = []
+            for module in self._modules.names:
+                if {module, identifier(module)} & words:
+                    reasons += self._refused_among(words, module)
+
+            text = str(error)
+            lines = [reason for reason in reasons[:_REFUSED] if reason not in text]
+            raise PlanError("\n".join([text, *lines])) from None
+
+    def _refused_among(self, words: set[str], name: str) -> list[str]:
+        module = self._modules[name]
+        if module.state == "disabled":
+            return [f"server {name!r} is disabled in the configuration"]
+        tools = [tool for tool in module.refused if {tool, identifier(tool)} & words]
+        return [str(module.why_without(tool)) for tool in tools]
+
+
+def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
+    match status.state:
+        case "up":
+            if listed and status.tools:
+                return None
+            if listed:
+                state = "is up, but has no tools that can be called"
+            else:
+                state = f"is up, but {status.why}"
+        case "connecting":
+            state = "is still connecting"
+        case "disabled":
+            state = "is disabled"
+        case _:
+            state = f"is down ({status.why})"
+    return f"server {status.name!r} {state}, and no other tool takes the place of its own"
+
+
+def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
+    """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is
+    not configured here"; None if the tool may be here once its module is up.
+
+    Args:
+        configuration: has the modules.
+        key: the module and the name of the tool.
+        own: the names of the tools of the process; None: they are not known.
+    """
+    module, name = key
+    if module is None:
+        if own is None or name in own:
+            return None
+        return f"the tool {shown_name(name)[:64]!r}, which no file of tools has here"
+
+    entry = configuration.modules.get(module)
+    server = f"the server {shown_name(module)[:64]!r}"
+    untrusted = configuration.untrusted
+    if entry is None and untrusted is not None and module in untrusted.servers:
+        return (
+            f"{server}, which is only in the project's ideabridge.json, and nobody has "
+            "trusted that as it is now"
+        )
+
+    if entry is None:
+        return f"{server}, which is not configured here (mcpServers)"
+    if entry.disabled:
+        return f"{server}, which is disabled here"
+    return None

@@ -1,0 +1,147 @@
+"""The lists of tools that modules sent when they were up last, as the store has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ideabridge.bridge.configuration import Configuration, module_fingerprint
+from ideabridge.bridge.loop.policy import effective_hints
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.settings import Way
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import shown_name
+from ideabridge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.module import Module
+
+logger: Final = logging.getLogger(__name__)
+
+_LOGGED_TOOLS: Final = 5
+"""Most tools that one line of the log names."""
+
+
+class ModuleLists:
+    """The stored lists of the modules' tools, and how the modules are reached.
+
+    The key of a list is the fingerprint of the module's configuration: a module of the same name
+    with another command, address or filter does not use it. A list contains no secrets: `Modules`
+    removes them from definitions.
+    """
+
+    def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
+        self._modules = modules
+        self._memory = store.tool_memory
+        self._fingerprints = {
+            name: module_fingerprint(configuration, name)
+            for name, module in configuration.modules.items()
+            if not module.disabled
+        }
+
+    def recall(self) -> None:
+        """Give the modules their stored lists, before they connect. A module whose configuration
+        has changed counts as another module: only the names stay reserved for it.
+        """
+        secrets = self._modules.secrets
+        for name, fingerprint in self._fingerprints.items():
+            module = self._modules[name]
+            self._recall_way(module, fingerprint)
+            # A value may have become secret after its list was stored.
+            listed = secrets.redact(self._memory.tools(fingerprint))
+            if isinstance(listed, list):
+                instructions = secrets.mask(self._memory.instructions(fingerprint))
+                module.recall(_tools_in(listed), instructions)
+            else:
+                module.reserved = self._memory.names(name)
+
+    def _recall_way(self, module: Module, fingerprint: str) -> None:
+        way = self._memory.way(fingerprint)
+        if way is None or way.get("era") != "legacy":
+            return
+
+        kind = module.configuration.kind
+        if way.get("kind") == "sse":
+            kind = "sse"
+        module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
+
+    def keep(self, name: str) -> None:
+        """Store how a module that is up was reached, and its list."""
+        fingerprint = self._fingerprints.get(name)
+        if fingerprint is None:
+            return
+
+        module = self._modules[name]
+        if module.state != "up":
+            return
+
+        try:
+            way = None if module.way is None else dataclasses.asdict(module.way)
+            self._memory.keep_way(fingerprint, name, way)
+        except StoreError as error:
+            logger.warning("keeping how server %s is reached: %s", name, error)
+
+        if not module.listed:
+            return
+
+        try:
+            self._keep_list(module, fingerprint)
+        except StoreError as error:
+            # The store is busy or full. The module works without it; its list is stored the
+            # next time it is up.
+            logger.warning("keeping the tools of server %s: %s", name, error)
+
+    def _keep_list(self, module: Module, fingerprint: str) -> None:
+        stored = self._memory.tools(fingerprint)
+        if module.is_unfinished and stored is not None:
+            # What was listed before is more.
+            return
+
+        name = module.name
+        listed = module.tools
+        milder = _milder(_tools_in(stored or []), listed)
+        if milder:
+            # The new hints are valid. People who relied on being asked must know of them.
+            more = ""
+            if len(milder) > _LOGGED_TOOLS:
+                more = f"; and {len(milder) - _LOGGED_TOOLS} more"
+            logger.warning("server %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
+            module.note(milder)
+
+        tools: list[JSON] = [{**tool.to_json(), "wire": tool.wire} for tool in listed]
+        self._memory.keep_tools(fingerprint, name, tools)
+        self._memory.keep_instructions(fingerprint, name, module.instructions)
+
+
+def _tools_in(listed: list[JSON]) -> list[Tool]:
+    return [Tool.from_json(entry) for entry in listed if isinstance(entry, dict)]
+
+
+def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
+    """Return the promises that are new in the hints of tools. Calls that asked a
+    person may now run.
+    """
+    earlier = {tool.name: tool for tool in before}
+    promises: list[str] = []
+    for tool in now:
+        old = earlier.get(tool.name)
+        if old is None or old.annotations == tool.annotations:
+            continue
+
+        was_read_only, was_destructive, was_repeatable, _ = effective_hints(old.annotations)
+        read_only, destructive, repeatable, _ = effective_hints(tool.annotations)
+        if read_only and not was_read_only:
+            promise = "it only reads"
+        elif was_destructive and not destructive:
+            promise = "it destroys nothing"
+        elif repeatable and not was_repeatable:
+            promise = "it may be called again"
+        else:
+            continue
+
+        promises.append(f"{shown_name(tool.name)} says now that {promise}; before, it did not")
+
+    return promises

@@ -1,0 +1,341 @@
+"""Offer: everything that a run of this bridge could call now, under names that do not collide.
+
+`Offer` compiles two catalogues: the tools that modules have listed in this process, to run calls,
+and all known tools, to name and search them. `ModuleLists` stores what each module listed when it
+was last up, so that names do not depend on which modules are up.
+
+The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
+program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools` says
+why a tool is not here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.reader import is_reader
+from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.policy import allows_by_name
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.offer.defined_tools import passing
+from ideabridge.bridge.offer.missing_tools import MissingTools
+from ideabridge.bridge.offer.tool_names import offered_tools
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import UnknownToolError
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
+from ideabridge.tools.toolbox import Toolbox
+
+logger: Final = logging.getLogger(__name__)
+
+SETTLE_SECONDS: Final = 30.0
+"""Seconds that a run waits for modules that are connecting before it reports that a
+tool is unknown."""
+
+
+SOLVE: Final = Tool(
+    "solve",
+    "Solve a task in a clean room: the agent loop on the task, which sees its input and "
+    "_imports and nothing else.",
+    {
+        "type": "object",
+        "properties": {
+            "task": {"type": "string", "description": "What to do, in words."},
+            "input": {"type": "object", "description": "What †input reads there."},
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Names or patterns of tools of this run that it may call; none if "
+                "absent.",
+            },
+            "output_schema": {
+                "type": "object",
+                "description": "JSON Schema of the result; text if absent.",
+            },
+        },
+        "required": ["task"],
+        "additionalProperties": False,
+    },
+    module=ANONYMOUS,
+)
+"""The tool of `_module: "anonymous"`; latent tools of the process can be called there, too."""
+
+
+class Offer:
+    """The tools of a toolbox and of the modules, and published ideas.
+
+    Its waits have the verbs of the table in `modules.py`: `settle`, `know_names`, `reach`. `until`
+    waits for a condition.
+
+    Args:
+        idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
+        idea_names: returns the names of the ideas that are published to a caller, the
+            most used first.
+        configuration: says whether rules allow tools by their names alone (see `know_names`),
+            and whether a project file is not used.
+
+    Attributes:
+        modules, idea, idea_names, configuration: the arguments.
+        missing: says why tools are not here.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        modules: Modules,
+        idea: Callable[[str, str], Tool | None],
+        idea_names: Callable[[str], list[str]],
+        configuration: Configuration,
+    ) -> None:
+        self.modules = modules
+        self.idea = idea
+        self.idea_names = idea_names
+        self.configuration = configuration
+        self.missing = MissingTools(configuration, modules, toolbox)
+        self._toolbox = toolbox
+        self._by_name = allows_by_name(configuration.approval_setting)
+        self._known: list[Tool] | None = None
+        self._catalogue: Catalogue | None = None
+        self._known_catalogue: Catalogue | None = None
+        for tool in toolbox:
+            if tool.module is None or tool.in_room or tool.module in configuration.modules:
+                continue
+            logger.warning(
+                "tool %s is not offered: no server %r is configured", tool.name, tool.module
+            )
+
+    def forget(self) -> None:
+        """Forget the compiled tools after a module came up, went down or changed its tools."""
+        self._known = None
+        self._catalogue = None
+        self._known_catalogue = None
+
+    # -- what is here ------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> list[Tool]:
+        """Every tool of the toolbox and of the modules, by the last list of each module, which an
+        earlier process may have stored. So a name does not depend on which modules are up. The same
+        list object until something changes.
+        """
+        if self._known is None:
+            offered = offered_tools(
+                self._toolbox, self.modules.known_tools(), self.modules.reserved()
+            )
+            self._known = self._with_targets(offered)
+        return self._known
+
+    @property
+    def known_catalogue(self) -> Catalogue:
+        """The tools of `known`, compiled: to describe them, not to run them."""
+        if self._known_catalogue is None:
+            self._known_catalogue = self.compiled(self.known)
+        return self._known_catalogue
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tools that runs are made with, compiled: those that modules have listed
+        in this process.
+        """
+        if self._catalogue is None:
+            tools = [
+                tool
+                for tool in self.known
+                if tool.module is None or self.modules[tool.module].listed
+            ]
+            self._catalogue = self.compiled(tools)
+        return self._catalogue
+
+    def compiled(self, tools: list[Tool]) -> Catalogue:
+        """A catalogue of tools, some of which may be latent."""
+        return Catalogue(tools, self.latent(tools))
+
+    def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
+        """The tools of this process that have no activity, so that a mind writes their result."""
+        own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
+        return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
+
+    def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
+        """The present tools with these keys, rooms among them, each once."""
+        keys = list(keys)
+        rooms = self.rooms((module for module, _ in keys), caller)
+        present = Catalogue([*self.catalogue.tools, *rooms])
+        tools: dict[ToolKey, Tool] = {}
+        for key in keys:
+            tool = present.get(key)
+            if tool is not None:
+                tools[tool.key] = tool
+
+        return list(tools.values())
+
+    def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
+        """The tools of clean rooms and ideas among modules."""
+        tools: list[Tool] = []
+        for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
+            if module == ANONYMOUS:
+                tools.append(SOLVE)
+            elif module.startswith(IDEA):
+                idea = self.idea(module, caller)
+                if idea is not None:
+                    tools.append(idea)
+
+        return tools
+
+    # -- tools that pass their calls to others -----------------------------------------------------
+
+    def _with_targets(self, offered: list[Tool]) -> list[Tool]:
+        """Let tools of the toolbox that name a server pass their calls to its tools. One whose tool
+        is not known, and one that names an idea, which not every caller has, is left out.
+        """
+        own = {id(tool) for tool in self._toolbox if tool.module is not None}
+        if not own:
+            return offered
+
+        remote = Catalogue(
+            tool for tool in offered if tool.module is not None and id(tool) not in own
+        )
+        tools: list[Tool] = []
+        for tool in offered:
+            if id(tool) not in own:
+                tools.append(tool)
+            elif not tool.in_room:
+                with suppress(UnknownToolError):
+                    tools.append(passing(tool, _remote_target(tool, remote)))
+
+        return tools
+
+    def passing_to_ideas(self, caller: str) -> list[Tool]:
+        """The tools of the toolbox that pass their calls to ideas, as far as these are
+        published to a caller.
+        """
+        tools: list[Tool] = []
+        for tool in self._toolbox:
+            if tool.in_room:
+                target = self.idea(str(tool.module), caller)
+                if target is not None:
+                    tools.append(passing(tool, target))
+
+        return tools
+
+    def with_defined(
+        self,
+        tools: Iterable[Tool],
+        defined: Iterable[Tool],
+        more: Iterable[Tool] = (),
+        *,
+        caller: str,
+    ) -> Catalogue:
+        """Compile tools and `more`, with those a context defines in place of the process's tools
+        of their names.
+
+        Raises:
+            PlanError: what a definition names to answer its calls is not here.
+        """
+        own = {tool.name: self._completed(tool, caller) for tool in defined}
+        left = [tool for tool in tools if tool.module is not None or tool.name not in own]
+        return self.compiled([*left, *own.values(), *more])
+
+    def _completed(self, tool: Tool, caller: str) -> Tool:
+        """A tool that a context defines, with the tool that answers its calls.
+
+        A context may come from a mind: what it defines runs nothing that does not exist here
+        already, under the rules for what runs.
+
+        Raises:
+            PlanError: there is no such tool or idea here.
+        """
+        if tool.module is None and tool.activity is None:
+            return tool
+        try:
+            if tool.module is None:
+                return self._with_activity(tool, str(tool.activity))
+            if tool.in_room:
+                target = self.idea(tool.module, caller)
+            else:
+                target = _remote_target(tool, self.catalogue)
+            if target is None:
+                raise UnknownToolError(f"nothing is published to you as {quoted(tool.module)}")
+            return passing(tool, target)
+        except UnknownToolError as error:
+            member = "_activity" if tool.module is None else "_module"
+            raise PlanError(
+                f"tool {quoted(tool.name)}: {member}: {error}{self.missing.sentences()}"
+            ) from None
+
+    def _with_activity(self, tool: Tool, activity: str) -> Tool:
+        """A tool that passes its calls to an activity of the toolbox, with the hints of its tool.
+
+        An activity without a tool has no hints, so a person is asked.
+        """
+        name = self._toolbox.activity(activity).name
+        code = self._toolbox.tools.get(name) or Tool(name)
+        return dataclasses.replace(tool, annotations=code.annotations, passes_to=code)
+
+    # -- waits -------------------------------------------------------------------------------------
+
+    async def settle(self) -> Catalogue:
+        """Wait until every module is up or has failed, at most `SETTLE_SECONDS`; return the
+        catalogue of then.
+        """
+        await self.modules.settled(timeout=SETTLE_SECONDS)
+        return self.catalogue
+
+    async def know_names(self) -> None:
+        """Where rules allow tools by their names alone, wait until the tools of every module are
+        known, at most `SETTLE_SECONDS`: a module that is up first has a name for itself until
+        another module lists a tool of that name.
+        """
+        if self._by_name:
+            await self.modules.known(SETTLE_SECONDS)
+
+    async def reach(self, modules: Iterable[str | None]) -> None:
+        """Wait until these modules, as far as they are configured, have listed their tools or have
+        failed, at most `SETTLE_SECONDS`. None stands for tools of this process.
+        """
+        await self.know_names()
+        configured = {*modules} & {*self.modules.names}
+        unlisted = [name for name in configured if name and not self.modules[name].listed]
+        await self.modules.reach(unlisted, SETTLE_SECONDS)
+
+    async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
+        """As `reach`, and return those of the modules that have not listed their tools.
+
+        None among the names means every module. Modules that are disabled or not
+        configured are ignored.
+        """
+        names = [status.name for status in self._unlisted(modules)]
+        if names:
+            await self.modules.reach(names, SETTLE_SECONDS)
+        return self._unlisted(modules)
+
+    def _unlisted(self, modules: Collection[str | None]) -> list[ModuleStatus]:
+        return [
+            status
+            for status in self.modules.away()
+            if not self.modules[status.name].listed and (status.name in modules or None in modules)
+        ]
+
+    def deadline(self) -> float:
+        """The time, as `anyio.current_time` counts it, until which a run that begins now waits for
+        modules.
+        """
+        return anyio.current_time() + SETTLE_SECONDS
+
+    async def until(self, enough: Callable[[], bool], deadline: float) -> None:
+        """Wait until `enough` is true or no module is connecting, at most until the deadline."""
+        await self.modules.until(enough, max(0.0, deadline - anyio.current_time()))
+
+
+def _remote_target(tool: Tool, catalogue: Catalogue) -> Tool:
+    """The tool of a server that a definition names. UnknownToolError suggests the nearest names."""
+    name = tool.activity or tool.name
+    return catalogue.get((tool.module, name)) or catalogue.find(name, tool.module)

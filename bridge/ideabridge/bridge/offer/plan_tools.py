@@ -1,0 +1,242 @@
+"""The catalogue of a plan: the tools that its calls name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import anyio
+
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
+from ideabridge.bridge.offer.defined_tools import defined_by_plan
+from ideabridge.bridge.offer.offer import SOLVE, Offer
+from ideabridge.bridge.offer.program_tools import tools_of_programs
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.steps import RUN_PROGRAM, names_program
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import is_safe_name
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+
+_LOOK_SECONDS: Final = 3.0
+"""Seconds that a plan waits for failed modules that may have a tool which no other module has."""
+
+
+class PlanTools:
+    """The tools that one plan may call.
+
+    Args:
+        offer: everything that is here.
+        plan: the plan.
+        caller: who runs it; ideas must be published to it.
+    """
+
+    def __init__(self, offer: Offer, plan: Plan, caller: str) -> None:
+        self._offer = offer
+        self._plan = plan
+        self._caller = caller
+        self._calls = [call for call in plan.calls if isinstance(call, dict)]
+
+    def present(self, *, plain_ideas: bool = True) -> Catalogue:
+        """The present tools, with the rooms that the plan names and the tools that it defines.
+
+        Args:
+            plain_ideas: also the ideas that calls name without `_module`, if no tool
+                has their name.
+
+        Raises:
+            PlanError: what a definition names to answer its calls is not here.
+        """
+        offer = self._offer
+        modules = (call.get("_module") for call in self._calls if not _is_step(call))
+        rooms = offer.rooms(modules, self._caller)
+        if any(names_program(call, offer.known_catalogue) for call in self._plan.calls):
+            rooms.append(RUN_PROGRAM)
+
+        rooms += offer.passing_to_ideas(self._caller)
+        catalogue = offer.catalogue
+        defined = defined_by_plan(self._plan)
+        if defined:
+            catalogue = offer.with_defined(catalogue.tools, defined, rooms, caller=self._caller)
+        elif rooms:
+            catalogue = Catalogue([*catalogue.tools, *rooms], catalogue.latent)
+
+        ideas = self._plain_ideas(catalogue) if plain_ideas else []
+        if not ideas:
+            return catalogue
+        return catalogue.joined(ideas, ())
+
+    def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
+        """The ideas that calls name without `_module`, because no tool has their name."""
+        names = {
+            str(call.get("_tool")) for call in self._unknown_to(catalogue) if "_module" not in call
+        }
+        safe = sorted(name for name in names if is_safe_name(name))
+        return self._offer.rooms((f"{IDEA}{name}" for name in safe), self._caller)
+
+    async def catalogue(self) -> Catalogue:
+        """The tools that the plan names, for its journal and its idea, once their modules are up or
+        have failed. If one is unknown: all tools, so that the error can name the nearest.
+
+        Raises:
+            SchemaError, PlanError: the plan's input schema is invalid, or its input does
+                not satisfy it.
+            PlanError: a call names a version of an idea that does not exist.
+        """
+        offer = self._offer
+        self._plan.check_input()
+        await offer.know_names()
+        if self._plan.tools:
+            await offer.reach(tool.module for tool in defined_by_plan(self._plan))
+
+        catalogue = self.present(plain_ideas=False)
+        unknown = self._unknown_to(catalogue)
+        if unknown:
+            catalogue = await self._catalogue_with(unknown)
+            unknown = self._unknown_to(catalogue)
+
+        if unknown:
+            missing = offer.missing.sentences(unknown)
+            return Catalogue(catalogue.tools, catalogue.latent, missing)
+
+        more = _for_rooms(catalogue, self._calls)
+        more += await tools_of_programs(offer, self._plan, catalogue, self._caller)
+        return catalogue.used_by(self._plan.calls, more)
+
+    def _unknown_to(self, catalogue: Catalogue) -> list[JSONObject]:
+        """The calls whose tool a catalogue does not have."""
+        return [call for call in self._calls if catalogue.look_up(call) is None]
+
+    async def _catalogue_with(self, unknown: list[JSONObject]) -> Catalogue:
+        """The present tools, once modules that may have the tools of these calls are up or have
+        failed.
+        """
+        offer = self._offer
+        deadline = offer.deadline()
+        # Any module may have the tools of calls that name none.
+        unowned = [call for call in unknown if not isinstance(call.get("_module"), str)]
+        owned = [call for call in unknown if isinstance(call.get("_module"), str)]
+
+        def has_unowned() -> bool:
+            present = self.present(plain_ideas=False)
+            return all(present.look_up(call) is not None for call in unowned)
+
+        owners = self._owners_of(unknown)
+        if owners is None:
+            await offer.until(has_unowned, deadline)
+            owners = self._owners_of(owned) or []
+
+        await offer.modules.reach(owners, max(0.0, deadline - anyio.current_time()))
+        catalogue = self._present_if_unambiguous()
+        if any(catalogue.look_up(call) is None for call in unowned):
+            await offer.until(has_unowned, deadline)
+            away = [status.name for status in offer.modules.away()]
+            await offer.modules.reach(away, _LOOK_SECONDS)
+            catalogue = self._present_if_unambiguous()
+
+        self._expect_versions(catalogue)
+        return catalogue
+
+    def _owners_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
+        """The modules that calls name, or that are known to have their tools; None if any module
+        may have one of them. Names of modules that are not configured are left out.
+        """
+        known = Catalogue(self._offer.known)
+        owners: list[str] = []
+        for call in calls:
+            owner = call.get("_module")
+            if not isinstance(owner, str):
+                tool = known.look_up(call)
+                owner = None if tool is None else tool.module
+
+            if owner is None:
+                return None
+            if owner in self._offer.modules:
+                owners.append(owner)
+
+        return owners
+
+    def _present_if_unambiguous(self) -> Catalogue:
+        """`present`. An idea has its plain name only where no tool has it, also no tool of a module
+        that is not up.
+        """
+        self._expect_up(self.present(plain_ideas=False))
+        return self.present()
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def _expect_up(self, catalogue: Catalogue) -> None:
+        """Refuse a tool name without its module if that module is not up, because the name could
+        mean another tool.
+        """
+        modules = self._offer.modules
+        away = {module: {*names} for module, names in modules.reserved().items()}
+        for tool in modules.known_tools():
+            if tool.module is not None and not modules[tool.module].listed:
+                away.setdefault(tool.module, set()).add(tool.name)
+
+        for place, call in self._places_unknown_to(catalogue):
+            if "_module" in call:
+                continue
+            name = call.get("_tool")
+            for module, names in away.items():
+                why = self._offer.missing.why_away(module) if name in names else None
+                if why is not None:
+                    raise PlanError(f"calls[{place}]: {name}: {why}")
+
+    def _expect_versions(self, catalogue: Catalogue) -> None:
+        """Refuse a call of an idea in a version that does not exist."""
+        for place, call in self._places_unknown_to(catalogue):
+            module = call.get("_module")
+            if not isinstance(module, str) or not module.startswith(IDEA):
+                continue
+            if self._offer.idea(module, self._caller) is not None:
+                continue
+
+            current = self._offer.idea(module.partition("@")[0], self._caller)
+            if current is not None:
+                raise PlanError(
+                    f"calls[{place}]: {module[:100]!r}: there is no such version; "
+                    f"{current.module!r} stands for {current.remote_name}"
+                )
+
+    def expect_callable(self, catalogue: Catalogue) -> None:
+        """Refuse a tool that a module has or may have, and that cannot be called, with the reason.
+
+        Raises:
+            PlanError: a call names such a tool, which is not in `catalogue`, the result of the
+                method of this name.
+        """
+        for place, call in self._places_unknown_to(catalogue):
+            name = call.get("_tool")
+            module = call.get("_module")
+            if isinstance(name, str) and (module is None or isinstance(module, str)):
+                why = self._offer.missing.why_refused(name, module)
+                if why is not None:
+                    raise PlanError(f"calls[{place}]: {name[:100]}: {why}")
+
+    def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, JSONObject]]:
+        """(place, call) of the calls whose tool a catalogue does not have."""
+        return [
+            (place, call)
+            for place, call in enumerate(self._plan.calls)
+            if isinstance(call, dict) and catalogue.look_up(call) is None
+        ]
+
+
+def _is_step(call: JSONObject) -> bool:
+    return (call.get("_module"), call.get("_tool")) == RUN_PROGRAM.key
+
+
+def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
+    """The tools that the clean rooms of a plan may call."""
+    tools: list[Tool] = []
+    for call in calls:
+        if call.get("_module") != ANONYMOUS or call.get("_tool") != SOLVE.name:
+            continue
+        patterns = call.get("tools")
+        if isinstance(patterns, list):
+            names = [pattern for pattern in patterns if isinstance(pattern, str)]
+            tools.extend(chosen_tools(catalogue.tools, names))
+
+    return tools

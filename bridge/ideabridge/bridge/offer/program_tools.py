@@ -1,0 +1,100 @@
+"""The tools that programs may call, under the names that they have in a program."""
+
+from __future__ import annotations
+
+import re
+
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.offer.offer import SOLVE, Offer
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
+from ideabridge.bridge.programs.sandbox import ASK
+from ideabridge.bridge.programs.steps import programs_in, with_effects
+from ideabridge.tools.tool import IDEA, Tool, ToolKey
+
+
+async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
+    """The names of all tools in a program, once the modules that it names are up
+    or have failed.
+    """
+    words = {*re.findall(r"\w+", program)}
+    await offer.reach(
+        name for name in offer.modules.names if name in words or identifier(name) in words
+    )
+    ideas: list[Tool] = []
+    if IDEAS in words:
+        ideas = offer.rooms((f"{IDEA}{word}" for word in sorted(words)), caller)
+    return ProgramNames([*offer.known, *ideas])
+
+
+def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Catalogue:
+    """Compile the tools that a program uses; `asks`: it asks a mind.
+
+    Raises:
+        PlanError: the module of a tool has never been up here. A call waits for one that
+            is tried again.
+    """
+    tools = names.listed
+    present = offer.catalogue
+    for tool in tools:
+        if tool.module is None or tool.in_room or present.get(tool.key) is not None:
+            continue
+        why = offer.missing.why_away(tool.module)
+        if why is not None:
+            raise PlanError(f"{tool.label}: {why}")
+
+    if asks:
+        tools = [*tools, SOLVE]
+    return offer.compiled(tools)
+
+
+async def tools_of_programs(
+    offer: Offer, plan: Plan, catalogue: Catalogue, caller: str
+) -> list[Tool]:
+    """The tools that the programs among the calls of a plan may call, and `run_program`
+    with their effects.
+
+    Raises:
+        PlanError: the module of a tool has never been up here, or the names of a program depend on
+            tools that the plan does not have.
+    """
+    programs = programs_in(plan.calls, catalogue)
+    if not programs:
+        return []
+
+    names = await names_for_program(offer, "\n".join(programs), caller)
+    tools: dict[ToolKey, Tool] = {}
+    for program, place in programs.items():
+        try:
+            called = _tools_of_program(offer, program, names)
+        except PlanError as error:
+            raise PlanError(f"calls[{place}]: {error}") from None
+        tools |= {tool.key: tool for tool in called}
+
+    effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
+    more = [*tools.values(), effects]
+    own_names = ProgramNames(catalogue.used_by(plan.calls, more).tools)
+    for program, place in programs.items():
+        if own_names.used_by(program) != names.used_by(program):
+            raise PlanError(
+                f"calls[{place}].program: its names depend on tools that the "
+                "plan does not have, because several names look alike in "
+                "Python; run it as a plan of its own"
+            )
+
+    return more
+
+
+def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[Tool]:
+    used = names.used_by(program)
+    called = ProgramNames.of(used, names.listed)
+    tools = catalogue_of_program(offer, called, asks=ASK in program).tools
+    modules = used["modules"]
+    if isinstance(modules, dict):
+        for name, tools_used in modules.items():
+            if not tools_used:
+                # A server that is only imported has to be here, too.
+                tools.extend(names.tools[name].values())
+
+    return tools

@@ -1,0 +1,173 @@
+"""The catalogue of a task: the tools that its patterns choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools, has_wildcard, matcher
+from ideabridge.bridge.offer.offer import Offer
+from ideabridge.tools.names import did_you_mean, is_safe_name
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+
+MAX_PATTERNS: Final = 100
+"""The most patterns with wildcards that choose tools: each is held against the name of every
+tool."""
+
+MAX_IDEAS: Final = 100
+"""The most published ideas that patterns such as `idea:*` offer: each adds its schema
+to every Request."""
+
+_SHOWN_PATTERNS: Final = 10
+_SHOWN_PATTERN: Final = 100
+"""The most patterns that an error repeats, and the most characters of each."""
+
+
+class TaskTools:
+    """The tools that one task may call: those that patterns choose, and those that its context
+    defines.
+
+    A name that no tool has, and a pattern such as `*` or `idea:*`, also choose published ideas. A
+    pattern that begins with `idea:` chooses the `MAX_IDEAS` most used ideas that match, any other
+    pattern the `listed_ideas` most used ones.
+
+    Args:
+        offer: everything that is here.
+        patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms;
+            `idea:NAME`: an idea. None: all tools.
+        defined: tools of `tool` messages; each replaces a tool of the same name.
+        caller: whose task it is; ideas must be published to it.
+    """
+
+    def __init__(
+        self,
+        offer: Offer,
+        patterns: Iterable[str] | None,
+        defined: Iterable[Tool] = (),
+        *,
+        caller: str,
+    ) -> None:
+        self._offer = offer
+        self._chooses = patterns is not None
+        self._patterns = list(patterns or ())
+        self._defined = list(defined)
+        self._caller = caller
+
+    async def catalogue(self) -> Catalogue:
+        """`present`, once the modules of these tools are up or have failed.
+
+        Raises:
+            PlanError: no tool matches the patterns, or too many have wildcards.
+        """
+        wild = {pattern for pattern in self._patterns if has_wildcard(pattern)}
+        if len(wild) > MAX_PATTERNS:
+            raise PlanError(
+                f"tools: expected at most {MAX_PATTERNS} patterns such as git_*, "
+                f"besides names; found {len(wild):,}"
+            )
+
+        offer = self._offer
+        await offer.know_names()
+        await offer.reach(tool.module for tool in self._defined)
+        if not self._are_present():
+            await offer.until(self._are_present, offer.deadline())
+            await offer.reach(tool.module for tool in chosen_tools(offer.known, self._patterns))
+
+        catalogue = self.present()
+        if self._patterns and not catalogue.tools:
+            raise PlanError(self._nothing_matches())
+        return catalogue
+
+    def _are_present(self) -> bool:
+        """Whether all patterns are names of present tools or ideas, so that waiting for modules
+        is not necessary.
+        """
+        names = {tool.name for tool in self._offer.catalogue.tools}
+        return bool(self._patterns) and all(
+            pattern in names or pattern.startswith(IDEA) for pattern in self._patterns
+        )
+
+    def _nothing_matches(self) -> str:
+        offer = self._offer
+        shown = ", ".join(pattern[:_SHOWN_PATTERN] for pattern in self._patterns[:_SHOWN_PATTERNS])
+        if len(self._patterns) > _SHOWN_PATTERNS:
+            shown += f" and {len(self._patterns) - _SHOWN_PATTERNS:,} more"
+
+        names = [*(tool.name for tool in offer.known), *offer.idea_names(self._caller)]
+        near = did_you_mean(self._patterns[0].removeprefix(IDEA), names)
+        return f"tools: nothing matches {shown}.{near}{offer.missing.sentences()}"
+
+    def present(self) -> Catalogue:
+        """The present tools whose names match the patterns, and those that the context defines.
+
+        Raises:
+            PlanError: what a definition names to answer its calls is not here.
+        """
+        offer = self._offer
+        passing_to_ideas = offer.passing_to_ideas(self._caller)
+        if not self._chooses and not self._defined and not passing_to_ideas:
+            return offer.catalogue
+
+        tools = [*offer.catalogue.tools, *passing_to_ideas]
+        if self._chooses:
+            tools = chosen_tools(tools, self._patterns)
+
+        plain = [name for name in self._patterns if self._may_name_idea(name)]
+        matching, left_out = self._matching_ideas()
+        modules = [
+            ANONYMOUS if pattern == f"{ANONYMOUS}.solve" else pattern for pattern in self._patterns
+        ]
+        modules += [f"{IDEA}{name}" for name in (*plain, *matching)]
+        rooms = offer.rooms(modules, self._caller)
+        chosen = offer.with_defined(tools, self._defined, rooms, caller=self._caller)
+        if not left_out:
+            return chosen
+
+        missing = (
+            f" {left_out:,} more published ideas match tools, and are offered "
+            "only by name: idea:NAME."
+        )
+        return Catalogue(chosen.tools, chosen.latent, missing)
+
+    def _may_name_idea(self, name: str) -> bool:
+        """Whether no tool of the toolbox or of a module, which may not be up, has a name, so that
+        it may be the plain name of an idea.
+        """
+        if not is_safe_name(name):
+            return False
+        if any(name in (tool.name, tool.remote_name) for tool in self._offer.known):
+            return False
+        return not any(name in names for names in self._offer.modules.reserved().values())
+
+    def _matching_ideas(self) -> tuple[list[str], int]:
+        """The names of the ideas that patterns with wildcards match, and how many more match."""
+        wild = [pattern for pattern in self._patterns if has_wildcard(pattern)]
+        if not wild:
+            return [], 0
+
+        for_ideas = [pattern for pattern in wild if pattern.startswith(IDEA)]
+        for_all = [pattern for pattern in wild if not pattern.startswith(IDEA)]
+        matches_idea = matcher(pattern.removeprefix(IDEA) for pattern in for_ideas)
+        matches_any = matcher(for_all)
+        names = self._offer.idea_names(self._caller)
+        of_ideas = [name for name in names if matches_idea(name)]
+        of_all = [name for name in names if matches_any(name)]
+        most = self._offer.configuration.listed_ideas
+        chosen = list(dict.fromkeys([*of_ideas[:MAX_IDEAS], *of_all[:most]]))
+        return chosen, len({*of_ideas, *of_all}) - len(chosen)
+
+    def expect(self, name: str, catalogue: Catalogue) -> None:
+        """Check that a catalogue has a tool that the context names.
+
+        Raises:
+            PlanError: it does not; the message has the nearest names.
+        """
+        if chosen_tools(catalogue.tools, [name]):
+            return
+        near = did_you_mean(name, [tool.name for tool in self._offer.known])
+        raise PlanError(
+            f"context: a tool message names {quoted(name)}, which is not "
+            f"here.{near}{self._offer.missing.sentences()}"
+        )

@@ -1,0 +1,147 @@
+"""Names of tools: what the tools of modules are called in plans, so that no two collide."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from ideabridge.tools.names import is_disguised, is_safe_name, safe_name, shown_name, skeleton
+from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.toolbox import Toolbox
+
+
+def offered_tools(
+    toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
+) -> list[Tool]:
+    """The tools of the toolbox and of the modules. No tool shadows another: a module's tool gets
+    the module as prefix if another tool has its name, or one that looks like it, or if it looks
+    like a name of another module's tool.
+
+    Args:
+        toolbox: its tools keep their names.
+        remote: the tools of the modules.
+        away: by module that is not up, the names of its tools that `remote` therefore
+            lacks; possibly none.
+    """
+    own = list(toolbox.tools.values())
+    named = list(remote)
+    owners = _Owners()
+    for tool in own:
+        owners.add(None, tool.name)
+    for tool in named:
+        owners.add(tool.module, tool.name)
+    for module, names in (away or {}).items():
+        owners.add_module(module)
+        for name in names:
+            owners.add(module, name)
+
+    doubtful = [place for place, tool in enumerate(named) if owners.is_doubtful(tool)]
+    renamed = set(doubtful)
+    used = {tool.name for tool in own}
+    used |= {tool.name for place, tool in enumerate(named) if place not in renamed}
+    # Sorted: two prefixed names may differ only in a number, which must not depend on which
+    # module came first.
+    doubtful.sort(key=lambda place: (named[place].module or "", named[place].name))
+    for place in doubtful:
+        tool = named[place]
+        name = safe_name(f"{tool.module}_{tool.name}", used)
+        used.add(name)
+        named[place] = dataclasses.replace(tool, name=name, remote_name=tool.name_in_module)
+
+    return [*own, *named]
+
+
+class _Owners:
+    """The modules that own each name, None for this process. Names that look alike are one name.
+
+    Besides the names of its tools, a module owns these names with its own name before them, as in
+    `module_tool`, `module.tool` and `module/tool`.
+    """
+
+    def __init__(self) -> None:
+        self._of_names: dict[str, set[str | None]] = {}
+        self._of_prefixed: dict[str, set[str]] = {}
+        self._of_beginnings: dict[str, str] = {}
+
+    def add(self, module: str | None, name: str) -> None:
+        self._of_names.setdefault(skeleton(name), set()).add(module)
+        if module is not None:
+            self._of_prefixed.setdefault(skeleton(f"{module}_{name}"), set()).add(module)
+            self.add_module(module)
+
+    def add_module(self, module: str) -> None:
+        shape = skeleton(module)
+        self._of_beginnings[f"{shape}."] = module
+        self._of_beginnings[f"{shape}/"] = module
+
+    def is_doubtful(self, tool: Tool) -> bool:
+        """Whether the name of a tool could be taken for the name of another one."""
+        shape = skeleton(tool.name)
+        if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
+            return True
+
+        if self._of_prefixed.get(shape, set()) - {tool.module}:
+            return True
+        return any(
+            shape.startswith(beginning) and module != tool.module
+            for beginning, module in self._of_beginnings.items()
+        )
+
+
+def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
+    """Warnings about tools whose names could be mistaken for those of others, by `Tool.origin`."""
+    groups: dict[str, list[Tool]] = {}
+    for tool in tools:
+        groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
+
+    warnings: dict[ToolKey, str] = {}
+    for group in groups.values():
+        plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
+        for tool in group:
+            name = tool.origin[1]
+            if {name} == plain:
+                # The others look like this one.
+                continue
+
+            rivals = _rivals_of(name, group, plain)
+            if rivals:
+                labels = ", ".join(rival.label for rival in rivals[:3])
+                warnings[tool.origin] = f"{shown_name(name)} looks like {labels}"
+            elif is_disguised(name):
+                warnings[tool.origin] = (
+                    f"{shown_name(name)} is not written in ASCII, as it seems to be"
+                )
+
+    return warnings
+
+
+def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
+    """The tools of a group of names that look alike for which a name could be mistaken: the one
+    with a plain name, if there is only one.
+    """
+    rivals = [tool for tool in group if tool.origin[1] != name and not is_disguised(tool.origin[1])]
+    if len(plain) == 1:
+        rivals = [tool for tool in rivals if tool.origin[1] in plain]
+    return rivals
+
+
+def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
+    """Notes for people on the names of modules' tools: those that look like another's, and those
+    that have another name in plans.
+    """
+    offered = offered_tools(toolbox, remote)
+    warnings = look_alikes(offered)
+    notes: list[str] = []
+    for tool in offered:
+        module, name = tool.origin
+        note = warnings.get(tool.origin)
+        if module is None or (note is None and tool.name == name):
+            continue
+
+        if note is None:
+            note = f"another server has a tool of the name {shown_name(name)}, or of one like it"
+        if tool.name != name:
+            note += f"; plans call it {tool.name}"
+        notes.append(f"{module}: {note}")
+
+    return notes
