@@ -23,7 +23,6 @@ from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.plan import Plan, read_published, with_defaults
-from ideabridge.bridge.runs.kept_defaults import with_passed
 from ideabridge.bridge.runs.pins import (
     Pin,
     PinCheck,
@@ -35,6 +34,7 @@ from ideabridge.bridge.runs.pins import (
     with_own_module,
 )
 from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.recorded_defaults import with_passed
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import (
     Start,

@@ -1,16 +1,15 @@
-"""Kept defaults: what a call of a published plan keeps of the recorded run beside the parameters
-that it passes.
+"""Recorded defaults: values of a recorded run that a published plan uses for absent parameters.
 
 A default was recorded together with the other values of its call. So a text, list or object is
 assumed where another value of the call is passed, and any value where one is passed that was a
 member of the same object of an earlier result, as the other coordinate of a place is. Words are
-always assumed: a mind wrote them for the values of that time. Once two runs had the same value, or
-if the author of the plan wrote it for any input, nothing is assumed.
+always assumed: a mind wrote them for the values of that time. Nothing is assumed if two runs had
+the same value, or if the author of the plan wrote it for any input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,10 +53,10 @@ class _Literal:
     def holders(self) -> list[str]:
         """The objects in earlier results of which it may be a member; see `Explanation.holder`."""
         by = self.form.get("by")
-        if isinstance(by, list):
-            references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
-        else:
-            references = []
+        if not isinstance(by, list):
+            return []
+
+        references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
         holders = [PathTo(reference).holder for reference in references]
         return [holder for holder in holders if holder is not None]
 
@@ -73,10 +72,9 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
         schema: that of the arguments.
     """
     literals = _literals_of(plan, arguments)
+    reasons: dict[Path, JSONObject] = {}
     if plan.get("copied") == 1:
         reasons = _reasons(plan, arguments, schema, literals)
-    else:
-        reasons = {}
 
     dropped = {
         id(literal.form) for literal in literals if literal.is_whole or literal.at in reasons
@@ -84,12 +82,7 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if not reasons and not dropped:
         return plan
 
-    listed = plan.get("explained")
-    if isinstance(listed, list):
-        left = [raw for raw in listed if id(raw) not in dropped]
-    else:
-        left = []
-
+    left = [form for form in _list_of(plan, "explained") if id(form) not in dropped]
     return {**plan, "explained": [*left, *reasons.values()]}
 
 
@@ -100,51 +93,71 @@ def _reasons(
     arguments, by place.
     """
     filled = with_defaults(arguments, schema)
-    kept = {name: value for name, value in filled.items() if name not in arguments}
+    defaults = {name: value for name, value in filled.items() if name not in arguments}
     by_place = {literal.at: literal for literal in literals}
-    # By object in an earlier result, the parameter that is passed in place of one of its members.
-    replaced: dict[str, str] = {}
-    # By call, the parameters that are passed for its values that are followed.
-    followed: dict[Path, list[str]] = {}
-    for literal in literals:
-        if literal.passed is None:
-            continue
-        replaced.update(dict.fromkeys(literal.holders, literal.passed))
-        if not literal.is_whole:
-            followed.setdefault(literal.at[:2], []).append(literal.passed)
-
+    companions = _Companions(literals)
     reasons: dict[Path, JSONObject] = {}
-    calls = plan.get("calls")
-    for place, call in enumerate(calls if isinstance(calls, list) else []):
+    for place, call in enumerate(_list_of(plan, "calls")):
         at_call = ("calls", str(place))
         parameters = dict(_parameters_in(call, at_call))
         passed = [name for name in parameters.values() if name in arguments]
-        passed += followed.get(at_call, ())
+        passed += companions.followed.get(at_call, ())
         for at, name in parameters.items():
-            if name not in kept:
+            if name not in defaults:
                 continue
 
-            known = by_place.get(at)
-            form: JSONObject = {"at": list[JSON](at), "by": [format_reference(("input", name))]}
-            why: str | None = None
-            if known is not None:
-                form = known.form
-                why = _why_beside(known, replaced)
+            literal = by_place.get(at)
+            if literal is None:
+                form: JSONObject = {"at": list[JSON](at), "by": [format_reference(("input", name))]}
+                companion = None
+            else:
+                form = literal.form
+                companion = companions.of(literal)
 
             if form.get("why") is not None:
                 # The plan itself says why.
                 continue
 
-            if why is None:
-                why = _why_kept(kept[name], passed)
-
+            if companion is not None:
+                why = _beside(companion)
+            else:
+                why = _why_assumed(defaults[name], passed)
             if why is not None:
                 reasons[at] = {**form, "why": why}
 
     return reasons
 
 
-def _why_kept(default: JSON, passed: list[str]) -> str | None:
+class _Companions:
+    """The parameters that are passed for values recorded together with a default.
+
+    Attributes:
+        followed: by call, the parameters that are passed for its values that are followed.
+    """
+
+    def __init__(self, literals: Iterable[_Literal]) -> None:
+        self.followed: dict[Path, list[str]] = {}
+        # By object in an earlier result, the parameter that is passed for one of its members.
+        self._by_holder: dict[str, str] = {}
+        for literal in literals:
+            if literal.passed is None:
+                continue
+            for holder in literal.holders:
+                self._by_holder[holder] = literal.passed
+            if not literal.is_whole:
+                self.followed.setdefault(literal.at[:2], []).append(literal.passed)
+
+    def of(self, literal: _Literal) -> str | None:
+        """The parameter that is passed for another member of an object of which a literal may be a
+        member; None if there is no such parameter.
+        """
+        for holder in literal.holders:
+            if holder in self._by_holder:
+                return self._by_holder[holder]
+        return None
+
+
+def _why_assumed(default: JSON, passed: list[str]) -> str | None:
     """Why a default may not belong to what is passed to the same call; None if it may be the same
     for every input.
     """
@@ -155,43 +168,41 @@ def _why_kept(default: JSON, passed: list[str]) -> str | None:
     return None
 
 
-def _why_beside(literal: _Literal, replaced: Mapping[str, str]) -> str | None:
-    """Why an explained default may not belong to what is passed for a member of the same object;
-    None if it may.
-    """
-    companion = next((replaced[holder] for holder in literal.holders if holder in replaced), None)
-    return None if companion is None else _beside(companion)
-
-
 def _beside(passed: str) -> str:
     return f"it is the recorded default, and {passed} was passed"
 
 
 def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
     names = {format_reference(("input", name)): name for name in arguments}
-    listed = plan.get("explained")
     literals: list[_Literal] = []
-    for form in listed if isinstance(listed, list) else []:
-        at = form.get("at") if isinstance(form, dict) else None
-        if not isinstance(form, dict) or not isinstance(at, list):
+    for form in _list_of(plan, "explained"):
+        if not isinstance(form, dict) or not isinstance(form.get("at"), list):
             continue
 
-        keys = tuple(str(key) for key in at)
-        written = read(plan, keys)
+        at = tuple(str(key) for key in _list_of(form, "at"))
+        written = read(plan, at)
         whole = names.get(written) if isinstance(written, str) else None
         passed = whole or _passed_followed(form, arguments)
-        literals.append(_Literal(form, keys, passed, whole is not None))
+        literals.append(_Literal(form, at, passed, whole is not None))
 
     return literals
 
 
+def _list_of(holder: JSONObject, key: str) -> list[JSON]:
+    value = holder.get(key)
+    return value if isinstance(value, list) else []
+
+
 def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
     """The parameter that gives a followed value, if it is passed."""
-    given = form.get("given")
-    if not isinstance(given, str):
+    reference = form.get("given")
+    if not isinstance(reference, str):
         return None
-    path = next(parse_reference(given).operands()).path
-    return None if isinstance(read(arguments, path), Missing) else path[-1]
+
+    path = next(parse_reference(reference).operands()).path
+    if isinstance(read(arguments, path), Missing):
+        return None
+    return path[-1]
 
 
 def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
