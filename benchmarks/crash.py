@@ -78,8 +78,8 @@ from crash_parts.witness import Witness
 from tests.postgres import PostgresServer, check_server, programs
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.runs.decision import is_set_aside
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.runs import is_set_aside
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.run_record import RunRecord

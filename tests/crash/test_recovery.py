@@ -17,6 +17,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.driving.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
+from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
@@ -245,25 +246,28 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.sqlite"
-    desk = Desk(open=False)
-    other = Desk(open=True)
-    async with (
-        Bridge(ASKS, toolbox=desk.toolbox, store=path) as one,
-        Bridge(ASKS, toolbox=other.toolbox, store=path) as two,
-    ):
-        run = await one.run_plan(read_plan(PLAN))
-        await desk.started.wait()
-        transaction = two.store.transaction
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
+        transaction = bridge.store.transaction
+        runs = bridge.store.runs
 
         def late() -> AbstractContextManager[None]:
-            # The other ends the run after its journal was read here, and before its lease is taken.
-            if run.status == "running":
-                run.cancel("meanwhile")
+            # Another process takes the run up, ends it and returns its lease: after its journal was
+            # read here, and before its lease is taken.
+            monkeypatch.setattr(bridge.store, "transaction", transaction)
+            epoch = runs.acquire(run_id, "somebody", 15, 0)
+            assert epoch is not None
+            runs.append(run_id, epoch, [RunEnded("cancelled", "meanwhile").to_json()])
+            runs.set_status(run_id, epoch, "cancelled", None)
+            assert runs.release(run_id, epoch)
             return transaction()
 
-        monkeypatch.setattr(two.store, "transaction", late)
-        assert (await two.run(run.id)).status == "cancelled"
-        assert not other.started.is_set()
+        monkeypatch.setattr(bridge.store, "transaction", late)
+        run = await bridge.run(run_id)
+        assert (run.status, run.machine.reason) == ("cancelled", "meanwhile")
+        assert bridge.store.transaction == transaction
+        assert not desk.started.is_set()
 
 
 async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:

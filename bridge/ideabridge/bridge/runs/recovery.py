@@ -20,9 +20,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
+from ideabridge.bridge.runs.decision import is_set_aside
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import cause
-from ideabridge.bridge.runs.runs import Runs, is_set_aside
+from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.store.errors import PASSING, StaleDriverError, StoreError
 from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import Lease, RunRecord

@@ -43,6 +43,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, Choice, choose
+from ideabridge.bridge.runs.decision import ORPHANED
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve, start_step
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
 
 _AGAIN: Final = 1.0
 """Seconds until a room hands its result again to a run that another process drives."""
-
-_ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
@@ -122,7 +121,7 @@ class Rooms:
             return
         if opened.is_orphan:
             # Its call ended while it was being opened.
-            self._cancel(run, opened, _ORPHANED)
+            self._cancel(run, opened, ORPHANED)
             return
 
         run.rooms[key] = opened
@@ -289,7 +288,7 @@ class Rooms:
             # If the store fails, the next heartbeat looks again.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
             if above is not None and above.status in ENDED:
-                run.cancel(_ORPHANED)
+                run.cancel(ORPHANED)
                 return
             if run.machine.open_rooms:
                 self.reopen(run)
@@ -297,17 +296,6 @@ class Rooms:
                     if room.machine.ended and not room.runner.is_behind:
                         self._answer(run, room.as_call())
                 run.moved()
-
-    @staticmethod
-    def end_orphan(room: Run) -> bool:
-        """End a room whose call has ended without it, because the process that had to end it
-        died; else False.
-        """
-        if not room.is_orphan:
-            return False
-        with contextlib.suppress(InterruptedRunError, FinishedRunError):
-            room.cancel(_ORPHANED)
-        return True
 
 
 def _nesting(run: Run, effect: Execute) -> str:

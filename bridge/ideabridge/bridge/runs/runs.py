@@ -6,10 +6,8 @@ so each look-up compares the run in memory with the store:
 - This process drives the run: the run in memory is current.
 - Another process drives it: its new events are read from the journal (`read_on`) and reported
   to the watchers.
-- Nobody drives it, and its status is `running`: it is read from its journal and continued
-  here (`_go_on`).
-- It waits for somebody, or has ended: it is returned as its journal has it, and nobody
-  holds its lease.
+- Nobody drives it: it is read from its journal, and `decide_next` says what becomes of it
+  (`decision.py`). `_hand_off` performs that.
 
 Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests
 of other processes about runs that are driven here (to cancel one, to take a decision), and `follow`
@@ -19,11 +17,10 @@ reads the journals of runs that somebody waits for here and another process driv
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,6 +77,29 @@ from ideabridge.bridge.programs.sandbox import ASK, Sandbox
 from ideabridge.bridge.programs.steps import expect_sound, programs_in
 from ideabridge.bridge.reading import are_small
 from ideabridge.bridge.runs.binding import Binding, bound_to, sentence
+from ideabridge.bridge.runs.decision import (
+    Block,
+    EndRun,
+    Enqueue,
+    Facts,
+    Follow,
+    Interrupt,
+    KeepWaiting,
+    NextStep,
+    NoteStatus,
+    OpenRooms,
+    Purpose,
+    Serve,
+    SetAside,
+    Standing,
+    StayAside,
+    TakeUp,
+    ToEnd,
+    ToGoOn,
+    ToTryAgain,
+    WrittenStep,
+    decide_next,
+)
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
@@ -90,7 +110,6 @@ from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
-from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import ENDED, LEASE_SECONDS, Lease, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
@@ -98,10 +117,6 @@ from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSONObject, encode, memory_of
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
-
-MOST_TAKEN_UP: Final = 2
-"""The number of times that a run without progress is taken up before it is set aside until a
-person asks for it."""
 
 LISTENS_SECONDS: Final = 0.5
 """Seconds between two looks at the requests of other processes."""
@@ -112,6 +127,8 @@ ANSWERS_SECONDS: Final = 5.0
 _MANY_TOOLS: Final = 500
 """The number of tools above which the schema of a Request is composed in a thread:
 each takes 0.3 ms."""
+
+_GO_ON: Final = ToGoOn()
 
 _AT_HAND = 256
 """The number of runs in memory above which runs that have ended or wait are dropped."""
@@ -166,13 +183,6 @@ REFUSED_PROGRAM: Final = "program_refused."
 deleted with the run."""
 
 
-def is_set_aside(record: RunRecord) -> bool:
-    """True if a run is taken up only when a person asks for it, because it made no progress
-    the last times.
-    """
-    return record.status == "interrupted" and record.summary.set_aside
-
-
 def _who(record: RunRecord) -> str:
     parts = (record.driver or "").rsplit("|", 5)
     if len(parts) != 6:
@@ -188,6 +198,20 @@ class _ReadJournal:
     events: Sequence[Event]
     last: int
     folded: Folded | None = None
+
+
+def _why_set_aside(run: Run, times: int) -> str:
+    calls = [progress.call.label for progress, _ in in_flight(run.machine.history)]
+    at_work = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
+    return (
+        f"it is set aside: it was resumed {times} times without progress; {at_work} was "
+        f"running. `ideabridge resume {run.id}` tries again, `ideabridge runs "
+        f"cancel {run.id}` ends it"
+    )
+
+
+def _nothing() -> None:
+    """Nothing is left to be done after the write."""
 
 
 class Runs:
@@ -453,12 +477,14 @@ class Runs:
         read = self._read_events(run_id)
         return _ReadJournal(read.events, read.last, fold(Machine(), self.composer(), read.events))
 
-    def get(self, run_id: str, caller: str) -> Run:
+    def get(self, run_id: str, caller: str, purpose: Purpose = _GO_ON) -> Run:
         """Return a run of this caller. Raises `UnknownRunError`."""
         record = self.store.runs.find(run_id, caller=caller)
-        parent = self.get(record.parent, caller) if record.parent is not None else None
-        run = self._reach(record, parent)
-        run.parent = parent
+        parent = None
+        if record.parent is not None:
+            parent = self.get(record.parent, caller)
+
+        run = self._reach(record, parent, purpose)
         run.people.expire()
         return run
 
@@ -470,14 +496,12 @@ class Runs:
         """
         if record.parent != parent.id:
             raise UnknownRunError(f"run {record.id} is not a room of {parent.id}")
-        room = self._reach(record, parent)
-        room.parent = parent
-        return room
+        return self._reach(record, parent)
 
-    def resume(self, run_id: str, caller: Viewer, *, anyway: bool = False) -> Run:
+    def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
         """Take a run up and continue it here. A run that waits for somebody is returned unchanged.
 
-        `caller` is who asks. `anyway`: also a run that was set aside.
+        `caller` is who asks.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -488,11 +512,7 @@ class Runs:
         record = self.store.runs.find(run_id, caller=caller)
         # Read before, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
-        if anyway and is_set_aside(record):
-            run = self._reach(record, anyway=True)
-        else:
-            run = self.get(run_id, record.caller)
-
+        run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(
                 f"run {run_id} has ended ({run.status}); there is nothing to resume"
@@ -513,7 +533,7 @@ class Runs:
             try:
                 async with self.reading_ahead(run_id):
                     return await self.writer.patiently(
-                        lambda: self.resume(run_id, caller, anyway=True)
+                        lambda: self.resume(run_id, caller, ToTryAgain())
                     )
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
@@ -694,7 +714,7 @@ class Runs:
         if record.parent:
             run = self.get(run_id, record.caller)
         else:
-            run = self._reach(record, end=reason)
+            run = self._reach(record, purpose=ToEnd(reason))
 
         if run.runner.lost is None and (
             record.parent or run.driver.epoch is not None or run.may_rest
@@ -753,29 +773,27 @@ class Runs:
         return run.may_rest
 
     def _reach(
-        self,
-        record: RunRecord,
-        parent: Run | None = None,
-        *,
-        anyway: bool = False,
-        end: str | None = None,
+        self, record: RunRecord, parent: Run | None = None, purpose: Purpose = _GO_ON
     ) -> Run:
-        """Return the current run, from memory or from its journal; see `_go_on`."""
+        """Return the current run, from memory or from its journal, and do what becomes of it; see
+        `decide_next`.
+        """
         run = self._runs.get(record.id)
-        if run is not None and run.runner.lost is None:
-            if self._is_at_hand(run, record.last_event):
-                return run
-            if run.driver.epoch is not None:
-                # Calls that still run under the old handle would not notice before they end.
-                run.runner.abandon("another process has gone on with it")
-            elif self.read_on(run):
-                record = self.store.runs.get(run.id) or record
-                if self.left(record.lease) == 0:
-                    self._go_on(run, record, (), parent, anyway=anyway, end=end)
-                    run.runner.poke()
-                return run
+        if run is None or run.runner.lost is not None:
+            return self._load(record, parent, purpose)
 
-        return self._load(record, parent, anyway=anyway, end=end)
+        run.parent = parent
+        if self._is_at_hand(run, record.last_event):
+            return run
+        if run.driver.epoch is not None:
+            # Calls that still run under the old handle would not notice before they end.
+            run.runner.abandon("another process has gone on with it")
+            return self._load(record, parent, purpose)
+        if not self.read_on(run):
+            return self._load(record, parent, purpose)
+
+        record = self.store.runs.get(run.id) or record
+        return self._hand_off(run, record, purpose)
 
     def left(self, lease: Lease) -> float:
         """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver
@@ -1069,21 +1087,14 @@ class Runs:
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._kept[run_id]
 
-    def _load(
-        self,
-        record: RunRecord,
-        parent: Run | None = None,
-        *,
-        anyway: bool = False,
-        end: str | None = None,
-    ) -> Run:
-        """Read a run from its journal; see `_go_on`.
+    def _load(self, record: RunRecord, parent: Run | None, purpose: Purpose) -> Run:
+        """Read a run from its journal, and do what becomes of it; see `decide_next`.
 
         Raises:
             JournalError: its journal cannot be folded.
         """
         try:
-            return self._read_whole(record, parent, anyway=anyway, end=end)
+            return self._hand_off(self._read_whole(record, parent), record, purpose)
         except JournalError as error:
             # Half of a run must not stay in memory.
             for known in (self._runs, self._kept, self._drivers):
@@ -1094,9 +1105,8 @@ class Runs:
                 f"runs show {record.id}` lists its events"
             ) from None
 
-    def _read_whole(
-        self, record: RunRecord, parent: Run | None, *, anyway: bool, end: str | None
-    ) -> Run:
+    def _read_whole(self, record: RunRecord, parent: Run | None) -> Run:
+        """Read a run from its journal."""
         read = self._read.pop(record.id, None)
         if read is None or read.last != record.last_event:
             read = self._read_events(record.id)
@@ -1120,120 +1130,181 @@ class Runs:
         for event in events:
             run.turns.take(event)
 
+        run.people.take_up(events)
         run.driver.seen = read.last
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and not run.machine.ended:
             run.runner.kept.note(self.store.runs.journal_bytes(record.id))
 
-        return self._go_on(run, record, events, parent, anyway=anyway, end=end)
+        return run
 
-    def _go_on(
-        self,
-        run: Run,
-        record: RunRecord,
-        events: Sequence[Event],
-        parent: Run | None,
-        *,
-        anyway: bool,
-        end: str | None,
-    ) -> Run:
-        """Continue a run that was read from its journal, if it does not wait for somebody and
-        nobody else drives it.
+    # -- what becomes of a run ---------------------------------------------------------------------
 
-        `events` are the events of its journal that `Run.people` has not taken. With `anyway`, a run
-        that was set aside continues, too. With `end`, the run ends for this reason instead.
+    def _hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
+        """Decide what becomes of a run whose journal was read and that is not driven here, and do
+        it; see `decide_next`. Returns the run, which was read again if its journal had grown.
         """
-        driver = run.driver
-        if run.runner.lost is not None and not run.machine.ended:
-            # A handler of messages fails here.
-            return run
-        if run.machine.ended or not driver.seen:
-            if driver.seen and record.status != run.machine.status:
-                self._settle(run)
-            return run
+        facts = self._facts_of(run, record, purpose)
+        step = decide_next(facts)
+        if isinstance(step, OpenRooms):
+            self.rooms.reopen(run)
+            step = decide_next(replace(facts, standing=self._standing_of(run, record)))
 
-        if self.rooms.end_orphan(run):
+        if isinstance(step, Follow):
+            self._follow(run)
             return run
 
-        if parent is None:
-            end = end or self.store.requests.cancels().get(record.id)
+        reached = self._perform(step, run, record, purpose)
+        # Those who wait for a run that this process knew already look at it again.
+        run.runner.poke()
+        return reached
 
-        if end is not None:
-            return self._load_to_end(run, end)
-
-        # A room is set aside with the run it belongs to.
-        root = record if parent is None else self.store.runs.get(run.root.id)
-        if root is not None and is_set_aside(root) and not anyway:
-            run.runner.interrupt(root.summary.reason or "it is set aside")
-            return run
-
+    def _follow(self, run: Run) -> None:
+        """Open the rooms of a run that another process drives."""
         self.rooms.reopen(run)
-        # A room may ask while a call of the run itself was cut off: then the run continues.
-        waits = run.waits_in_journal and run.status in (
-            "needs_solution",
-            *(() if self.approver else ("needs_approval",)),
+        if run.runner.binding is None:
+            self._bind(run)
+
+    def _perform(self, step: NextStep, run: Run, record: RunRecord, purpose: Purpose) -> Run:
+        match step:
+            case StayAside(reason):
+                run.runner.interrupt(reason)
+            case Block(fault):
+                run.block(fault)
+            case KeepWaiting():
+                run.people.expire()
+            case Serve() | OpenRooms() | Follow():
+                pass
+            case _:
+                return self._perform_under_lease(step, run, record, purpose)
+
+        return run
+
+    def _facts_of(self, run: Run, record: RunRecord, purpose: Purpose) -> Facts:
+        machine = run.machine
+        ended = None
+        if machine.ended:
+            ended = machine.status or "failed"
+
+        root = None
+        if run.parent is not None:
+            root = self.store.runs.get(run.root.id)
+        elif not machine.ended:
+            asked = self.store.requests.cancels().get(record.id)
+            if asked is not None and not isinstance(purpose, ToEnd):
+                purpose = ToEnd(asked)
+
+        return Facts(
+            record=record,
+            root=root or record,
+            purpose=purpose,
+            has_events=run.driver.seen > 0,
+            is_lost=run.runner.lost is not None,
+            ended=ended,
+            is_orphan=run.is_orphan,
+            is_held=self.left(record.lease) > 0,
+            drives=run.runner.drives,
         )
+
+    def _standing_of(self, run: Run, record: RunRecord) -> Standing:
+        """What is known of a run whose rooms are opened."""
+        waiting = {"needs_solution", "needs_approval"}
+        if self.approver is not None:
+            waiting.remove("needs_approval")
+
+        return Standing(
+            status=run.status,
+            # A room may ask while a call of the run itself was cut off: then the run continues.
+            waits=run.waits_in_journal and run.status in waiting,
+            fault=self._bind(run).why_not_resumable(),
+            events=None if record.parent is not None else self._events_of(record),
+        )
+
+    def _bind(self, run: Run) -> Binding:
+        """Note what a run that was read from its journal may call here."""
         is_same = run.made_under == self.fingerprint
         binding = Binding(run.machine, self.executor, run.bound, self.definitions, is_same=is_same)
         run.runner.binding = binding
-        why = binding.why_not_resumable()
-        if why is not None and waits:
-            run.block(why)
-            return run
+        return binding
 
-        run.people.take_up(events)
-        if waits and record.status == run.status:
-            run.people.expire()
-            return run
-
-        here = run.runner.drives or anyway
-        is_left_to_worker = not (here or waits or parent is None)
-        if not anyway and (QUEUED in (record.status, root and root.status) or is_left_to_worker):
-            return run
-
-        goes_on = False
-        cut_off: list[Event] = []
+    def _perform_under_lease(
+        self, step: WrittenStep, run: Run, record: RunRecord, purpose: Purpose
+    ) -> Run:
+        """Take the lease and write what becomes of a run in one transaction, then do the rest."""
         try:
-            with driver.whole():
-                current = driver.take()
-                if not current:
+            with run.driver.whole():
+                is_current = run.driver.take()
+                if is_current:
+                    proceed = self._write(step, run, record)
+                else:
                     # Another process has added events since the journal was read.
-                    driver.release()
-                elif why is not None:
-                    cut_off = self._note_cut_off(run)
-                    driver.set_status(
-                        "interrupted", StoredSummary(reason=f"{sentence(why)} {run.works_still}")
-                    )
-                    driver.release()
-                elif not waits and not here:
-                    self.queue.return_left(run, record.summary)
-                elif not waits:
-                    goes_on = self._may_go_on(run, record, anyway=anyway)
+                    run.driver.release()
+                    proceed = None
         except InterruptedRunError:
             # Another process drives it.
             return run
 
-        if not current:
-            return self._reach(self.store.runs.get(record.id) or record, parent, anyway=anyway)
-        if why is not None:
-            if cut_off:
-                run.runner.follow(cut_off)
-            run.block(why)
+        if proceed is not None:
+            proceed()
             return run
+        return self._reach(self.store.runs.get(record.id) or record, run.parent, purpose)
 
-        if waits:
-            # The process died after the last event, before it noted the status.
-            run.rest()
-        elif goes_on:
-            run.people.ask()
-            run.runner.resume(self.change_of_configuration(run))
-        else:
-            return run
+    def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
+        """Write what becomes of a run, under its lease. Returns what is to be done afterwards."""
+        driver = run.driver
+        match step:
+            case EndRun(reason):
+                return partial(self._end_found, run, reason)
+            case NoteStatus():
+                if not run.machine.ended:
+                    return partial(self._let_wait, run)
+                driver.set_status(run.machine.status or "failed", run.summary())
+                driver.release()
+                return _nothing
+            case Interrupt(fault):
+                cut_off = self._note_cut_off(run)
+                reason = f"{sentence(fault)} {run.works_still}"
+                driver.set_status("interrupted", StoredSummary(reason=reason))
+                driver.release()
+                return partial(self._block, run, fault, cut_off)
+            case Enqueue():
+                self.queue.return_left(run, record.summary)
+                return _nothing
+            case SetAside(summary, times):
+                reason = _why_set_aside(run, times)
+                driver.set_status("interrupted", replace(summary, reason=reason, set_aside=True))
+                driver.release()
+                return partial(run.runner.interrupt, reason)
+            case TakeUp(summary):
+                if summary is not None or record.status != "running":
+                    driver.set_status("running", summary)
+                return partial(self._continue, run)
 
+    def _continue(self, run: Run) -> None:
+        """Continue a run under its lease."""
+        run.people.ask()
+        run.runner.resume(self.change_of_configuration(run))
         # Not earlier: calls that a denial starts would look as if they had been in flight.
         run.people.expire()
-        return run
+
+    @staticmethod
+    def _let_wait(run: Run) -> None:
+        """Return the lease of a run that waits, with the status that its row lacks."""
+        run.rest()
+        run.people.expire()
+
+    @staticmethod
+    def _block(run: Run, fault: str, cut_off: Sequence[Event]) -> None:
+        if cut_off:
+            run.runner.follow(cut_off)
+        run.block(fault)
+
+    def _end_found(self, run: Run, reason: str) -> None:
+        """End a run under its lease, and the rooms whose calls have ended with it."""
+        self._end(run, reason)
+        for room in self.store.runs.rooms(run.id):
+            self._reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
         """Journal what is unknown of a run that cannot go on here, so that a person can settle it;
@@ -1244,73 +1315,10 @@ class Runs:
             run.driver.append(events)
         return events
 
-    def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
-        """Note that a run is taken up. If it made no progress the last times it is set aside,
-        because it may be what ended its processes; then return False.
-        """
-        driver = run.driver
-        if run.parent is not None:
-            if record.status != "running":
-                driver.set_status("running")
-            return True
-
-        mark = self._events_of(record)
-        before = record.summary
-        if before.events == mark:
-            times = before.taken_up or 0
-        else:
-            times = 0
-        # Another process handed it over, and has not died.
-        handed_over = before.needs is not None and before.taken_up is None
-        if anyway:
-            taken_up = MOST_TAKEN_UP
-        elif handed_over:
-            taken_up = 0
-        else:
-            taken_up = times + 1
-
-        summary = StoredSummary(taken_up=taken_up, events=mark)
-        if anyway or times < MOST_TAKEN_UP:
-            driver.set_status("running", summary)
-            return True
-
-        calls = [one.call.label for one, _ in in_flight(run.machine.history)]
-        at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
-        why = (
-            f"it is set aside: it was resumed {times} times without progress; {at} was "
-            f"running. `ideabridge resume {record.id}` tries again, `ideabridge runs "
-            f"cancel {record.id}` ends it"
-        )
-        driver.set_status("interrupted", dataclasses.replace(summary, reason=why, set_aside=True))
-        driver.release()
-        run.runner.interrupt(why)
-        return False
-
     def _events_of(self, record: RunRecord) -> int:
         """The number of events in the journals of a run and its rooms."""
         rooms = self.store.runs.rooms(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
-
-    def _load_to_end(self, run: Run, reason: str) -> Run:
-        """End a run that was read from its journal, if nobody drives it, without
-        continuing it first.
-        """
-        try:
-            with run.driver.whole():
-                current = run.driver.take()
-                if not current:
-                    run.driver.release()
-        except InterruptedRunError:
-            return run
-
-        if not current:
-            return self._reach(self.store.runs.find(run.id, caller=SEES_ALL), end=reason)
-        self._end(run, reason)
-        for room in self.store.runs.rooms(run.id):
-            # Their calls have ended, so the rooms end too.
-            self._reach(room, run)
-
-        return run
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
         """The event by which a run that was made under another configuration, or by an
@@ -1362,8 +1370,8 @@ class Runs:
 
         run.unblock()
         run.runner.follow([event])
-        record = self.store.runs.find(run.id, caller=SEES_ALL)
-        self._go_on(run, record, (), run.parent, anyway=False, end=None)
+        run.people.take_up(())
+        self._hand_off(run, self.store.runs.find(run.id, caller=SEES_ALL), _GO_ON)
         run.poke()
 
     # -- ends --------------------------------------------------------------------------------------
@@ -1401,10 +1409,3 @@ class Runs:
                 self.observed.note(run.caller, tool, event.value)
 
         self.rooms.watch(run, event)
-
-    def _settle(self, run: Run) -> None:
-        """Note the status of a run whose process died after the last event, before it noted it."""
-        with contextlib.suppress(InterruptedRunError), run.driver.whole():
-            run.driver.take()
-            run.driver.set_status(run.machine.status or "failed", run.summary())
-            run.driver.release()

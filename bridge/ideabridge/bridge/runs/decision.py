@@ -1,0 +1,349 @@
+"""Decision: what becomes of a run that somebody asks for, or that a process finds in the store.
+
+A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
+finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decide_next`, and
+performs the outcome. The rooms of the run follow in the same way. `decide_next` is pure: it has no
+store, no clock and no task.
+
+The facts may be old when the outcome is performed. So each outcome that writes takes the lease of
+the run in the same transaction. If another process was faster, `Runs` serves the run as it is. If
+the journal has grown, `Runs` reads it and decides again.
+
+The first row that fits is the decision:
+
+    | what is found                                             | outcome                      |
+    |-----------------------------------------------------------|------------------------------|
+    | the journal has no event, or cannot be composed here      | `Serve`                      |
+    | it has ended:                                             |                              |
+    |   and its row says so, or another process drives it still | `Serve`                      |
+    |   otherwise                                               | `NoteStatus`                 |
+    | its call has ended without it, or it is to be ended:      |                              |
+    |   and another process drives it                           | `Serve`: that process ends it|
+    |   otherwise                                               | `EndRun`                     |
+    | it was set aside, and no person wants another attempt     | `StayAside`                  |
+    | another process drives it                                 | `Follow`                     |
+    | its rooms have not been opened                            | `OpenRooms`, then once more  |
+    | it waits for somebody:                                    |                              |
+    |   and could not go on here                                | `Block`                      |
+    |   and its row says so                                     | `KeepWaiting`                |
+    |   and is queued                                           | `Serve`: a worker takes it   |
+    |   otherwise                                               | `NoteStatus`                 |
+    | it was at work:                                           |                              |
+    |   and is queued                                           | `Serve`: a worker takes it   |
+    |   and is a room of a run that a worker is to drive        | `Serve`: it comes with it    |
+    |   and cannot go on here                                   | `Interrupt`                  |
+    |   and this process leaves it to workers                   | `Enqueue`                    |
+    |   and it made no progress the last times                  | `SetAside`                   |
+    |   otherwise                                               | `TakeUp`                     |
+
+A run is at work until its journal says that it has ended or waits. So a run whose process died is
+at work, too: nobody holds its lease, and the first process that asks for it decides as above.
+
+`MOST_TAKEN_UP` bounds how often a run that ends its processes is taken up: the row counts how often
+that happened since the journals of the run and its rooms grew last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ideabridge.bridge.store.queue import QUEUED
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
+
+MOST_TAKEN_UP: Final = 2
+"""The number of times that a run without progress is taken up before it is set aside until a
+person asks for it."""
+
+ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
+"""Why a room ends whose call has ended without it."""
+
+
+def is_set_aside(record: RunRecord) -> bool:
+    """True if a run is taken up only when a person asks for it, because it made no progress
+    the last times.
+    """
+    return record.status == "interrupted" and record.summary.set_aside
+
+
+# -- what somebody wants ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToGoOn:
+    """The run is to be served, and to go on if it can. Everybody asks for this who does not ask for
+    more.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ToTryAgain:
+    """A person wants another attempt, also of a run that was set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToEnd:
+    """The run is to end, and nothing of it is to be continued before.
+
+    Attributes:
+        reason: why.
+    """
+
+    reason: str
+
+
+Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
+"""What somebody asks for a run for."""
+
+
+# -- what is found ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a run that has not ended, once its rooms are opened.
+
+    Attributes:
+        status: the status of the run with its rooms, see `RunStatus`.
+        waits: True if it waits for somebody, and nothing was at work when its journal ended.
+        fault: why it cannot go on in this process; None: it can.
+        events: the number of events in its journal and those of its rooms; None for a room.
+    """
+
+    status: str
+    waits: bool
+    fault: str | None
+    events: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is found of a run whose journal was read.
+
+    Attributes:
+        record: its row in the store.
+        root: the row of the run that it belongs to; its own row if it is not a room.
+        purpose: what somebody asks for it for.
+        has_events: True if its journal has any event.
+        is_lost: True if a handler of messages fails here, so its Request cannot be composed.
+        ended: the status with which its journal ends; None: it has not ended.
+        is_orphan: True for a room whose call has ended without it.
+        is_held: True if another process holds its lease, and may be alive.
+        drives: True if this process performs the effects of such a run: it has the role `alone`, or
+            it is a worker that has claimed the run.
+        standing: None until its rooms are opened.
+    """
+
+    record: RunRecord
+    root: RunRecord
+    purpose: Purpose
+    has_events: bool
+    is_lost: bool
+    ended: str | None
+    is_orphan: bool
+    is_held: bool
+    drives: bool
+    standing: Standing | None = None
+
+    @property
+    def is_room(self) -> bool:
+        """True if the run answers a call of another run."""
+        return self.record.parent is not None
+
+    @property
+    def is_queued(self) -> bool:
+        """True if the run, or the one that it belongs to, waits for a worker."""
+        return QUEUED in (self.record.status, self.root.status)
+
+    @property
+    def is_tried_again(self) -> bool:
+        """True if a person wants another attempt of a run that was set aside. A room is set aside
+        with the run that it belongs to, and does not go on without it.
+        """
+        return (
+            isinstance(self.purpose, ToTryAgain) and not self.is_room and is_set_aside(self.record)
+        )
+
+
+# -- what becomes of it ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Return the run as its journal has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteStatus:
+    """Note in the row what the journal says: the process that should have done it has died."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """End the run without continuing it first.
+
+    Attributes:
+        reason: why.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StayAside:
+    """Leave a run set aside, and say why it does not go on.
+
+    Attributes:
+        reason: why.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Return the run with its open rooms as the journals have them: another process drives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRooms:
+    """Open the rooms of the run, and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWaiting:
+    """Return a run that waits for somebody, and refuse its questions whose time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Return a run that waits and could not go on here. Nothing is written: it may go on elsewhere.
+
+    Attributes:
+        fault: why it cannot go on.
+    """
+
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Note in the row that a run cannot go on here, and journal which outcomes are unknown.
+
+    Attributes:
+        fault: why it cannot go on.
+    """
+
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Let a run that was left behind wait for a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Do not take the run up until a person asks for it.
+
+    Attributes:
+        summary: for its row, still without the reason.
+        times: how often it was taken up without progress.
+    """
+
+    summary: StoredSummary
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeUp:
+    """Continue the run in this process.
+
+    Attributes:
+        summary: for its row, with how often it was taken up; None for a room.
+    """
+
+    summary: StoredSummary | None
+
+
+WrittenStep: TypeAlias = NoteStatus | EndRun | Interrupt | Enqueue | SetAside | TakeUp
+"""The outcomes that write, under the lease of the run."""
+
+NextStep: TypeAlias = Serve | StayAside | Follow | OpenRooms | KeepWaiting | Block | WrittenStep
+"""What becomes of a run; see the table above."""
+
+
+def decide_next(facts: Facts) -> NextStep:
+    """Decide what becomes of a run; see the table above."""
+    if facts.ended is not None:
+        is_noted = facts.record.status == facts.ended
+        return Serve() if is_noted or facts.is_held else NoteStatus()
+    if facts.is_lost or not facts.has_events:
+        return Serve()
+
+    end = _reason_to_end(facts)
+    if end is not None:
+        return Serve() if facts.is_held else EndRun(end)
+
+    if is_set_aside(facts.root) and not facts.is_tried_again:
+        return StayAside(facts.root.summary.reason or "it is set aside")
+    if facts.is_held:
+        return Follow()
+    if facts.standing is None:
+        return OpenRooms()
+    if facts.standing.waits:
+        return _decide_waiting(facts, facts.standing)
+    return _decide_at_work(facts, facts.standing)
+
+
+def _reason_to_end(facts: Facts) -> str | None:
+    if facts.is_orphan:
+        return ORPHANED
+    if isinstance(facts.purpose, ToEnd):
+        return facts.purpose.reason
+    return None
+
+
+def _decide_waiting(facts: Facts, standing: Standing) -> NextStep:
+    if standing.fault is not None:
+        return Block(standing.fault)
+    if standing.status == facts.record.status:
+        return KeepWaiting()
+    if facts.is_queued:
+        return Serve()
+    return NoteStatus()
+
+
+def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
+    drives = facts.drives or facts.is_tried_again
+    if facts.is_queued or (facts.is_room and not drives):
+        return Serve()
+    if standing.fault is not None:
+        return Interrupt(standing.fault)
+    if not drives:
+        return Enqueue()
+    if facts.is_room:
+        return TakeUp(None)
+    return _counted(facts, standing)
+
+
+def _counted(facts: Facts, standing: Standing) -> TakeUp | SetAside:
+    """Count that a run is taken up once more, or set it aside."""
+    before = facts.record.summary
+    times = 0
+    if before.events == standing.events:
+        times = before.taken_up or 0
+
+    # The process that queued it has handed it over; it has not died.
+    was_handed_over = before.needs is not None and before.taken_up is None
+    if facts.is_tried_again:
+        taken_up = MOST_TAKEN_UP
+    elif was_handed_over:
+        taken_up = 0
+    else:
+        taken_up = times + 1
+
+    summary = StoredSummary(taken_up=taken_up, events=standing.events)
+    if facts.is_tried_again or times < MOST_TAKEN_UP:
+        return TakeUp(summary)
+    return SetAside(summary, times)

@@ -1,0 +1,279 @@
+"""What becomes of a run is decided by its facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.bridge.runs.decision import (
+    MOST_TAKEN_UP,
+    ORPHANED,
+    Block,
+    EndRun,
+    Enqueue,
+    Facts,
+    Follow,
+    Interrupt,
+    KeepWaiting,
+    NextStep,
+    NoteStatus,
+    OpenRooms,
+    Purpose,
+    Serve,
+    SetAside,
+    Standing,
+    StayAside,
+    TakeUp,
+    ToEnd,
+    ToGoOn,
+    ToTryAgain,
+    WrittenStep,
+    decide_next,
+    is_set_aside,
+)
+from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
+
+WAITING = ("needs_solution", "needs_approval")
+STATUSES = ("running", "queued", "interrupted", *WAITING, *ENDED)
+PURPOSES: tuple[Purpose, ...] = (ToGoOn(), ToTryAgain(), ToEnd("somebody ends it"))
+
+
+def row(run_id: str, status: str, summary: StoredSummary, parent: str | None = None) -> RunRecord:
+    return RunRecord(
+        id=run_id,
+        kind="plan",
+        caller="local",
+        title="",
+        fingerprint="",
+        parent=parent,
+        status=status,
+        summary=summary,
+        driver=None,
+        epoch=1,
+        lease_until=0.0,
+        created="",
+        updated="",
+        last_event=1,
+    )
+
+
+def summaries() -> st.SearchStrategy[StoredSummary]:
+    return st.builds(
+        StoredSummary,
+        needs=st.none() | st.just(("office",)),
+        taken_up=st.none() | st.integers(0, MOST_TAKEN_UP + 1),
+        events=st.none() | st.integers(1, 3),
+        reason=st.none() | st.just("it was set aside before"),
+        set_aside=st.booleans(),
+    )
+
+
+@st.composite
+def found(draw: st.DrawFn) -> Facts:
+    """Everything that can be found, also what no process would leave behind."""
+    is_room = draw(st.booleans())
+    root = row("run_1", draw(st.sampled_from(STATUSES)), draw(summaries()))
+    record = root
+    if is_room:
+        status = draw(st.sampled_from(STATUSES))
+        record = row("run_1.0", status, draw(summaries()), parent="run_1")
+
+    standing = st.builds(
+        Standing,
+        status=st.sampled_from(("running", *WAITING)),
+        waits=st.booleans(),
+        fault=st.none() | st.just("a tool has changed"),
+        events=st.none() if is_room else st.integers(1, 3),
+    )
+    return Facts(
+        record=record,
+        root=root,
+        purpose=draw(st.sampled_from(PURPOSES)),
+        has_events=draw(st.integers(0, 9)) > 0,
+        is_lost=draw(st.integers(0, 9)) == 0,
+        ended=draw(st.none() | st.none() | st.sampled_from(ENDED)),
+        is_orphan=is_room and draw(st.integers(0, 3)) == 0,
+        is_held=draw(st.booleans()),
+        drives=draw(st.booleans()),
+        standing=draw(st.none() | standing | standing),
+    )
+
+
+def kinds_that_fit(facts: Facts) -> list[type]:
+    """The naive model: the whole condition of each outcome, in any order."""
+    record = facts.record
+    root = facts.root
+    standing = facts.standing
+    is_room = record.parent is not None
+    at_end = facts.ended is not None
+    can_be_read = not at_end and facts.has_events and not facts.is_lost
+    must_end = can_be_read and (facts.is_orphan or isinstance(facts.purpose, ToEnd))
+    insists = isinstance(facts.purpose, ToTryAgain) and not is_room
+    aside = root.status == "interrupted" and root.summary.set_aside
+    stays_aside = can_be_read and not must_end and aside and not insists
+    lives = can_be_read and not must_end and not stays_aside
+    free = lives and not facts.is_held
+    waits = free and standing is not None and standing.waits
+    works = free and standing is not None and not standing.waits
+    fault = standing is not None and standing.fault is not None
+    is_noted = standing is not None and standing.status == record.status
+    queued = record.status == "queued" or root.status == "queued"
+    here = facts.drives or (aside and insists)
+    comes_with_its_run = is_room and not here
+    mine = works and not queued and not comes_with_its_run and not fault and here
+    unchanged = standing is not None and record.summary.events == standing.events
+    hopeless = (
+        unchanged
+        and (record.summary.taken_up or 0) >= MOST_TAKEN_UP
+        and not (aside and insists)
+        and not is_room
+    )
+    conditions = {
+        Serve: (
+            (at_end and (record.status == facts.ended or facts.is_held))
+            or (not at_end and not can_be_read)
+            or (must_end and facts.is_held)
+            or (waits and not fault and not is_noted and queued)
+            or (works and (queued or comes_with_its_run))
+        ),
+        NoteStatus: (
+            (at_end and record.status != facts.ended and not facts.is_held)
+            or (waits and not fault and not is_noted and not queued)
+        ),
+        EndRun: must_end and not facts.is_held,
+        StayAside: stays_aside,
+        Follow: lives and facts.is_held,
+        OpenRooms: free and standing is None,
+        Block: waits and fault,
+        KeepWaiting: waits and not fault and is_noted,
+        Interrupt: works and fault and not queued and not comes_with_its_run,
+        Enqueue: works and not fault and not queued and not here and not is_room,
+        SetAside: mine and hopeless,
+        TakeUp: mine and not hopeless,
+    }
+    return [kind for kind, fits in conditions.items() if fits]
+
+
+@given(facts=found())
+def test_each_outcome_has_a_condition_and_exactly_one_fits(facts: Facts) -> None:
+    assert kinds_that_fit(facts) == [type(decide_next(facts))]
+    assert decide_next(facts) == decide_next(replace(facts))
+
+
+def test_the_model_knows_every_outcome() -> None:
+    steps = set(get_args(NextStep))
+    assert steps >= set(get_args(WrittenStep))
+    assert {Serve, NoteStatus, EndRun, StayAside, Follow, OpenRooms, KeepWaiting, Block} <= steps
+    assert steps == {
+        *(Serve, StayAside, Follow, OpenRooms, KeepWaiting, Block),
+        *(NoteStatus, EndRun, Interrupt, Enqueue, SetAside, TakeUp),
+    }
+
+
+@given(facts=found())
+def test_nothing_is_written_of_a_run_that_another_process_drives(facts: Facts) -> None:
+    assert not isinstance(decide_next(replace(facts, is_held=True)), get_args(WrittenStep))
+
+
+@given(facts=found())
+def test_nothing_goes_on_that_waits_has_ended_or_is_to_end(facts: Facts) -> None:
+    step = decide_next(facts)
+    if isinstance(step, TakeUp):
+        assert facts.ended is None
+        assert not isinstance(facts.purpose, ToEnd)
+        assert not facts.is_orphan
+        assert facts.standing is not None
+        assert not facts.standing.waits
+        assert facts.standing.fault is None
+
+
+@given(facts=found())
+def test_a_process_takes_up_what_it_drives_or_what_a_person_wants(facts: Facts) -> None:
+    if isinstance(decide_next(facts), TakeUp):
+        wanted = isinstance(facts.purpose, ToTryAgain) and is_set_aside(facts.record)
+        assert facts.drives or wanted
+
+
+@given(facts=found())
+def test_a_room_is_counted_and_queued_with_its_run_only(facts: Facts) -> None:
+    step = decide_next(facts)
+    if facts.record.parent is not None:
+        assert not isinstance(step, Enqueue | SetAside)
+        assert not isinstance(step, TakeUp) or step.summary is None
+
+
+@given(facts=found())
+def test_what_ends_says_why(facts: Facts) -> None:
+    step = decide_next(facts)
+    if isinstance(step, EndRun):
+        expected = ORPHANED if facts.is_orphan else "somebody ends it"
+        assert step.reason == expected
+
+
+def left_at_work(record: RunRecord, events: int, purpose: Purpose) -> Facts:
+    """A run that was at work when its process died, as the next process finds it."""
+    return Facts(
+        record=record,
+        root=record,
+        purpose=purpose,
+        has_events=True,
+        is_lost=False,
+        ended=None,
+        is_orphan=False,
+        is_held=False,
+        drives=True,
+        standing=Standing("running", waits=False, fault=None, events=events),
+    )
+
+
+@given(
+    lives=st.lists(
+        st.tuples(st.integers(0, 1), st.sampled_from((ToGoOn(), ToGoOn(), ToTryAgain()))),
+        max_size=30,
+    )
+)
+def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
+    lives: list[tuple[int, Purpose]],
+) -> None:
+    """A process that takes the run up journals so many events more, and dies."""
+    record = row("run_1", "running", StoredSummary())
+    events = 1
+    in_vain = 0
+    for progress, purpose in lives:
+        was_aside = is_set_aside(record)
+        step = decide_next(left_at_work(record, events, purpose))
+        insists = isinstance(purpose, ToTryAgain)
+        if was_aside and not insists:
+            assert isinstance(step, StayAside)
+            continue
+        if in_vain == MOST_TAKEN_UP and not was_aside:
+            assert isinstance(step, SetAside)
+            assert step.times == MOST_TAKEN_UP
+            summary = replace(step.summary, reason="it is set aside", set_aside=True)
+            record = replace(record, status="interrupted", summary=summary)
+            continue
+
+        assert isinstance(step, TakeUp)
+        assert step.summary is not None
+        record = replace(record, status="running", summary=step.summary)
+        # A person has one more attempt.
+        in_vain = MOST_TAKEN_UP if was_aside else in_vain + 1
+        if progress:
+            events += progress
+            in_vain = 0
+
+
+@given(events=st.integers(1, 3))
+def test_a_run_that_was_handed_over_counts_as_taken_up_only_after_a_death(events: int) -> None:
+    record = row("run_1", "running", StoredSummary(needs=("office",)))
+    step = decide_next(left_at_work(record, events, ToGoOn()))
+    assert step == TakeUp(StoredSummary(taken_up=0, events=events))
+    assert isinstance(step, TakeUp)
+    assert step.summary is not None
+    died = replace(record, summary=step.summary)
+    assert decide_next(left_at_work(died, events, ToGoOn())) == TakeUp(
+        StoredSummary(taken_up=1, events=events)
+    )
