@@ -202,7 +202,7 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     bare.execute("CREATE TABLE events(id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
     store = Store.open(folder / f"journal_{batch}.db")
     store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-    epoch = store.runs.acquire("run", "driver", 3600, time.time())
+    epoch = store.leases.acquire("run", "driver", 3600, time.time())
     assert epoch is not None
     event: JSONObject = {
         "event": "call_finished",

@@ -103,7 +103,7 @@ def journaling(address: str, bare: psycopg.Connection[Any], *, batch: int, round
     with Store.open(address) as store:
         run = f"run_{batch}"
         store.runs.create(run, kind="plan", caller="", title="", fingerprint="")
-        epoch = store.runs.acquire(run, "driver", 3600, time.time())
+        epoch = store.leases.acquire(run, "driver", 3600, time.time())
         assert epoch is not None
         events = [event] * batch
         ours, peer = alternating(rounds, lambda _: store.runs.append(run, epoch, events), insert)

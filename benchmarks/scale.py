@@ -258,7 +258,7 @@ def claiming(database: PostgresServer, together: int) -> float:
         for number in range(100 + rounds * together):
             run = f"run_{number}"
             store.runs.create(run, kind="plan", caller="", title="", fingerprint="f")
-            epoch = store.runs.acquire(run, "driver", 3600, time.time())
+            epoch = store.leases.acquire(run, "driver", 3600, time.time())
             assert epoch is not None
             store.queue.put(run, epoch, StoredSummary(needs=()))
         begun = time.perf_counter()

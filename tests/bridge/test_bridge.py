@@ -837,7 +837,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
     async with Bridge(ASKS, toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-        renew = bridge.store.runs.renew
+        renew = bridge.store.leases.renew
         faults = [StoreBusyError("locked")]
 
         def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
@@ -846,7 +846,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(
             renewed.set()
             return renew(run_id, epoch, ttl_s, now)
 
-        monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
+        monkeypatch.setattr(bridge.store.leases, "renew", sometimes)
         with anyio.fail_after(10):
             await renewed.wait()
 
@@ -866,7 +866,7 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         before = bridge.store.runs.get(run.id)
-        renew, faults = bridge.store.runs.renew, [StoreBusyError("locked") for _ in range(20)]
+        renew, faults = bridge.store.leases.renew, [StoreBusyError("locked") for _ in range(20)]
 
         def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
             if faults:
@@ -874,7 +874,7 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
             failed.set()
             return renew(run_id, epoch, ttl_s, now)
 
-        monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
+        monkeypatch.setattr(bridge.store.leases, "renew", sometimes)
         with anyio.fail_after(10):
             await failed.wait()
 
@@ -898,7 +898,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     ) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-        release, faults = bridge.store.runs.release, [StoreBusyError("locked") for _ in range(5)]
+        release, faults = bridge.store.leases.release, [StoreBusyError("locked") for _ in range(5)]
 
         def sometimes(run_id: str, epoch: int) -> bool:
             if faults:
@@ -906,7 +906,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
             released.set()
             return release(run_id, epoch)
 
-        monkeypatch.setattr(bridge.store.runs, "release", sometimes)
+        monkeypatch.setattr(bridge.store.leases, "release", sometimes)
         run.runner.fail(StoreBusyError("locked"))
         with anyio.fail_after(10):
             await released.wait()

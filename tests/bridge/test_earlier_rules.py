@@ -59,7 +59,7 @@ async def stored(bridge: Bridge, name: str) -> Run:
     run = f"run_{name}"
     kind = "plan" if journal[0]["mode"] == "plan" else "solve"
     store.runs.create(run, kind=kind, caller=LOCAL, title=name, fingerprint=bridge.fingerprint)
-    epoch = store.runs.acquire(run, "earlier", 1.0, 0.0)
+    epoch = store.leases.acquire(run, "earlier", 1.0, 0.0)
     assert epoch is not None
     store.runs.append(run, epoch, journal)
     store.runs.set_status(
@@ -68,7 +68,7 @@ async def stored(bridge: Bridge, name: str) -> Run:
         "done" if journal[-1]["event"] == "run_ended" else "needs_solution",
         StoredSummary(),
     )
-    store.runs.release(run, epoch)
+    store.leases.release(run, epoch)
     return await bridge.run(run)
 
 
@@ -141,10 +141,10 @@ async def test_a_journal_that_does_not_fit_is_said_to_be_so_each_time_and_harms_
             bridge.store.runs.create(
                 f"run_{name}", kind="solve", caller=LOCAL, title="", fingerprint=""
             )
-            epoch = bridge.store.runs.acquire(f"run_{name}", "earlier", 1.0, 0.0)
+            epoch = bridge.store.leases.acquire(f"run_{name}", "earlier", 1.0, 0.0)
             assert epoch is not None
             bridge.store.runs.append(f"run_{name}", epoch, journal)
-            bridge.store.runs.release(f"run_{name}", epoch)
+            bridge.store.leases.release(f"run_{name}", epoch)
             for _ in range(2):
                 with pytest.raises(JournalError) as caught:
                     await bridge.run(f"run_{name}")

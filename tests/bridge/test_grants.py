@@ -470,10 +470,10 @@ def cut(store: Store, whole: Run, events: Sequence[JSONObject], fingerprint: str
     """Store a run whose process died after these events."""
     run_id = f"{whole.id}{len(events)}"
     store.runs.create(run_id, kind="plan", caller="local", title="cut", fingerprint=fingerprint)
-    epoch = store.runs.acquire(run_id, "nobody", 1.0, 0.0)
+    epoch = store.leases.acquire(run_id, "nobody", 1.0, 0.0)
     assert epoch is not None
     store.runs.append(run_id, epoch, events)
-    store.runs.release(run_id, epoch)
+    store.leases.release(run_id, epoch)
     return run_id
 
 

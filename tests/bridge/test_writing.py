@@ -19,7 +19,7 @@ from ideabridge.bridge.errors import SettledTurnError, UnwrittenRunError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreBusyError, StoreFullError
-from ideabridge.bridge.store.journal import Journal
+from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -347,15 +347,15 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
 async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    release = Journal.release
+    release = Leases.release
     is_locked = True
 
-    def sometimes(journal: Journal, run_id: str, epoch: int) -> None:
+    def sometimes(leases: Leases, run_id: str, epoch: int) -> None:
         if is_locked:
             raise StoreBusyError("locked")
-        release(journal, run_id, epoch)
+        release(leases, run_id, epoch)
 
-    monkeypatch.setattr(Journal, "release", sometimes)
+    monkeypatch.setattr(Leases, "release", sometimes)
     with anyio.fail_after(LIMIT_S):
         async with Bridge(ALLOW) as bridge:
             run = await bridge.solve("Say done.", output_schema={"type": "string"})

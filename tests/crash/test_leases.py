@@ -16,7 +16,8 @@ import pytest
 from ideabridge.bridge.driving.driver import Driver, Watch, is_left, own_driver_name
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.store.errors import StaleDriverError
-from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
+from ideabridge.bridge.store.leases import Lease
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from tests import preloaded
 
@@ -272,12 +273,12 @@ def test_who_slept_gives_a_driver_that_slept_too_the_time_for_a_heartbeat() -> N
 def test_a_heartbeat_changes_the_lease_also_when_the_clock_was_set_back() -> None:
     with Store.open(":memory:") as store:
         store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.runs.acquire("run", "driver", 15, 5000.0)
+        epoch = store.leases.acquire("run", "driver", 15, 5000.0)
         assert epoch is not None
         seen: set[Lease] = set()
         for now in (5000.0, 1400.0, 1400.0, 1403.0):
-            assert store.runs.renew("run", epoch, 15, now)
-            seen.update(store.runs.leases("running"))
+            assert store.leases.renew("run", epoch, 15, now)
+            seen.update(store.leases.of_runs("running"))
         assert len(seen) == 4
 
 

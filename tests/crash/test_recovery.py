@@ -20,7 +20,8 @@ from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
-from ideabridge.bridge.store.run_record import Lease, RunRecord, StoredSummary
+from ideabridge.bridge.store.leases import Lease
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -202,7 +203,7 @@ async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -
     path = tmp_path / "store.sqlite"
     damaged, sound = await left_behind(path, 2)
     with Store.open(path) as store:
-        epoch = store.runs.acquire(damaged, "somebody", 0, 0)
+        epoch = store.leases.acquire(damaged, "somebody", 0, 0)
         assert epoch is not None
         store.runs.append(damaged, epoch, [{"event": "from_the_future"}])
 
@@ -226,7 +227,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
         await done.wait(10)
         # The note of how it stands comes after the event: so a kill between the two leaves it.
         for run in (done, asking):
-            epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
+            epoch = bridge.store.leases.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
             bridge.store.runs.set_status(run.id, epoch, "running", None)
 
@@ -293,7 +294,7 @@ async def sweeping(
     """
     monkeypatch.setattr("ideabridge.bridge.runs.recovery.SWEEP_SECONDS", 0.01)
     looked = anyio.Condition()
-    leases = bridge.store.runs.leases
+    leases = bridge.store.leases.of_runs
     looks = 0
 
     async def noted() -> None:
@@ -315,7 +316,7 @@ async def sweeping(
                     await looked.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(bridge.store.runs, "leases", counted)
+        patch.setattr(bridge.store.leases, "of_runs", counted)
         async with anyio.create_task_group() as group:
             taken_up = desk.taken_up
             group.start_soon(
@@ -358,10 +359,10 @@ async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
         await run.wait(10)
 
         def note(status: str) -> None:
-            epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
+            epoch = bridge.store.leases.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
             bridge.store.runs.set_status(run.id, epoch, status, None)
-            assert bridge.store.runs.release(run.id, epoch)
+            assert bridge.store.leases.release(run.id, epoch)
 
         note("running")
 
@@ -418,10 +419,10 @@ async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
             store.runs.create(
                 "damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint
             )
-            epoch = store.runs.acquire("damaged", "somebody", 15, 0)
+            epoch = store.leases.acquire("damaged", "somebody", 15, 0)
             assert epoch is not None
             store.runs.append("damaged", epoch, [{"event": "from_the_future"}])
-            store.runs.release("damaged", epoch)
+            store.leases.release("damaged", epoch)
 
         await looks(50)
         [(told, why)] = desk.troubles
@@ -528,7 +529,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire = bridge.store.runs.acquire
+        acquire = bridge.store.leases.acquire
         failed = 0
 
         def fails_long(*arguments: Any) -> int | None:
@@ -538,7 +539,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
                 raise StoreFullError("there is no room left")
             return acquire(*arguments)
 
-        monkeypatch.setattr(bridge.store.runs, "acquire", fails_long)
+        monkeypatch.setattr(bridge.store.leases, "acquire", fails_long)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
 
@@ -554,17 +555,17 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     with Store.open(path) as store:
-        epoch = store.runs.acquire(run_id, "somebody", 15, 0)
+        epoch = store.leases.acquire(run_id, "somebody", 15, 0)
         assert epoch is not None
         record = store.runs.get(run_id)
         assert record is not None
         store.runs.set_status(
             run_id, epoch, "running", StoredSummary(taken_up=2, events=record.last_event)
         )
-        store.runs.release(run_id, epoch)
+        store.leases.release(run_id, epoch)
 
     async with Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge:
-        acquire = bridge.store.runs.acquire
+        acquire = bridge.store.leases.acquire
         failed = 0
 
         def fails_once(*arguments: Any) -> int | None:
@@ -574,7 +575,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
                 raise StoreFullError("there is no room left")
             return acquire(*arguments)
 
-        monkeypatch.setattr(bridge.store.runs, "acquire", fails_once)
+        monkeypatch.setattr(bridge.store.leases, "acquire", fails_once)
         async with sweeping(bridge, desk, monkeypatch) as looks:
             with anyio.fail_after(10):
                 while len(desk.troubles) < 2:

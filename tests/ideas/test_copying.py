@@ -44,7 +44,7 @@ def fill(store: Store, runs: int = 40) -> None:
 def save_run(store: Store, number: int) -> None:
     run = f"run{number}"
     store.runs.create(run, kind="solve", caller="local", title=f"Task {number}", fingerprint="f")
-    epoch = store.runs.acquire(run, "driver", 10, time.time())
+    epoch = store.leases.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     begun: JSONObject = {
         "event": "run_started",
@@ -71,7 +71,7 @@ def save_run(store: Store, number: int) -> None:
         )
 
     store.runs.set_status(run, epoch, "done", StoredSummary(idea=saved))
-    store.runs.release(run, epoch)
+    store.leases.release(run, epoch)
     if number % 9 == 0:
         publish(store, f"tool_{number}", saved, description=f"Looks for word{number}.")
 

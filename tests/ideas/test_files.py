@@ -238,7 +238,7 @@ def test_views_for_readers(tmp_path: Path) -> None:
     with Store.open(path) as store:
         idea = store.ideas.save(idea_of("x"), IdeaMeta(run="run", step=1, title="t"))
         store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.runs.acquire("run", "d", 1, 1)
+        epoch = store.leases.acquire("run", "d", 1, 1)
         assert epoch is not None
         store.runs.append("run", epoch, [{"a": 1}, {"b": 2}])
         store.publications.publish(

@@ -83,13 +83,13 @@ def in_use(path: str) -> int:
 def journal(store: Store, run: str, *events: JSONObject) -> None:
     """A run of these events that has ended."""
     store.runs.create(run, kind="plan", caller="", title="", fingerprint="")
-    epoch = store.runs.acquire(run, "driver", 10, time.time())
+    epoch = store.leases.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     for event in events:
         store.runs.append(run, epoch, [event])
 
     store.runs.set_status(run, epoch, "done", StoredSummary())
-    store.runs.release(run, epoch)
+    store.leases.release(run, epoch)
 
 
 def started(*tools: str, task: str = "task") -> JSONObject:
@@ -223,7 +223,7 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(
     monkeypatch.setattr(reach, "_DELETED", 1)
     with Store.open(tmp_path / "ideas.db") as store, Store.open(tmp_path / "ideas.db") as other:
         other.runs.create("open", kind="plan", caller="", title="", fingerprint="")
-        epoch = other.runs.acquire("open", "driver", 1000, time.time())
+        epoch = other.leases.acquire("open", "driver", 1000, time.time())
         assert epoch is not None
         for number in range(30):
             journal(store, f"old {number}", started(f"tool {number}", task=f"{number}"))

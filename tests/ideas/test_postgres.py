@@ -147,7 +147,7 @@ def test_the_views_are_read_by_sql_alone(address: str) -> None:
             {"calls": []},
         )
         store.runs.create("r", kind="solve", caller="local", title="t", fingerprint="f")
-        epoch = store.runs.acquire("r", "driver", 10, 0)
+        epoch = store.leases.acquire("r", "driver", 10, 0)
         assert epoch is not None
         begun: JSONObject = {
             "event": "run_started",
@@ -179,7 +179,7 @@ def test_the_views_are_read_by_sql_alone(address: str) -> None:
 def test_nul_and_half_surrogates_in_json_are_kept_and_filtered_by(address: str) -> None:
     with Store.open(address) as store:
         store.runs.create("r", kind="session", caller="me", title="a\0b", fingerprint="")
-        epoch = store.runs.acquire("r", "driver", 10, 0)
+        epoch = store.leases.acquire("r", "driver", 10, 0)
         assert epoch is not None
         event: JSONObject = {"event": "call_decided", "text": "a\0b \\u0000 \\\\u0000", "call": 1}
         store.runs.append("r", epoch, [event])
@@ -214,7 +214,7 @@ def test_where_connections_are_cut_nothing_acknowledged_is_lost_or_written_twice
     def work(name: str) -> None:
         with Store.open(address) as store:
             store.runs.create(name, kind="plan", caller="", title="", fingerprint="")
-            epoch = store.runs.acquire(name, "driver", 60, time.time())
+            epoch = store.leases.acquire(name, "driver", 60, time.time())
             assert epoch is not None
             ready.wait()
             for number in range(400):
@@ -322,7 +322,7 @@ def test_of_a_commit_without_an_answer_the_server_is_asked(
     cutting, through = proxy
     with Store.open(through) as store:
         store.runs.create("r", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.runs.acquire("r", "driver", 60, time.time())
+        epoch = store.leases.acquire("r", "driver", 60, time.time())
         assert epoch is not None
         store.runs.append("r", epoch, [{"n": 0}])
         cutting.cut = when
@@ -343,7 +343,7 @@ async def test_the_writer_writes_once_whatever_is_cut(proxy: tuple[Proxy, str], 
     cutting, through = proxy
     with Store.open(through) as store:
         store.runs.create("r", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.runs.acquire("r", "driver", 60, time.time())
+        epoch = store.leases.acquire("r", "driver", 60, time.time())
         assert epoch is not None
         async with store.writer() as writer:
             for number in range(30):
@@ -361,7 +361,7 @@ async def test_a_server_that_crashes_and_comes_back_goes_on() -> None:
         address = own.address()
         with Store.open(address) as store:
             store.runs.create("r", kind="plan", caller="", title="", fingerprint="")
-            epoch = store.runs.acquire("r", "driver", 60, time.time())
+            epoch = store.leases.acquire("r", "driver", 60, time.time())
             assert epoch is not None
             async with store.writer() as writer:
                 await writer.perform(lambda: store.runs.append("r", epoch, [{"n": 0}]))

@@ -80,7 +80,7 @@ def test_a_taken_over_run_refuses_the_other_process(tmp_path: Path) -> None:
 from ideabridge.bridge.store.errors import StaleDriverError
 store = Store.open(sys.argv[1])
 store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-epoch = store.runs.acquire("run", "child", 10, 1000.0)
+epoch = store.leases.acquire("run", "child", 10, 1000.0)
 store.runs.append("run", epoch, [{"by": "child"}])
 print("mine", flush=True)
 sys.stdin.readline()
@@ -93,10 +93,10 @@ except StaleDriverError as error:
     assert process.stdout is not None
     assert process.stdout.readline() == "mine\n"
     with Store.open(path) as store:
-        assert store.runs.acquire("run", "parent", 10, 1005.0) is None
+        assert store.leases.acquire("run", "parent", 10, 1005.0) is None
         record = store.runs.get("run")
         assert record is not None
-        epoch = store.runs.acquire("run", "parent", 10, 1010.0, record.lease)
+        epoch = store.leases.acquire("run", "parent", 10, 1010.0, record.lease)
         assert epoch == 2
         assert store.runs.append("run", epoch, [{"by": "parent"}]) == 2
         assert process.communicate("go\n")[0] == "StaleDriverError\n"
@@ -129,7 +129,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     body = """
 store = Store.open(sys.argv[1])
 store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-epoch = store.runs.acquire("run", "child", 10, 1000.0)
+epoch = store.leases.acquire("run", "child", 10, 1000.0)
 n = 0
 while True:
     n += 1

@@ -48,19 +48,19 @@ def age(path: str, run: str, day: int) -> None:
 
 def end(store: Store, run: str, status: str = "done") -> None:
     """Let a run end, after three events."""
-    epoch = store.runs.acquire(run, "driver", 10, time.time())
+    epoch = store.leases.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     store.runs.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
     store.runs.set_status(run, epoch, status, StoredSummary())
-    store.runs.release(run, epoch)
+    store.leases.release(run, epoch)
 
 
 def append(store: Store, run: str, event: JSONObject) -> None:
     """Journal one more event of a run."""
-    epoch = store.runs.acquire(run, "driver", 10, time.time())
+    epoch = store.leases.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     store.runs.append(run, epoch, [event])
-    store.runs.release(run, epoch)
+    store.leases.release(run, epoch)
 
 
 def old_run(
@@ -320,7 +320,7 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
 
     assert [hit.id for hit in store.ideas.search("own", caller=SEES_ALL)] == []
     with pytest.raises(UnknownRunError):
-        store.runs.acquire("first", "late", 10, time.time())
+        store.leases.acquire("first", "late", 10, time.time())
 
 
 def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(store: Store) -> None:
@@ -432,7 +432,7 @@ def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
         other.ideas.tag("r0", ["mine"])
         publish(other, "mine", other.ideas.get("r1", caller=SEES_ALL).id)
         # Taken up again, answering a call of another, forked, and with a new idea.
-        assert other.runs.acquire("r2", "driver", 1000, time.time()) is not None
+        assert other.leases.acquire("r2", "driver", 1000, time.time()) is not None
         other.runs.create("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
         parent = other.runs.get("r4")
         assert parent is not None

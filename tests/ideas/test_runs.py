@@ -25,7 +25,7 @@ from tests.ideas.values import VALUES, idea_of, said
 
 def begin(store: Store, run: str = "run", caller: str = "me") -> int:
     store.runs.create(run, kind="plan", caller=caller, title="a run", fingerprint="f")
-    epoch = store.runs.acquire(run, "driver", 30, 1000.0)
+    epoch = store.leases.acquire(run, "driver", 30, 1000.0)
     assert epoch is not None
     return epoch
 
@@ -76,22 +76,22 @@ def test_events_are_exact(batches: list[list[JSONObject]]) -> None:
 
 def test_one_driver_at_a_time(store: Store) -> None:
     first = begin(store)
-    assert store.runs.acquire("run", "second", 30, 1029.0) is None
-    assert store.runs.renew("run", first, 30, 1029.0)
-    assert store.runs.acquire("run", "second", 30, 1031.0) is None
+    assert store.leases.acquire("run", "second", 30, 1029.0) is None
+    assert store.leases.renew("run", first, 30, 1029.0)
+    assert store.leases.acquire("run", "second", 30, 1031.0) is None
     # A clock that is ahead by an hour takes nothing; who has seen the lease lapse, does.
-    assert store.runs.acquire("run", "second", 30, 5000.0) is None
+    assert store.leases.acquire("run", "second", 30, 5000.0) is None
     before = store.runs.get("run")
     assert before is not None
-    assert store.runs.renew("run", first, 30, 1031.0)
-    assert store.runs.acquire("run", "second", 30, 1031.0, before.lease) is None
+    assert store.leases.renew("run", first, 30, 1031.0)
+    assert store.leases.acquire("run", "second", 30, 1031.0, before.lease) is None
     lapsed = store.runs.get("run")
     assert lapsed is not None
-    second = store.runs.acquire("run", "second", 30, 1059.0, lapsed.lease)
+    second = store.leases.acquire("run", "second", 30, 1059.0, lapsed.lease)
     assert second is not None
     assert second == first + 1
-    assert not store.runs.renew("run", first, 30, 1059.0)
-    assert not store.runs.release("run", first)
+    assert not store.leases.renew("run", first, 30, 1059.0)
+    assert not store.leases.release("run", first)
     batches: list[list[JSONObject]] = [[{"n": 1}], [{"n": 1}, {"n": 2}], []]
     for batch in batches:
         with pytest.raises(StaleDriverError, match="is at epoch 2: nothing of epoch 1"):
@@ -107,24 +107,24 @@ def test_one_driver_at_a_time(store: Store) -> None:
 def test_an_expired_lease_holds_until_somebody_takes_over(store: Store) -> None:
     epoch = begin(store)
     assert store.runs.append("run", epoch, [{}]) == 1
-    assert store.runs.renew("run", epoch, 30, 5000.0)
+    assert store.leases.renew("run", epoch, 30, 5000.0)
 
 
 def test_a_released_run_takes_nothing(store: Store) -> None:
     epoch = begin(store)
-    assert store.runs.release("run", epoch)
-    assert not store.runs.release("run", epoch)
+    assert store.leases.release("run", epoch)
+    assert not store.leases.release("run", epoch)
     batches: list[list[JSONObject]] = [[{"n": 1}], [{"n": 1}, {"n": 2}]]
     for batch in batches:
         with pytest.raises(StaleDriverError, match="released"):
             store.runs.append("run", epoch, batch)
 
-    assert store.runs.acquire("run", "second", 30, 1000.0) == epoch + 1
+    assert store.leases.acquire("run", "second", 30, 1000.0) == epoch + 1
 
 
 def test_the_same_driver_gets_a_new_epoch(store: Store) -> None:
     epoch = begin(store)
-    assert store.runs.acquire("run", "driver", 30, 1000.0) == epoch + 1
+    assert store.leases.acquire("run", "driver", 30, 1000.0) == epoch + 1
     with pytest.raises(StaleDriverError):
         store.runs.append("run", epoch, [{}])
 
@@ -143,9 +143,9 @@ def test_unknown_and_double_runs(store: Store) -> None:
     assert store.runs.get("nothing") is None
     for call in (
         lambda: store.runs.append("nothing", 1, [{}]),
-        lambda: store.runs.acquire("nothing", "d", 1, 1),
-        lambda: store.runs.renew("nothing", 1, 1, 1),
-        lambda: store.runs.release("nothing", 1),
+        lambda: store.leases.acquire("nothing", "d", 1, 1),
+        lambda: store.leases.renew("nothing", 1, 1, 1),
+        lambda: store.leases.release("nothing", 1),
         lambda: store.runs.set_status("nothing", 1, "done", None),
         lambda: list(store.runs.events("nothing")),
         lambda: store.runs.newest(after="nothing", caller=SEES_ALL),

@@ -422,7 +422,7 @@ def test_the_queue_is_fair_and_keeps_to_the_limits_of_users(store: str) -> None:
         def queue(name: str, caller: str, *needs: str, begun: bool = False) -> None:
             runs.create(name, kind="plan", caller=caller, title="", fingerprint="f")
             for _ in range(2 if begun else 1):
-                epoch = runs.acquire(name, "server", 15, 0)
+                epoch = opened.leases.acquire(name, "server", 15, 0)
                 assert epoch is not None
                 opened.queue.put(name, epoch, StoredSummary(needs=needs))
 

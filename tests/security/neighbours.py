@@ -203,7 +203,6 @@ async def settle(neighbours: Neighbours) -> None:
             caller="user:alice",
             title=f"imported {MARKER}",
             fingerprint="",
-            status="done",
             summary=StoredSummary(origin={"host": "codex", "log": MARKER}),
         )
         values: list[JSON] = [[["calls", "0", "text"], MARKER]]

@@ -40,8 +40,9 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
+from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import LEASE_SECONDS, Lease, RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.encoding import JSON
@@ -301,7 +302,7 @@ class Driver:
         if self.epoch is not None:
             return True
 
-        epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
+        epoch = self._store.leases.acquire(self._run, self._name, self._seconds, time.time())
         if epoch is None:
             epoch = self._take_over()
 
@@ -326,7 +327,7 @@ class Driver:
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
         # Refused if the driver has had a heartbeat since, or another process was faster.
-        return self._store.runs.acquire(
+        return self._store.leases.acquire(
             self._run, self._name, self._seconds, time.time(), record.lease
         )
 
@@ -346,12 +347,12 @@ class Driver:
     def release(self) -> None:
         """Return the lease, because the run waits for somebody, or has ended."""
         if self.epoch is not None:
-            self._store.runs.release(self._run, self.epoch)
+            self._store.leases.release(self._run, self.epoch)
             self.epoch = None
 
     def renew(self) -> bool:
         """Renew the lease, and return False if it was lost."""
-        return self.epoch is None or self._store.runs.renew(
+        return self.epoch is None or self._store.leases.renew(
             self._run, self.epoch, self._seconds, time.time()
         )
 
@@ -404,7 +405,9 @@ class Driver:
             epoch = held
             if create_run is not None:
                 create_run()
-                epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
+                epoch = self._store.leases.acquire(
+                    self._run, self._name, self._seconds, time.time()
+                )
 
             if epoch is None:
                 raise StaleDriverError(f"run {self._run} is not driven by this process")
@@ -417,7 +420,7 @@ class Driver:
                 self._store.runs.set_status(self._run, epoch, ended, None)
 
             if tells:
-                self._store.runs.tell(self._run)
+                self._store.runs.notify(self._run)
 
             return epoch, last
 
@@ -462,7 +465,7 @@ class Driver:
         """Whether those who follow the run elsewhere are told of events now: of questions at once,
         of others now and then. When the run rests or has ended, `leave` tells them.
         """
-        if not self._store.runs.can_tell:
+        if not self._store.can_notify:
             return False
 
         now = time.monotonic()
@@ -535,8 +538,8 @@ class Driver:
                     return
                 if status is not None:
                     self._store.runs.set_status(self._run, epoch, status, summary)
-                self._store.runs.release(self._run, epoch)
-                self._store.runs.tell(self._run)
+                self._store.leases.release(self._run, epoch)
+                self._store.runs.notify(self._run)
 
         def ended(error: Exception | None) -> None:
             # Nobody takes a lease from a live process, so it is returned when the store works
@@ -555,7 +558,7 @@ class Driver:
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
                 # The next heartbeat tries again.
-                self._store.runs.release(self._run, self._owed)
+                self._store.leases.release(self._run, self._owed)
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:

@@ -14,8 +14,8 @@ import anyio
 
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import Lease
 from ideabridge.bridge.store.store import Store
 
 FOLLOWS_SECONDS: Final = 0.25

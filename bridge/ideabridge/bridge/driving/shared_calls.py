@@ -26,7 +26,7 @@ from ideabridge.bridge.driving.driver import Watch
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.store.call_places import CALLS, CallPlace
 from ideabridge.bridge.store.errors import StoreError, UncountedCallError
-from ideabridge.bridge.store.run_record import LEASE_SECONDS, Lease
+from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.writer import Writer
 

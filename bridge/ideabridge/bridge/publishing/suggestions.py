@@ -199,7 +199,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
                 for solution in store.ideas.solutions_of(record.id)
                 for call in _calls_in(solution)
             ]
-            failed = store.runs.failed_calls(record.id) if tools else set[int]()
+            failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
             succeeded = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
             calls += len(succeeded)
             if calls > MOST_CALLS:

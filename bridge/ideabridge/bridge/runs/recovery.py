@@ -25,8 +25,9 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runner import cause
 from ideabridge.bridge.runs.runs import Runs
 from ideabridge.bridge.store.errors import PASSING, StaleDriverError, StoreError
+from ideabridge.bridge.store.leases import Lease
 from ideabridge.bridge.store.queue import QUEUED
-from ideabridge.bridge.store.run_record import Lease, RunRecord
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
@@ -146,7 +147,7 @@ class Recovery:
         """Take over the queued runs of other configurations that can go on here: perhaps no worker
         of these is left.
         """
-        for lease in self._store.runs.leases(QUEUED, None, MOST):
+        for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
             if record is None or record.status != QUEUED or record.fingerprint == self._fingerprint:
                 continue
@@ -164,8 +165,10 @@ class Recovery:
             driver is alive.
         """
         undecided: list[float] = []
-        running = self._store.runs.leases("running", fingerprint, MOST)
-        interrupted = self._store.runs.leases("interrupted", self._fingerprint, MOST - len(running))
+        running = self._store.leases.of_runs("running", fingerprint, MOST)
+        interrupted = self._store.leases.of_runs(
+            "interrupted", self._fingerprint, MOST - len(running)
+        )
         # The oldest first, because it has waited longest.
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:

@@ -110,7 +110,8 @@ from ideabridge.bridge.runs.runner import Folded, fold
 from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, start_program
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
-from ideabridge.bridge.store.run_record import ENDED, LEASE_SECONDS, Lease, RunRecord, StoredSummary
+from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
+from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.writer import Writer

@@ -211,7 +211,6 @@ def keep_ended(
             caller=caller,
             title=title,
             fingerprint=fingerprint,
-            status="done",
             summary=StoredSummary(idea=idea.id, origin=origin),
         )
         store.ideas.save(idea, meta)

@@ -1,4 +1,4 @@
-"""Journal: runs, their drivers' leases, and the append-only log of events."""
+"""Journal: runs, and the append-only log of their events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ideabridge.bridge.store.errors import (
     StaleDriverError,
     UnknownRunError,
 )
+from ideabridge.bridge.store.leases import Leases, number_of, read_holder
 from ideabridge.bridge.store.run_filter import RunFilter
-from ideabridge.bridge.store.run_record import LEASE_SECONDS, Lease, RunRecord, StoredSummary
+from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.search import check_limit, read_cursor
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, only_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
@@ -43,14 +44,6 @@ _RECORD: Final = (
 )
 
 
-def _held_by(driver: str | None) -> tuple[str | None, float]:
-    """(driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
-    if driver is None:
-        return None, LEASE_SECONDS
-    name, _, seconds = driver.rpartition(":")
-    return name, float(seconds)
-
-
 def _read_summary(text: str | None) -> StoredSummary:
     if text is None:
         return StoredSummary()
@@ -61,7 +54,7 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
     *plain, summary, driver, epoch, lease_until, created, updated, forked_from, forked_at, last = (
         row
     )
-    driver, lease_s = _held_by(driver)
+    driver, lease_s = read_holder(driver)
     return RunRecord(
         *plain,
         summary=_read_summary(summary),
@@ -78,18 +71,12 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
 
 
 class Journal:
-    """Runs, the leases of their drivers, and their events: the tables `runs` and `events`."""
+    """Runs and their events: the tables `runs` and `events`."""
 
-    def __init__(self, database: Database, contents: Contents) -> None:
+    def __init__(self, database: Database, contents: Contents, leases: Leases) -> None:
         self._database = database
+        self._leases = leases
         self._contents = contents
-
-    def _number(self, run_id: str) -> int:
-        """The row of a run. Call this inside a guard or transaction."""
-        number = self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
-        if number == 0:
-            raise UnknownRunError(f"no run {run_id[:64]!r}")
-        return number
 
     def create(
         self,
@@ -116,78 +103,6 @@ class Journal:
         )
         if cursor.rowcount != 1:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
-
-    def acquire(
-        self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None
-    ) -> int | None:
-        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970);
-        returns the new epoch.
-
-        None while another driver holds it. The store does not compare times, because clocks differ
-        between machines: to take a lease that was not released, the caller passes it as last seen.
-        If the same driver acquires the lease again, its previous epoch becomes invalid.
-
-        Args:
-            run_id: the run.
-            driver: the name of the driver.
-            ttl_s: the seconds that the lease lasts without a `renew`.
-            now: stored with `ttl_s` for lists of runs.
-            lapsed: a lapsed lease, as the caller last saw it. It is not taken if it
-                has changed since.
-
-        Raises:
-            UnknownRunError: no such run.
-        """
-        with self._database.transaction(concurrent=True):
-            number = self._number(run_id)
-            cursor = self._database.execute(
-                "UPDATE runs SET driver = ?2, epoch = epoch + 1, lease_until = ?3 "
-                "WHERE number = ?1 AND (driver IS NULL OR driver = ?2 OR (epoch = ?4 "
-                "AND lease_until = ?5))",
-                (
-                    number,
-                    f"{driver}:{ttl_s:g}",
-                    now + ttl_s,
-                    lapsed and lapsed.epoch,
-                    lapsed and lapsed.until,
-                ),
-            )
-            if cursor.rowcount != 1:
-                return None
-            return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
-
-    def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
-        """Extend the lease to `ttl_s` seconds from `now`; return False if the epoch is not the
-        run's current one.
-
-        Raises:
-            UnknownRunError: no such run.
-        """
-        # The value must change even if the driver's clock was set back: other processes compare it
-        # with the last one.
-        longer = (
-            "lease_until = CASE WHEN ?1 > lease_until + 0.001 THEN ?1 ELSE lease_until + 0.001 END"
-        )
-        return self._change_lease(longer, now + ttl_s, run_id, epoch)
-
-    def release(self, run_id: str, epoch: int) -> bool:
-        """Release the lease: the epoch cannot write any more; return False if it was not
-        the current one.
-
-        Raises:
-            UnknownRunError: no such run.
-        """
-        return self._change_lease("driver = NULL, lease_until = ?1", 0.0, run_id, epoch)
-
-    def _change_lease(self, change: str, until: float, run_id: str, epoch: int) -> bool:
-        cursor = self._database.change(
-            f"UPDATE runs SET {change} WHERE id = ?2 AND epoch = ?3 AND driver IS NOT NULL",  # noqa: S608 - constants
-            (until, run_id, epoch),
-        )
-        if cursor.rowcount != 1:
-            with self._database.guard:
-                self._number(run_id)
-        return cursor.rowcount == 1
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
         """Append events to a run's journal, all or none; returns the sequence number of
@@ -230,7 +145,7 @@ class Journal:
 
     def _stale(self, run_id: str, epoch: int) -> StaleDriverError:
         with self._database.guard:
-            self._number(run_id)
+            number_of(self._database, run_id)
             current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
 
         if current == epoch:
@@ -249,7 +164,7 @@ class Journal:
             UnknownRunError: no such run. It is raised by the first `next`.
         """
         with self._database.guard:
-            base = self._number(run_id) << _BITS
+            base = number_of(self._database, run_id) << _BITS
 
         last = base + after
         while True:
@@ -281,7 +196,7 @@ class Journal:
             UnknownRunError: no such run.
         """
         with self._database.guard:
-            base = self._number(run_id) << _BITS
+            base = number_of(self._database, run_id) << _BITS
             return self._database.number(
                 "SELECT sum(length(body)) FROM events WHERE id > ? AND id < ?",
                 (base, base + 2**_BITS),
@@ -302,7 +217,7 @@ class Journal:
             return False
 
         with self._database.snapshot():
-            base = self._number(run_id) << _BITS
+            base = number_of(self._database, run_id) << _BITS
             rows = self._database.execute(
                 "SELECT parts FROM events WHERE id > ? AND id < ? AND parts IS NOT NULL",
                 (base, base + 2**_BITS),
@@ -322,7 +237,7 @@ class Journal:
             UnknownRunError: no such run.
         """
         with self._database.guard:
-            base = self._number(run_id) << _BITS
+            base = number_of(self._database, run_id) << _BITS
             rows = self._database.execute(
                 "SELECT id, at FROM events WHERE id > ? AND id < ?", (base + after, base + 2**_BITS)
             ).fetchall()
@@ -362,10 +277,10 @@ class Journal:
                 "UPDATE runs SET forked_from = ?, forked_at = ? WHERE id = ?",
                 (parent.id, at, run_id),
             )
-            epoch = self.acquire(run_id, "fork", 1.0, 0.0)
+            epoch = self._leases.acquire(run_id, "fork", 1.0, 0.0)
             if epoch is not None:
                 self.append(run_id, epoch, events)
-                self.release(run_id, epoch)
+                self._leases.release(run_id, epoch)
 
     def create_ended(
         self,
@@ -376,21 +291,20 @@ class Journal:
         caller: str,
         title: str,
         fingerprint: str,
-        status: str,
         summary: StoredSummary,
     ) -> None:
-        """Create a run that has ended already, elsewhere, with its whole journal. Call this
+        """Create a run that is `done` already, elsewhere, with its whole journal. Call this
         inside a transaction.
 
         Raises:
             RunExistsError: the id is taken.
         """
         self.create(run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint)
-        epoch = self.acquire(run_id, "import", 1.0, 0.0)
+        epoch = self._leases.acquire(run_id, "import", 1.0, 0.0)
         if epoch is not None:
             self.append(run_id, epoch, events)
-            self.set_status(run_id, epoch, status, summary)
-            self.release(run_id, epoch)
+            self.set_status(run_id, epoch, "done", summary)
+            self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[JSONObject]:
         """The member `origin` of the summary of every run of a caller that was imported
@@ -405,14 +319,15 @@ class Journal:
             ).fetchall()
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
-    def failed_calls(self, run_id: str) -> set[int]:
-        """The numbers of the calls of a run that ended with an error.
+    def calls_with_an_error(self, run_id: str) -> set[int]:
+        """The numbers of the calls of a run that ran and returned an error: failed calls that were
+        started, and caught calls.
 
         Raises:
             UnknownRunError: no such run.
         """
         with self._database.guard:
-            base = self._number(run_id) << _BITS
+            base = number_of(self._database, run_id) << _BITS
             rows = self._database.execute(
                 "SELECT json_extract(body, '$.call') FROM events WHERE id > ? AND id < ? "
                 "AND json_extract(body, '$.event') = 'call_finished' "
@@ -482,14 +397,9 @@ class Journal:
         if cursor.rowcount != 1:
             raise self._stale(run_id, epoch)
 
-    @property
-    def can_tell(self) -> bool:
-        """Whether `tell` reaches other processes."""
-        return self._database.can_notify
-
-    def tell(self, run_id: str) -> None:
+    def notify(self, run_id: str) -> None:
         """Notify the processes that follow a run, or the run that a room belongs to. Call this
-        inside a transaction.
+        inside a transaction. It has no effect where `Store.can_notify` is false.
         """
         self._database.notify(f"run {run_id.partition('.')[0]}")
 
@@ -513,24 +423,6 @@ class Journal:
             known = [one.id for one in self.newest(caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id[:80]!r}.{did_you_mean(run_id, known)}")
         return record
-
-    def leases(self, status: str, fingerprint: str | None = None, limit: int = 1000) -> list[Lease]:
-        """The leases of the runs that have a status, the newest run first, without runs that were
-        set aside; `fingerprint`: only runs made under this configuration.
-        """
-        with self._database.guard:
-            rows = self._database.execute(
-                "SELECT id, driver, epoch, lease_until FROM runs WHERE status = ?1 "
-                "AND fingerprint = "
-                "coalesce(?2, fingerprint) AND coalesce(json_type(summary, '$.set_aside'), "
-                "'') <> 'true' "
-                "ORDER BY number DESC LIMIT ?3",
-                (status, fingerprint, limit),
-            ).fetchall()
-        held = ((run, *_held_by(driver), epoch, until) for run, driver, epoch, until in rows)
-        return [
-            Lease(run, driver, epoch, until, seconds) for run, driver, seconds, epoch, until in held
-        ]
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
         """The ids of runs, rooms among them, that begin with `prefix`, the newest first."""
@@ -621,7 +513,7 @@ class Journal:
                 "ORDER BY events.id DESC LIMIT ?3",
                 (_DECIDED_RUNS, only_of(caller), limit),
             ).fetchall()
-        return [_decided(*row) for row in rows]
+        return [_read_decided(row) for row in rows]
 
 
 _DECIDED_RUNS: Final = 1000
@@ -650,20 +542,11 @@ class Decided:
     reason: str | None
 
 
-def _decided(
-    run: str,
-    title: str,
-    caller: str,
-    at: float | None,
-    call: int | str | None,
-    decision: str | None,
-    by: str | None,
-    reason: str | None,
-) -> Decided:
+def _read_decided(row: tuple[Any, ...]) -> Decided:
+    run, title, caller, at, call, decision, by, reason = row
     # SQL gives an object as its JSON text.
     if by is not None and by.startswith("{"):
-        decider = decode_trusted(by.encode())
-    else:
-        decider = by
+        by = decode_trusted(by.encode())
+
     number = None if call is None else int(call)
-    return Decided(run, title, caller, at, number, decision or "", decider, reason)
+    return Decided(run, title, caller, at, number, decision or "", by, reason)

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.journal import Journal
+from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
@@ -38,9 +39,10 @@ class QueuedRun:
 class RunQueue:
     """The runs with the status `queued`."""
 
-    def __init__(self, database: Database, journal: Journal) -> None:
+    def __init__(self, database: Database, journal: Journal, leases: Leases) -> None:
         self._database = database
         self._journal = journal
+        self._leases = leases
 
     def put(self, run_id: str, epoch: int, summary: StoredSummary) -> None:
         """Let a run wait for a worker, and release its lease. `summary` has its `needs`;
@@ -52,7 +54,7 @@ class RunQueue:
         """
         with self._database.transaction(concurrent=True):
             self._journal.set_status(run_id, epoch, QUEUED, summary)
-            self._journal.release(run_id, epoch)
+            self._leases.release(run_id, epoch)
             self._database.notify("queue")
 
     def count(

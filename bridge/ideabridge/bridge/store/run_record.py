@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
@@ -73,28 +74,6 @@ class StoredSummary:
 
 def _count(value: JSON) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-LEASE_SECONDS: Final = 15.0
-"""The seconds that a lease lasts without a heartbeat by default."""
-
-
-class Lease(NamedTuple):
-    """The lease of a run. Two equal values mean that there was no heartbeat in between.
-
-    Attributes:
-        run: the run's id.
-        driver: the holder; None: nobody.
-        epoch: the current fencing epoch.
-        until: changes with each heartbeat; see `RunRecord.lease_until`.
-        seconds: the seconds that it lasts without a heartbeat.
-    """
-
-    run: str
-    driver: str | None
-    epoch: int
-    until: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

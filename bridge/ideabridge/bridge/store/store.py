@@ -24,6 +24,7 @@ from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownP
 from ideabridge.bridge.store.idea import Change, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
 from ideabridge.bridge.store.journal import Journal
+from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.owner_links import OwnerLinks
 from ideabridge.bridge.store.portable import (
     Checks,
@@ -100,7 +101,8 @@ class Store:
 
     Attributes:
         ideas: the saved ideas.
-        runs: runs, the leases of their drivers, and their events.
+        runs: runs and their events.
+        leases: the leases of runs: which driver may write, and until when.
         queue: the runs that wait for a worker.
         call_places: the calls of modules with a limit for all processes.
         publications: ideas published under a name.
@@ -120,8 +122,9 @@ class Store:
         self._calls = CallIndex(database)
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
-        self.runs = Journal(database, contents)
-        self.queue = RunQueue(database, self.runs)
+        self.leases = Leases(database)
+        self.runs = Journal(database, contents, self.leases)
+        self.queue = RunQueue(database, self.runs, self.leases)
         self.settings = StoredSettings(database)
         self.requests = DriverRequests(database, self.settings)
         self.call_places = CallPlaces(database, self.settings)

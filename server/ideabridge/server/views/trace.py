@@ -19,7 +19,9 @@ from ideabridge.tools.encoding import JSON, JSONObject
 BarStatus: TypeAlias = Literal[
     "waiting", "asking", "running", "done", "failed", "denied", "not run"
 ]
-"""The status of a bar. `not run`: the run ended before the call started."""
+"""The status of a bar. `failed`: the call returned an error, also one that was caught, or the run
+ended while it ran. `denied`: a person or a rule refused it. `not run`: the run ended before the
+call started."""
 
 _FAILED: Final = ("failed", "denied")
 

@@ -1,0 +1,151 @@
+"""Leases: which driver may write to the journal of a run, and until when."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import UnknownRunError
+
+LEASE_SECONDS: Final = 15.0
+"""The seconds that a lease lasts without a heartbeat by default."""
+
+
+class Lease(NamedTuple):
+    """The lease of a run. Two equal values mean that there was no heartbeat in between.
+
+    Attributes:
+        run: the run's id.
+        driver: the holder; None: nobody.
+        epoch: the current fencing epoch.
+        until: changes with each heartbeat; see `RunRecord.lease_until`.
+        seconds: the seconds that it lasts without a heartbeat.
+    """
+
+    run: str
+    driver: str | None
+    epoch: int
+    until: float
+    seconds: float
+
+
+def read_holder(driver: str | None) -> tuple[str | None, float]:
+    """(driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
+    if driver is None:
+        return None, LEASE_SECONDS
+    name, _, seconds = driver.rpartition(":")
+    return name, float(seconds)
+
+
+def number_of(database: Database, run_id: str) -> int:
+    """The row of a run. Call this inside a guard or transaction.
+
+    Raises:
+        UnknownRunError: no such run.
+    """
+    number = database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
+    if number == 0:
+        raise UnknownRunError(f"no run {run_id[:64]!r}")
+    return number
+
+
+class Leases:
+    """The leases of runs: columns of the table `runs`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(
+        self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None
+    ) -> int | None:
+        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970);
+        returns the new epoch.
+
+        None while another driver holds it. The store does not compare times, because clocks differ
+        between machines: to take a lease that was not released, the caller passes it as last seen.
+        If the same driver acquires the lease again, its previous epoch becomes invalid.
+
+        Args:
+            run_id: the run.
+            driver: the name of the driver.
+            ttl_s: the seconds that the lease lasts without a `renew`.
+            now: stored with `ttl_s` for lists of runs.
+            lapsed: a lapsed lease, as the caller last saw it. It is not taken if it
+                has changed since.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        with self._database.transaction(concurrent=True):
+            number = number_of(self._database, run_id)
+            cursor = self._database.execute(
+                "UPDATE runs SET driver = ?2, epoch = epoch + 1, lease_until = ?3 "
+                "WHERE number = ?1 AND (driver IS NULL OR driver = ?2 OR (epoch = ?4 "
+                "AND lease_until = ?5))",
+                (
+                    number,
+                    f"{driver}:{ttl_s:g}",
+                    now + ttl_s,
+                    lapsed and lapsed.epoch,
+                    lapsed and lapsed.until,
+                ),
+            )
+            if cursor.rowcount != 1:
+                return None
+            return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
+
+    def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
+        """Extend the lease to `ttl_s` seconds from `now`; return False if the epoch is not the
+        run's current one.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        # The value must change even if the driver's clock was set back: other processes compare it
+        # with the last one.
+        longer = (
+            "lease_until = CASE WHEN ?1 > lease_until + 0.001 THEN ?1 ELSE lease_until + 0.001 END"
+        )
+        return self._change_lease(longer, now + ttl_s, run_id, epoch)
+
+    def release(self, run_id: str, epoch: int) -> bool:
+        """Release the lease: the epoch cannot write any more; return False if it was not
+        the current one.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._change_lease("driver = NULL, lease_until = ?1", 0.0, run_id, epoch)
+
+    def _change_lease(self, change: str, until: float, run_id: str, epoch: int) -> bool:
+        cursor = self._database.change(
+            f"UPDATE runs SET {change} WHERE id = ?2 AND epoch = ?3 AND driver IS NOT NULL",  # noqa: S608 - constants
+            (until, run_id, epoch),
+        )
+        if cursor.rowcount != 1:
+            with self._database.guard:
+                number_of(self._database, run_id)
+        return cursor.rowcount == 1
+
+    def of_runs(
+        self, status: str, fingerprint: str | None = None, limit: int = 1000
+    ) -> list[Lease]:
+        """The leases of the runs that have a status, the newest run first, without runs that were
+        set aside; `fingerprint`: only runs made under this configuration.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id, driver, epoch, lease_until FROM runs WHERE status = ?1 "
+                "AND fingerprint = "
+                "coalesce(?2, fingerprint) AND coalesce(json_type(summary, '$.set_aside'), "
+                "'') <> 'true' "
+                "ORDER BY number DESC LIMIT ?3",
+                (status, fingerprint, limit),
+            ).fetchall()
+
+        leases: list[Lease] = []
+        for run, column, epoch, until in rows:
+            driver, seconds = read_holder(column)
+            leases.append(Lease(run, driver, epoch, until, seconds))
+
+        return leases
