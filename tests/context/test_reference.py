@@ -24,7 +24,7 @@ from ideabridge.bridge.context.references import (
     parse_target,
     unescape,
 )
-from ideabridge.bridge.loop.memory import check_instance
+from ideabridge.bridge.loop.initial_documents import check_instance
 from ideabridge.tools.encoding import JSON
 
 KEYS = st.text(min_size=1, max_size=12).filter(

@@ -7,7 +7,7 @@ import pytest
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.state import StateSchema
-from ideabridge.bridge.loop.memory import initial_documents
+from ideabridge.bridge.loop.initial_documents import initial_documents
 from ideabridge.tools.encoding import JSON, JSONObject
 
 AB: JSONObject = {"a": {"type": "integer"}, "b": {"type": "integer"}}

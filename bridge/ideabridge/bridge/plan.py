@@ -26,11 +26,11 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.dry_run import FORMS, draw, dry_run
+from ideabridge.bridge.loop.dry_run import FORMS, dry_run_report, plan_drawing
 from ideabridge.bridge.loop.event import RunStarted
 from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.initial_documents import check_instance
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.memory import check_instance
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
@@ -449,7 +449,7 @@ class Rehearsal:
         """The order of the calls, what runs in parallel, what each reads and writes; see
         `Bridge.dry_run`.
         """
-        return dry_run(self.graph, self.missing)
+        return dry_run_report(self.graph, self.missing)
 
     def draw(self, form: str = "text") -> str:
         """A drawing of the plan: `text` or `mermaid`.
@@ -459,7 +459,7 @@ class Rehearsal:
         """
         if form not in FORMS:
             raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")
-        return draw(self.graph, form, self.missing)
+        return plan_drawing(self.graph, form, self.missing)
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:

@@ -4,7 +4,7 @@ for terminals).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
 from ideabridge.bridge.context.references import Reference, clipped, format_reference
@@ -23,11 +23,13 @@ def _layers(graph: Graph) -> list[list[Call]]:
     before = _waits(graph)
     depth: dict[int, int] = {}
     for part in components(before):
+        earlier: set[int] = set()
+        for index in part:
+            earlier |= before[index]
+
         # Later alternatives may wait for each other in a circle; such calls share a layer.
-        earlier = {index_before for index in part for index_before in before[index]}.difference(
-            part
-        )
-        level = 1 + max((depth[index_before] for index_before in earlier), default=-1)
+        earlier.difference_update(part)
+        level = 1 + max((depth[index] for index in earlier), default=-1)
         depth.update(dict.fromkeys(part, level))
 
     layers: list[list[Call]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
@@ -46,12 +48,17 @@ def _is_read_only(call: Call) -> bool:
     return call.hints.read_only is True
 
 
+def _may_change(call: Call) -> bool:
+    """Return whether a call runs code that does not declare itself read-only."""
+    return not _is_read_only(call) and not call.has_latent
+
+
 def _order_of(graph: Graph, call: Call) -> set[int]:
     """The calls that a call waits for only because of the order of effects."""
     return set(call.order) - graph.depends_on(call)
 
 
-def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
+def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
     """The order of a closed graph: which calls run in parallel, what each reads and writes, what
     is not read-only.
 
@@ -68,54 +75,56 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         for which it waits only because of the order of effects.
     """
     before = _waits(graph)
-    entries: list[JSON] = []
-    asks: list[JSON] = []
+    calls: list[JSON] = []
     for call in graph.calls:
-        entry: JSONObject = {"place": call.place, "tool": call.name}
-        if call.tool is not None and call.tool.module is not None:
-            entry["module"] = call.tool.module
-
-        if call.instance:
-            entry["instance"] = call.instance
-
-        entry["reads"] = [read.expression.text for read in call.reads]
-        entry["writes"] = [format_reference(path) for path in call.writes]
-        entry["after"] = [graph.call(index).place for index in sorted(before[call.index])]
-        ordered = sorted(_order_of(graph, call))
-        if ordered:
-            entry["ordered_after"] = [graph.call(index).place for index in ordered]
-
-        entry["read_only"] = _is_read_only(call)
-        if not entry["read_only"] and not call.has_latent:
-            asks.append(_name_of(call))
-
-        entries.append(entry)
+        calls.append(_entry(graph, call, before[call.index]))
 
     layers: list[JSON] = [[_name_of(call) for call in layer] for layer in _layers(graph)]
     report: JSONObject = {
         "layers": layers,
-        "calls": entries,
-        "not_read_only": asks,
+        "calls": calls,
+        "not_read_only": [_name_of(call) for call in graph.calls if _may_change(call)],
         "missing_inputs": [*missing],
     }
     notes = list[JSON](_notes(graph))
-    return {**report, "notes": notes} if notes else report
+    if notes:
+        report["notes"] = notes
+    return report
+
+
+def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
+    """A call as a dry run reports it; `before` are the calls that it waits for."""
+    entry: JSONObject = {"place": call.place, "tool": call.name}
+    if call.tool is not None and call.tool.module is not None:
+        entry["module"] = call.tool.module
+
+    if call.instance:
+        entry["instance"] = call.instance
+
+    entry["reads"] = [read.expression.text for read in call.reads]
+    entry["writes"] = [format_reference(path) for path in call.writes]
+    entry["after"] = [graph.call(index).place for index in sorted(before)]
+    ordered = sorted(_order_of(graph, call))
+    if ordered:
+        entry["ordered_after"] = [graph.call(index).place for index in ordered]
+
+    entry["read_only"] = _is_read_only(call)
+    return entry
+
+
+_NAMED: Final = 5
+"""The most tools that one note names."""
 
 
 def _notes(graph: Graph) -> list[str]:
     """Return notes for the author of a plan about its order of effects."""
     notes: list[str] = []
-    waiting = [call for call in graph.calls if _order_of(graph, call)]
-    unsaid = {
-        related.name: None
-        for call in waiting
-        for related in (call, *(graph.call(index) for index in call.order))
-        if related.tool is not None
-        and related.hints.read_only is None
-        and graph.order.may_change(related)
-    }
-    if unsaid:
-        names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")
+    undeclared = list(_undeclared(graph))
+    if undeclared:
+        names = ", ".join(undeclared[:_NAMED])
+        if len(undeclared) > _NAMED:
+            names += ", ..."
+
         notes.append(
             "Some calls wait for earlier calls of their server, because a tool does not say "
             f"whether it only reads: {names}. If it does, say so: read_only=True in @tool, or "
@@ -131,6 +140,23 @@ def _notes(graph: Graph) -> list[str]:
     return notes
 
 
+def _undeclared(graph: Graph) -> dict[str, None]:
+    """The names of tools that cause an order of effects, because they do not declare whether they
+    are read-only.
+    """
+    names: dict[str, None] = {}
+    for call in graph.calls:
+        if not _order_of(graph, call):
+            continue
+
+        for related in (call, *(graph.call(index) for index in call.order)):
+            is_undeclared = related.tool is not None and related.hints.read_only is None
+            if is_undeclared and graph.order.may_change(related):
+                names[related.name] = None
+
+    return names
+
+
 # -- drawings --------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
@@ -142,7 +168,7 @@ _LONGEST: Final = 60
 """Characters of a name or a reference that a drawing shows."""
 
 
-def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:
+def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:
     """A drawing of a closed graph, ending in a line break.
 
     Args:
@@ -151,21 +177,8 @@ def draw(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) ->
             `text`: a line for each call, grouped by layer.
         missing: references to an input that the plan was not given; the drawing marks them.
     """
-    if form == "mermaid":
-        lines = _mermaid(graph, frozenset(missing))
-    else:
-        lines = _text(graph, missing)
+    lines = _Flowchart(graph, missing).lines() if form == "mermaid" else _text(graph, missing)
     return "\n".join(lines) + "\n"
-
-
-def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Return every operand that may be read, with the calls that write it; none if it exists
-    from the start.
-    """
-    for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
-        for operand, writers in zip(alternative, bound, strict=True):
-            if operand.kind != "item":
-                yield operand, writers or ()
 
 
 def _shown(text: str) -> str:
@@ -174,13 +187,21 @@ def _shown(text: str) -> str:
 
 
 def _title(call: Call) -> str:
-    module = call.tool.module if call.tool is not None else None
-    name = _shown(f"{module}.{call.name}" if module else call.name)
-    return f"{_name_of(call)} {name}{' for each' if call.has_each else ''}"
+    name = call.name
+    if call.tool is not None and call.tool.module:
+        name = f"{call.tool.module}.{name}"
+
+    title = f"{_name_of(call)} {_shown(name)}"
+    return f"{title} for each" if call.has_each else title
 
 
 def _written(call: Call) -> str:
     return _shown(" ".join(format_reference(path) for path in call.writes))
+
+
+def _direct(call: Call) -> list[int]:
+    """The calls that a call names in `_after`, or that the order of effects puts before it."""
+    return sorted({*(call.edges or ()), *call.order})
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -188,22 +209,16 @@ def _written(call: Call) -> str:
 
 def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
     rows: list[tuple[str, str, str]] = []
-    for number, layer in enumerate(_layers(graph)):
+    for number, layer in enumerate(_layers(graph), start=1):
+        label = str(number)
         for call in layer:
-            head = f"{number + 1 if call is layer[0] else '':>3}  {_title(call)}"
-            reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in call.reads))
-            before = [
-                str(_name_of(graph.call(index)))
-                for index in sorted({*(call.edges or ()), *call.order})
-            ]
-            remarks = f"  (after {', '.join(before)})" if before else ""
-            remarks += "" if _is_read_only(call) or call.has_latent else "  ! not read-only"
-            rows.append((head, f"{reads or '-'} -> {_written(call)}", remarks))
+            flow = f"{_texts_of(call.reads) or '-'} -> {_written(call)}"
+            rows.append((f"{label:>3}  {_title(call)}", flow, _remarks(graph, call)))
+            label = ""
 
-    outputs = [read for reads in graph.output_reads.values() for read in reads]
     if graph.output is not None:
-        reads = ", ".join(dict.fromkeys(_shown(read.expression.text) for read in outputs))
-        rows.append(("     output", reads or "constant", ""))
+        reads = [read for reads in graph.output_reads.values() for read in reads]
+        rows.append(("     output", _texts_of(reads) or "constant", ""))
 
     width = min(40, max((len(head) for head, _, _ in rows), default=0))
     for head, flow, remarks in rows:
@@ -213,58 +228,89 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
         yield f"missing inputs: {', '.join(map(_shown, missing))}"
 
 
+def _texts_of(reads: Iterable[Read]) -> str:
+    texts = {_shown(read.expression.text): None for read in reads}
+    return ", ".join(texts)
+
+
+def _remarks(graph: Graph, call: Call) -> str:
+    remarks = ""
+    before = [str(_name_of(graph.call(index))) for index in _direct(call)]
+    if before:
+        remarks += f"  (after {', '.join(before)})"
+
+    if _may_change(call):
+        remarks += "  ! not read-only"
+    return remarks
+
+
 # -- mermaid ---------------------------------------------------------------------------------------
 
 
-def _mermaid(graph: Graph, missing: frozenset[str]) -> Iterator[str]:
-    yield "flowchart TD"
-    givens: dict[str, str] = {}
-    arrows: list[str] = []
-    changing: list[str] = []
-    for call in graph.calls:
-        node = f"c{call.index}"
-        yield f'  {node}["{_label(_title(call))}<br/>{_label(_written(call))}"]'
-        if not _is_read_only(call) and not call.has_latent:
-            changing.append(node)
+class _Flowchart:
+    """A plan as a flowchart in Mermaid: calls, the values that exist from the start, and arrows."""
 
-        for read in call.reads:
-            arrows.extend(_arrows(read, node, givens))
+    def __init__(self, graph: Graph, missing: Collection[str]) -> None:
+        self._graph = graph
+        self._missing = frozenset(missing)
+        # The node of each value that exists from the start, by its reference.
+        self._values: dict[str, str] = {}
+        self._arrows: dict[str, None] = {}
 
-        arrows.extend(
-            f"  c{index} -.-> {node}" for index in sorted({*(call.edges or ()), *call.order})
-        )
+    def lines(self) -> Iterator[str]:
+        """The lines of the chart."""
+        graph = self._graph
+        yield "flowchart TD"
+        for call in graph.calls:
+            node = f"c{call.index}"
+            yield f'  {node}["{_label(_title(call))}<br/>{_label(_written(call))}"]'
+            self._add_arrows(call.reads, node)
+            for index in _direct(call):
+                self._arrows[f"  c{index} -.-> {node}"] = None
 
-    if graph.output is not None:
-        yield '  output(["output"])'
-        for reads in graph.output_reads.values():
-            for read in reads:
-                arrows.extend(_arrows(read, "output", givens))
+        if graph.output is not None:
+            yield '  output(["output"])'
+            for reads in graph.output_reads.values():
+                self._add_arrows(reads, "output")
 
-    lacking: list[str] = []
-    for text, node in givens.items():
-        yield f'  {node}[/"{_label(_shown(text))}"/]'
-        if text in missing:
-            lacking.append(node)
+        for text, node in self._values.items():
+            yield f'  {node}[/"{_label(_shown(text))}"/]'
 
-    yield from dict.fromkeys(arrows)
-    if changing:
-        yield f"  class {','.join(changing)} changing"
-        yield "  classDef changing stroke-width:3px"
+        yield from self._arrows
+        changing = [f"c{call.index}" for call in graph.calls if _may_change(call)]
+        lacking = [node for text, node in self._values.items() if text in self._missing]
+        yield from _styled(changing, "changing", "stroke-width:3px")
+        yield from _styled(lacking, "missing", "stroke-dasharray:4")
 
-    if lacking:
-        yield f"  class {','.join(lacking)} missing"
-        yield "  classDef missing stroke-dasharray:4"
+    def _add_arrows(self, reads: Iterable[Read], node: str) -> None:
+        """Add the arrows to a node from what it reads."""
+        for read in reads:
+            for operand, writers in _sources(read):
+                name = _label(_shown(operand.text))
+                for index in writers:
+                    self._arrows[f'  c{index} -->|"{name}"| {node}'] = None
+
+                if not writers:
+                    text = format_reference(operand.full, operand.instance)
+                    value = self._values.setdefault(text, f"g{len(self._values)}")
+                    self._arrows[f"  {value} --> {node}"] = None
 
 
-def _arrows(read: Read, node: str, givens: dict[str, str]) -> Iterator[str]:
-    for operand, writers in _sources(read):
-        if writers:
-            yield from (
-                f'  c{index} -->|"{_label(_shown(operand.text))}"| {node}' for index in writers
-            )
-        else:
-            text = format_reference(operand.full, operand.instance)
-            yield f"  {givens.setdefault(text, f'g{len(givens)}')} --> {node}"
+def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
+    """Yield every operand that may be read, with the calls that write it; none if it exists
+    from the start.
+    """
+    for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
+        for operand, writers in zip(alternative, bound, strict=True):
+            if operand.kind != "item":
+                yield operand, writers or ()
+
+
+def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
+    """The lines that give nodes a style; none without nodes."""
+    if nodes:
+        yield f"  class {','.join(nodes)} {name}"
+        yield f"  classDef {name} {style}"
 
 
 def _label(text: str) -> str:

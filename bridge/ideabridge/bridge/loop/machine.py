@@ -74,13 +74,13 @@ from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, Exec
 from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
 from ideabridge.bridge.loop.grant import Grants, decision_text
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS, faults_of
-from ideabridge.bridge.loop.memory import (
+from ideabridge.bridge.loop.initial_documents import (
     InitialDocuments,
-    Memory,
     initial_documents,
     opening_faults,
 )
+from ideabridge.bridge.loop.members import GROUP, GROUPS, THOUGHT_PROCESS, THOUGHTS, faults_of
+from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.progress import CallStatus, Progress, in_flight, parked

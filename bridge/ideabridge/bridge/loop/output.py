@@ -17,7 +17,8 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.loop.call import Call, ErrorKind, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.memory import InitialDocuments, Memory
+from ideabridge.bridge.loop.initial_documents import InitialDocuments
+from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
 from ideabridge.bridge.loop.size import NO_SIZE, LargeSizes, Size, measure, too_large
 from ideabridge.tools.compose import wrap_output

@@ -27,7 +27,8 @@ from ideabridge.bridge.loop.event import (
     denial_text,
 )
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.memory import InitialDocuments, Memory
+from ideabridge.bridge.loop.initial_documents import InitialDocuments
+from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ideabridge.bridge.arguments import read_context_document
 from ideabridge.bridge.context.messages import Message, read_context, with_instances
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.loop.memory import initial_documents
+from ideabridge.bridge.loop.initial_documents import initial_documents
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import first_line

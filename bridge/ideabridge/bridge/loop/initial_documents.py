@@ -1,0 +1,181 @@
+"""InitialDocuments: what references can read when a run begins. The context gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ideabridge.bridge.context import state as document
+from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
+from ideabridge.bridge.context.messages import Message
+from ideabridge.bridge.context.references import (
+    KINDS,
+    clipped,
+    is_instance_name,
+    parse_reference,
+    quoted,
+)
+from ideabridge.bridge.context.state import Missing, StateSchema, merge
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.schema import Validator
+
+MAX_INSTANCES = 1_000
+MAX_INSTANCE_NAME = 64
+
+
+@dataclass(slots=True)
+class InitialDocuments:
+    """What references can read when a run begins.
+
+    Attributes:
+        documents: `{"state", "results", "input", "data"}` by instance; "" if the
+            context names none.
+        instances: the instances, in the order of the context.
+        schemas: the state schemas, by instance.
+    """
+
+    documents: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    instances: list[str] = field(default_factory=list[str])
+    schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
+
+    def part(self, instance: str, kind: str) -> JSON:
+        """The initial `state` or `input` of an instance."""
+        part = document.read(self.documents.get(instance, {}), (kind,))
+        return {} if isinstance(part, Missing) else part
+
+
+def check_instance(name: str) -> None:
+    """Check that references can contain the name of an instance.
+
+    Raises:
+        MessageError: they cannot, or the name is too long.
+    """
+    if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
+        raise MessageError(
+            f"_instance {quoted(name)}: expected 1 to {MAX_INSTANCE_NAME} characters, "
+            "without white space and"
+            f' . [ ] | & † ", and none of {KINDS}'
+        )
+
+
+def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> list[str]:
+    """A sentence for each initial state and input that does not satisfy the schema on its message.
+
+    What the schema of a state requires may be written later.
+    """
+    faults: list[str] = []
+    for instance, state_schema in opening.schemas.items():
+        try:
+            state_schema.check_write(opening.part(instance, "state"))
+        except IdeabridgeError as error:
+            faults.append(f"{_of(instance)}{error}")
+
+    for message in messages:
+        if message.type != "input" or message.schema is None:
+            continue
+
+        # All instances read an input without an instance.
+        readers = [message.instance] if message.instance else (opening.instances or [""])
+        validator = Validator(message.schema, what="the input")
+        for instance in readers:
+            try:
+                validator.check(opening.part(instance, "input"))
+            except IdeabridgeError as error:
+                faults.append(f"{_of(instance)}{error}")
+
+    return faults
+
+
+def _of(instance: str) -> str:
+    return f"instance {clipped(instance)}: " if instance else ""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The merged messages of one instance, or of the context as a whole."""
+
+    input: JSON = field(default_factory=dict[str, JSON])
+    state: JSON = field(default_factory=dict[str, JSON])
+    data: JSON = field(default_factory=dict[str, JSON])
+
+    def add(self, message: Message) -> None:
+        """Merge a message in."""
+        if message.type == "data":
+            self.data = merge(self.data, {message.kind: message.value})
+        elif not isinstance(message.value, dict):
+            return
+        elif message.type == "input":
+            self.input = merge(self.input, message.value)
+        else:
+            self.state = merge(self.state, message.value)
+
+
+def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
+    """Build the documents of a context. Data of one kind and instance are merged. All instances see
+    the input and the data without an instance, merged with their own.
+
+    Raises:
+        MessageError: too many instances, or an invalid name; see `check_instance`.
+    """
+    opening = InitialDocuments()
+    common = _Parts()
+    by_instance: dict[str, _Parts] = {"": common}
+    schemas: dict[str, JSONObject] = {}
+    for message in messages:
+        if message.type == "call":
+            common.data = merge(common.data, _earlier_result(message.value))
+
+        if message.type not in ("input", "state", "data"):
+            continue
+
+        name = message.instance
+        if name not in by_instance:
+            check_instance(name)
+            by_instance[name] = _Parts()
+            opening.instances.append(name)
+            if len(opening.instances) > MAX_INSTANCES:
+                raise MessageError(f"more than {MAX_INSTANCES:,} instances in one context")
+
+        by_instance[name].add(message)
+        if message.type == "state" and message.schema is not None:
+            schemas[name] = message.schema
+
+    for name, parts in by_instance.items():
+        readable: JSONObject = {
+            "state": parts.state,
+            "results": {},
+            "input": parts.input,
+            "data": parts.data,
+        }
+        if name:
+            readable["input"] = merge(common.input, parts.input)
+            readable["data"] = merge(common.data, parts.data)
+
+        opening.documents[name] = readable
+
+    opening.schemas = {
+        name: StateSchema(schema, by_instance[name].state) for name, schema in schemas.items()
+    }
+    return opening
+
+
+def _earlier_result(call: JSON) -> JSONObject:
+    """What a call of another run adds to the data, as the context of a room has it:
+    `†data.results.PLACE`; nothing if the call has no such result.
+    """
+    if not isinstance(call, dict) or "result" not in call:
+        return {}
+
+    try:
+        path = next(parse_reference(str(call.get("value"))).operands()).full
+    except ReferenceSyntaxError:
+        return {}
+
+    if path[0] != "data" or len(path) == 1:
+        return {}
+
+    data: JSONObject = {path[-1]: call["result"]}
+    for key in reversed(path[1:-1]):
+        data = {key: data}
+    return data
