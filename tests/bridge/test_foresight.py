@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge, Configuration, PlanError, RunFailedError
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import RunStarted
+from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools import Tool, Toolbox, tool
@@ -213,7 +213,7 @@ def test_it_refuses_what_would_fail_and_nothing_else(
         {"_tool": "made", "y": 1, "_outputPath": "w"},
         {"_tool": "made", "x": "†input.one", "y": "†input.other" if known else "†state.w"},
     ]
-    refused = bool(machine.check(calls, None))
+    refused = bool(machine.check(SolutionProposed(calls)).errors)
     would_fail = not catalogue.exact(made).is_valid({"x": one, "y": other})
     if not known and isinstance(one, str) and one.startswith("†"):
         # Beside a reference, a text that begins with a dagger looks like one: its type is checked

@@ -646,7 +646,7 @@ def test_a_malformed_explanation_is_a_structural_problem(
     machine = Machine()
     machine.receive(started())
     calls: list[JSON] = [echo('{"text": 1}', _outputPath="a")]
-    errors = machine.check(calls, {"a": 1}, explained=explained)
+    errors = machine.check(SolutionProposed(calls, {"a": 1}, explained=explained)).errors
     assert 0 < len(errors) <= 40
     assert problem in str(errors[0]["error"])
     with pytest.raises(JournalError, match="malformed"):
@@ -661,7 +661,9 @@ def test_the_values_that_explanations_read_are_counted_for_each_instance() -> No
     )
     calls, places = spread([echo(5)], instances)
     by = [f"†input.n{number}" for number in range(30)]
-    errors = machine.check(calls, None, places, explained={"values": [literal("calls.0.x", *by)]})
+    errors = machine.check(
+        SolutionProposed(calls, places=places, explained={"values": [literal("calls.0.x", *by)]})
+    ).errors
     assert "its calls read 30,000 values for their explanations; at most 20,000" in str(errors)
 
 

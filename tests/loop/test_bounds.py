@@ -10,6 +10,7 @@ from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.event import SolutionProposed
 from ideabridge.bridge.loop.graph import components, emission
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.progress import Absent, CallStatus, Judge, Progress, Wait
@@ -174,7 +175,9 @@ def test_ordered_calls_in_a_circle_through_a_later_alternative_still_run() -> No
 def problems(calls: list[JSON]) -> list[str]:
     driven = Driven()
     driven.post(started())
-    return [str(entry["error"]) for entry in driven.machine.check(calls, None)]
+    return [
+        str(entry["error"]) for entry in driven.machine.check(SolutionProposed(calls, None)).errors
+    ]
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ def test_a_question_that_waits_goes_on_though_it_would_not_be_asked_today(
 def test_what_is_proposed_today_knows_no_removed_kind() -> None:
     run = earlier([echo(5)], given={"n": 5})
     explained: JSONObject = {"values": [literal("calls.0.x", TITLE)]}
-    assert run.machine.check([echo(5)], None, explained=explained) == []
+    assert run.machine.check(SolutionProposed([echo(5)], explained=explained)).errors == []
     new = Driven()
     new.post(started(tools=list(TOOLS)))
-    [error] = new.machine.check([echo(5)], None, explained=explained)
+    [error] = new.machine.check(SolutionProposed([echo(5)], explained=explained)).errors
     assert "expected a reference such as †input.x" in str(error)

@@ -291,7 +291,7 @@ class Fuzzed:
         output = shown["output"]
         assert isinstance(calls, list)
         left = [call for call in calls if self.random.random() < 0.8]
-        if kind < 0.4 and left and not self.machine.check(left, output):
+        if kind < 0.4 and left and not self.machine.check(SolutionProposed(left, output)).errors:
             self.post(PlanDecided(digest, "edit", decider_of("somebody"), None, left, output))
             return
 
@@ -392,7 +392,7 @@ class Fuzzed:
         if pattern is not None and self.random.random() < 0.7:
             output = None
 
-        errors = self.machine.check(calls, output, pattern=pattern)
+        errors = self.machine.check(SolutionProposed(calls, output, pattern=pattern)).errors
         if errors:
             faults(errors)
             if self.machine.mode == "solve":

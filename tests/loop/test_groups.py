@@ -181,7 +181,7 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
 def test_a_group_has_no_output() -> None:
     machine = Machine()
     machine.receive(started(STATE, mode="plan"))
-    faults = machine.check(writing(1), "†state.v0", pattern="all")
+    faults = machine.check(SolutionProposed(writing(1), "†state.v0", pattern="all")).errors
     assert "it has no output" in str(faults[0]["error"])
 
 

@@ -55,7 +55,7 @@ def check(
     driven = Driven()
     driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))
     found: list[str] = []
-    for entry in driven.machine.check(calls, output):
+    for entry in driven.machine.check(SolutionProposed(calls, output)).errors:
         error = entry["error"]
         assert isinstance(error, dict)
         found.append(str(error["message"]))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.loop.effect import Execute
-from ideabridge.bridge.loop.event import CallFinished, RunStarted
+from ideabridge.bridge.loop.event import CallFinished, RunStarted, SolutionProposed
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.tool import Annotations, Tool
@@ -81,7 +81,7 @@ class Scenario:
         """Whether a plan's author would be told that this cannot run."""
         probe = Driven()
         probe.post(self.start)
-        return bool(probe.machine.check([*self.calls], self.output))
+        return bool(probe.machine.check(SolutionProposed([*self.calls], self.output)).errors)
 
     @property
     def disjoint(self) -> bool:

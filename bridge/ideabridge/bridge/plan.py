@@ -27,7 +27,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.dry_run import FORMS, dry_run_report, plan_drawing
-from ideabridge.bridge.loop.event import RunStarted
+from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.initial_documents import check_instance
 from ideabridge.bridge.loop.machine import Machine
@@ -494,9 +494,13 @@ def _checked(
         RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema)
     )
     calls, places = plan.expanded()
-    errors = machine.check(calls, plan.output, places, explained=plan.explained)
-    # Without a graph there are more calls than a run may list, which is an error.
-    return machine.checked_graph or Graph(catalogue, {}), errors
+    checked = machine.check(
+        SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
+    )
+    if checked.proposal is None:
+        # It has more calls or references than a run may have, which is an error.
+        return Graph(catalogue, {}), checked.errors
+    return checked.proposal.graph, checked.errors
 
 
 def needed_inputs(plan: Plan) -> list[Reference]:

@@ -53,7 +53,8 @@ def inconsistency(
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
     # With its explanations, as it is taken up: it is bound once.
-    errors = machine.check(calls, plan.output, shared, explained=explained)
+    proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
+    errors = machine.check(proposed).errors
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
 
@@ -61,7 +62,7 @@ def inconsistency(
         places = {place: place for place in range(len(run.machine.history))}
 
     try:
-        machine.receive(SolutionProposed(calls, plan.output, None, shared, explained=explained))
+        machine.receive(proposed)
         fault = _Comparison(machine, run, places, unmade).run()
     except JournalError as error:
         return f"other calls would run than did: {error}"

@@ -71,9 +71,8 @@ from ideabridge.bridge.context.shown import TO_HOSTS, TO_MINDS, Shown
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskMind, Cancel, Effect, Execute, ExecutionKey, Finish
-from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError, Pattern
+from ideabridge.bridge.loop.event import BRIDGE, MODULE, Decider, Event, JournalError
 from ideabridge.bridge.loop.grant import Grants, decision_text
-from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.initial_documents import (
     InitialDocuments,
     initial_documents,
@@ -88,6 +87,7 @@ from ideabridge.bridge.loop.question import FORKED, Question, outcome_question, 
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.bridge.loop.solution import (
     BROKE_OFF,
+    CheckedSolution,
     PlanEvent,
     Planning,
     PlanResult,
@@ -415,29 +415,22 @@ class Machine:
         """Return whether the state of any instance has a member."""
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
-    def check(
-        self,
-        calls: list[JSON],
-        output: JSON,
-        places: list[JSON] | None = None,
-        pattern: Pattern | None = None,
-        explained: JSONObject | None = None,
-    ) -> list[JSONObject]:
-        """The faults of a Solution; see `SolutionReader.check`. The Solution is not taken up.
+    def check(self, event: events.SolutionProposed) -> CheckedSolution:
+        """Check a Solution without taking it up; see `SolutionReader.check`.
 
-        Of a plan also those of its context, and of an output that nothing of the plan changes.
+        The errors of a plan include those of its context, and of an output that no call of the
+        plan changes.
         """
-        errors = self._reader.check(calls, output, places, pattern, explained)
+        checked = self._reader.check(event)
         if self.mode != "plan":
-            return errors
+            return checked
 
-        opening = [error_message("structural", text) for text in self.opening_faults()]
-        checked = self._reader.checked
-        if not errors and checked is not None and self.settings.foresight:
-            faults = self._output_schema.foreseen(checked.graph)
-            errors = [error_message("structural", text) for text in faults]
+        faults = self.opening_faults()
+        if not checked.errors and checked.proposal is not None and self.settings.foresight:
+            faults += self._output_schema.foreseen(checked.proposal.graph)
 
-        return [*opening, *errors]
+        errors = [error_message("structural", fault) for fault in faults]
+        return replace(checked, errors=[*errors, *checked.errors])
 
     def opening_faults(self) -> list[str]:
         """A sentence for each initial state and input that does not satisfy its schema, before
@@ -450,13 +443,6 @@ class Machine:
     def check_count(self, calls: int) -> list[JSONObject]:
         """The error if the run may not list that many more calls; otherwise empty."""
         return self._reader.check_count(calls)
-
-    @property
-    def checked_graph(self) -> Graph | None:
-        """The graph of the Solution that was checked last; None if it had too many
-        calls or references.
-        """
-        return self._reader.checked.graph if self._reader.checked is not None else None
 
     # -- events ------------------------------------------------------------------------------------
 

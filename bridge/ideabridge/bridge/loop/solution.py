@@ -87,19 +87,12 @@ class Proposal:
     pattern: Pattern | None = None
 
     @classmethod
-    def whole(
-        cls,
-        graph: Graph,
-        calls: list[JSON],
-        output: JSON,
-        places: list[JSON] | None,
-        pattern: Pattern | None = None,
-    ) -> Self:
+    def whole(cls, graph: Graph, event: SolutionProposed) -> Self:
         """Bind a Solution that arrived whole."""
-        graph.take(calls, output, places)
-        if pattern is not None:
-            _check_group(graph, pattern, output)
-        return cls(graph, Solution(calls, output, places=places), pattern)
+        graph.take(event.calls, event.output, event.places)
+        if event.pattern is not None:
+            _check_group(graph, event.pattern, event.output)
+        return cls(graph, Solution(event.calls, event.output, places=event.places), event.pattern)
 
     def expect_well_formed(self) -> Self:
         """Return the proposal.
@@ -200,6 +193,22 @@ MOST_BOUND: Final = 200_000
 are 25 million."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedSolution:
+    """A Solution that was checked and not taken up.
+
+    Attributes:
+        event: the event that takes it up.
+        errors: `{"call", "place", "error"}` each; empty if it is well formed.
+        proposal: the Solution with its calls bound; None if it has too many calls or references
+            to be bound.
+    """
+
+    event: SolutionProposed
+    errors: list[JSONObject]
+    proposal: Proposal | None = None
+
+
 class SolutionReader:
     """Reads the Solutions of a run.
 
@@ -208,7 +217,6 @@ class SolutionReader:
 
     Attributes:
         listed: the number of calls that the run has taken up.
-        checked: the Solution that was checked last and not taken up.
     """
 
     def __init__(
@@ -220,7 +228,7 @@ class SolutionReader:
         spending: Spending,
     ) -> None:
         self.listed = 0
-        self.checked: Proposal | None = None
+        self._checked: CheckedSolution | None = None
         self._catalogue = catalogue
         self._settings = settings
         self._opening = opening
@@ -236,12 +244,12 @@ class SolutionReader:
     def offer(self, catalogue: Catalogue) -> None:
         """Set the tools that the next Solutions may call."""
         self._catalogue = catalogue
-        self.checked = None
+        self._checked = None
 
     def follow(self, settings: Settings) -> None:
         """Read the next Solutions under other settings."""
         self._settings = settings
-        self.checked = None
+        self._checked = None
 
     def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
         """An empty graph for the next Solution."""
@@ -265,26 +273,18 @@ class SolutionReader:
             rules=settings.rules,
         )
 
-    def check(
-        self,
-        calls: list[JSON],
-        output: JSON,
-        places: list[JSON] | None = None,
-        pattern: Pattern | None = None,
-        explained: JSONObject | None = None,
-    ) -> list[JSONObject]:
-        """The errors of a Solution that arrives whole, `{"call", "place", "error"}`; empty if it
-        is well formed.
-        """
-        over = self.check_count(len(calls)) or _over_references(calls, output)
-        if over:
-            return over
+    def check(self, event: SolutionProposed) -> CheckedSolution:
+        """Check a Solution that arrives whole. `take` does not bind it again."""
+        errors = self.check_count(len(event.calls)) or _over_references(event.calls, event.output)
+        if errors:
+            return CheckedSolution(event, errors)
 
-        graph = self.graph(pattern, explained)
+        graph = self.graph(event.pattern, event.explained)
         graph.most_bound = MOST_BOUND
         graph.most_sources = MOST_REFERENCES
-        self.checked = Proposal.whole(graph, calls, output, places, pattern)
-        return self.checked.graph.errors()
+        proposal = Proposal.whole(graph, event)
+        self._checked = CheckedSolution(event, graph.errors(), proposal)
+        return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
         """The error if the run may not list that many more calls; otherwise empty."""
@@ -295,30 +295,20 @@ class SolutionReader:
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """Take up a whole Solution; the one that was checked last is not read again."""
-        checked = self.checked
-        self.checked = None
-        calls = event.calls
-        output = event.output
-        pattern = event.pattern
-        if (
-            checked is not None
-            and checked.solution.calls is calls
-            and checked.solution.output is output
-            and checked.pattern == pattern
-            and checked.graph.explained == event.explained
-        ):
-            proposal = checked
+        """Take up a whole Solution. If this event was the last to be checked, its calls are bound
+        already.
+        """
+        checked = self._checked
+        self._checked = None
+        if checked is not None and checked.event is event and checked.proposal is not None:
+            proposal = checked.proposal
         else:
-            proposal = Proposal.whole(
-                self.graph(pattern, event.explained), calls, output, event.places, pattern
-            )
+            proposal = Proposal.whole(self.graph(event.pattern, event.explained), event)
 
-        # The idea records the pattern of its calls.
-        proposal.solution.extra = {
-            **(event.extra or {}),
-            **({} if pattern is None else {"pattern": pattern}),
-        }
+        proposal.solution.extra = {**(event.extra or {})}
+        if event.pattern is not None:
+            # The idea records the pattern of its calls.
+            proposal.solution.extra["pattern"] = event.pattern
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:

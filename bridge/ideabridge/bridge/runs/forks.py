@@ -426,7 +426,7 @@ class _Copy:
             self._take(program_of_mind(self.machine, program, fork_id, extra))
             return
 
-        errors = self.machine.check(proposed.calls, proposed.output)
+        errors = self.machine.check(proposed).errors
         if errors:
             raise RejectedSolutionError(rejection(errors))
         self._take(proposed)
@@ -434,9 +434,7 @@ class _Copy:
     def _why_not(self, event: Event, number: int) -> str:
         """Why the fork cannot have an event of its parent."""
         if isinstance(event, events.SolutionProposed):
-            errors = self.machine.check(
-                event.calls, event.output, event.places, event.pattern, event.explained
-            )
+            errors = self.machine.check(event).errors
             if errors:
                 return (
                     "with the other input, the calls of the run are "

@@ -379,7 +379,7 @@ def _decided_plan(
     if machine.mode == "plan":
         calls, places = spread(calls, machine.instances)
 
-    errors = machine.check(calls, output, places)
+    errors = machine.check(events.SolutionProposed(calls, output, None, places)).errors
     if errors:
         raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
     return events.PlanDecided(question.digest, "edit", by, decision.reason, calls, output, places)

@@ -520,7 +520,8 @@ class Run:
         self._expect_open(turn)
         errors = errors or self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
-            errors = self.machine.check(read.calls, read.output, pattern=pattern)
+            checked = proposed if isinstance(proposed, SolutionProposed) else read
+            errors = self.machine.check(checked).errors
 
         errors = errors or self.machine.check_count(len(read.calls))
         if errors:

@@ -70,13 +70,11 @@ def start_plan(
     calls, places = plan.expanded()
     # Checked before anything is stored: a malformed plan leaves no run behind.
     machine.receive(start)
-    errors = machine.check(calls, plan.output, places, explained=plan.explained)
+    proposed = SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
+    errors = machine.check(proposed).errors
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(
-        machine,
-        (start, SolutionProposed(calls, plan.output, None, places, explained=plan.explained)),
-    )
+    return Start(machine, (start, proposed))
 
 
 NO_PROGRAMS: Final = (
@@ -289,13 +287,11 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
         output = {"value": output}
         explained = _below_value(explained)
 
-    errors = machine.check(calls, output, places, explained=explained)
+    proposed = SolutionProposed(calls, output, None, places, PLAN, explained=explained)
+    errors = machine.check(proposed).errors
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
-    return Start(
-        machine,
-        (*begun.events, SolutionProposed(calls, output, None, places, PLAN, explained=explained)),
-    )
+    return Start(machine, (*begun.events, proposed))
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
