@@ -26,7 +26,7 @@ import anyio
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
@@ -444,9 +444,17 @@ def catalogue(folder: Path, count: int) -> list[Row]:
             f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint=""
         )
         if number < with_names:
-            publish = store.publications.publish
-            publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
-                    output_schema=None, annotations={})  # fmt: skip
+            store.publications.publish(
+                NewPublication(
+                    name=f"name_{number}",
+                    idea_id=idea_id,
+                    description=maker.text(12),
+                    answer="solve",
+                    input_schema=None,
+                    output_schema=None,
+                    annotations={},
+                )
+            )
 
     filled = time.perf_counter() - start
     store.ideas.search("warm", caller=SEES_ALL)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -81,14 +81,16 @@ def _publish(store: Store, name: str, calls: list[JSON], output: JSON) -> None:
         Idea([name], {"type": "object"}, {"calls": calls, "output": output}), IdeaMeta(title=name)
     )
     store.publications.publish(
-        name,
-        idea,
-        description=f"The {name} of the crash test.",
-        answer="plan",
-        input_schema=parameters,
-        output_schema=None,
-        annotations={"readOnlyHint": False, "idempotentHint": True},
-        plan={"calls": calls, "output": output},
+        NewPublication(
+            name=name,
+            idea_id=idea,
+            description=f"The {name} of the crash test.",
+            answer="plan",
+            input_schema=parameters,
+            output_schema=None,
+            annotations={"readOnlyHint": False, "idempotentHint": True},
+            plan={"calls": calls, "output": output},
+        )
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, PlanError, PublicationError, Request, Store
 from ideabridge.bridge.offer.task_tools import TaskTools
+from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.tools import JSONObject, Toolbox, tool
 from ideabridge.tools.encoding import JSON
 
@@ -225,14 +226,16 @@ async def test_of_many_published_ideas_a_bounded_number_is_offered() -> None:
         with bridge.store.transaction():
             for number in range(300):
                 bridge.store.publications.publish(
-                    f"idea_{number}",
-                    one.idea_id,
-                    description="x",
-                    answer="plan",
-                    input_schema=one.input_schema,
-                    output_schema=one.output_schema,
-                    annotations=one.annotations,
-                    plan=one.plan,
+                    NewPublication(
+                        name=f"idea_{number}",
+                        idea_id=one.idea_id,
+                        description="x",
+                        answer="plan",
+                        input_schema=one.input_schema,
+                        output_schema=one.output_schema,
+                        annotations=one.annotations,
+                        plan=one.plan,
+                    )
                 )
 
         for patterns, count in ((["*"], 7), (["idea:*"], 100), (["idea:idea_2*", "shout"], 101)):

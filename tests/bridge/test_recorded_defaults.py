@@ -13,6 +13,7 @@ import pytest
 from ideabridge.bridge import Bridge, Run
 from ideabridge.bridge.context.explanations import COPIED_PART
 from ideabridge.bridge.lifting.rows import publication_rows
+from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -282,15 +283,17 @@ async def test_verify_names_such_a_default_in_a_tool_of_an_earlier_version() -> 
         ]
         assert len(left) < len(explained)
         store.publish(
-            "earlier",
-            now.idea_id,
-            description=now.description,
-            answer=now.answer,
-            input_schema=now.input_schema,
-            output_schema=now.output_schema,
-            annotations=now.annotations,
-            plan={**plan, "explained": left},
-            recorded=now.recorded,
+            NewPublication(
+                name="earlier",
+                idea_id=now.idea_id,
+                description=now.description,
+                answer=now.answer,
+                input_schema=now.input_schema,
+                output_schema=now.output_schema,
+                annotations=now.annotations,
+                plan={**plan, "explained": left},
+                recorded=now.recorded,
+            )
         )
         [of_now, of_earlier] = await bridge.verify(["it", "earlier"], live=False)
         assert of_now.faults == of_earlier.faults == []

@@ -17,6 +17,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.asking import ASKS
@@ -55,14 +56,16 @@ def publish(
     plan: JSONObject = {"calls": calls, "output": output}
     idea = bridge.store.ideas.save(Idea([name], {"type": "object"}, plan), IdeaMeta(title=name))
     bridge.store.publications.publish(
-        name,
-        idea,
-        description=name,
-        answer="plan",
-        input_schema={"type": "object", "properties": properties},
-        output_schema=None,
-        annotations={},
-        plan=plan,
+        NewPublication(
+            name=name,
+            idea_id=idea,
+            description=name,
+            answer="plan",
+            input_schema={"type": "object", "properties": properties},
+            output_schema=None,
+            annotations={},
+            plan=plan,
+        )
     )
 
 

@@ -17,7 +17,7 @@ from ideabridge.bridge.errors import FinishedRunError, PublicationError
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.idea import NewPublication, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Tool, Toolbox, tool
@@ -329,15 +329,17 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
         }
         # As the import of a document does, which is checked piece by piece.
         bridge.store.publications.publish(
-            "a",
-            first.idea_id,
-            description="",
-            answer="plan",
-            input_schema=first.input_schema,
-            output_schema=None,
-            annotations={},
-            plan={"calls": [calling]},
-            recorded=None,
+            NewPublication(
+                name="a",
+                idea_id=first.idea_id,
+                description="",
+                answer="plan",
+                input_schema=first.input_schema,
+                output_schema=None,
+                annotations={},
+                plan={"calls": [calling]},
+                recorded=None,
+            )
         )
         replay = await bridge.start_idea("a", {"name": "x"})
         assert replay.run is not None

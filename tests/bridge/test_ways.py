@@ -20,7 +20,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs.replay import Replay, same_input
 from ideabridge.bridge.store.errors import PublicationContentError
-from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools import Toolbox, tool
@@ -349,27 +349,14 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
     with Store.open(":memory:") as store:
         async with Bridge(toolbox=box(), store=store) as bridge:
             told = await bridge.publish(await looked(bridge), "see")
-            kept: dict[str, Any] = {
-                field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)
+            members: dict[str, Any] = {
+                field.name: getattr(told, field.name)
+                for field in dataclasses.fields(NewPublication)
             }
-            for name in (
-                "name",
-                "version",
-                "idea_id",
-                "time",
-                "live",
-                "pinned",
-                "learned",
-                "report",
-            ):
-                kept.pop(name)
+            again = NewPublication(**members)
             with pytest.raises(PublicationContentError, match="neither a plan nor"):
-                store.publications.publish(
-                    "see", told.idea_id, **(kept | dict[str, Any](plan=None))
-                )
-            store.publications.publish(
-                "see", told.idea_id, **(kept | dict[str, Any](answer="solve"))
-            )
+                store.publications.publish(dataclasses.replace(again, plan=None))
+            store.publications.publish(dataclasses.replace(again, answer="solve"))
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.start_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.

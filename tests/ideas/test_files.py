@@ -17,7 +17,7 @@ from ideabridge.bridge.store.errors import (
     StoreFormatError,
     StoreFullError,
 )
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.sqlite import database, sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -242,13 +242,15 @@ def test_views_for_readers(tmp_path: Path) -> None:
         assert epoch is not None
         store.runs.append("run", epoch, [{"a": 1}, {"b": 2}])
         store.publications.publish(
-            "name",
-            idea,
-            description="d",
-            answer="solve",
-            input_schema=None,
-            output_schema=None,
-            annotations={},
+            NewPublication(
+                name="name",
+                idea_id=idea,
+                description="d",
+                answer="solve",
+                input_schema=None,
+                output_schema=None,
+                annotations={},
+            )
         )
 
     connection = sqlite3.connect(path)

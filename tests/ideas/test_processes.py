@@ -16,7 +16,7 @@ from tests.ideas.values import idea_of
 
 HEAD = """
 import sys
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 def idea_of(text):
@@ -108,8 +108,9 @@ def test_what_another_process_publishes_is_noticed(tmp_path: Path) -> None:
     body = """
 with Store.open(sys.argv[1]) as store:
     saved = store.ideas.save(idea_of("theirs"), IdeaMeta())
-    store.publications.publish("theirs", saved, description="d", answer="solve", input_schema=None,
-                               output_schema=None, annotations={})
+    new = NewPublication(name="theirs", idea_id=saved, description="d", answer="solve",
+                         input_schema=None, output_schema=None, annotations={})
+    store.publications.publish(new)
 """
     with Store.open(path) as store:
         version, catalogue = store.data_version(), store.publications.catalogue_version()

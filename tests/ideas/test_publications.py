@@ -19,7 +19,7 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
     UnknownRunError,
 )
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.portable import read_document, sealed
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.store import Store
@@ -65,14 +65,16 @@ def test_a_name_uses_its_current_evidence_and_a_version_that_of_its_publication(
     literal: JSONObject = {"at": ["calls", "0", "n"], "by": ["†input.a", "†input.b"]}
     plan: JSONObject = {"calls": [{"_tool": "t", "n": 1}], "explained": [literal], "seen": {}}
     store.publications.publish(
-        "taught",
-        idea,
-        description="d",
-        answer="plan",
-        input_schema=None,
-        output_schema=None,
-        annotations={},
-        plan=plan,
+        NewPublication(
+            name="taught",
+            idea_id=idea,
+            description="d",
+            answer="plan",
+            input_schema=None,
+            output_schema=None,
+            annotations={},
+            plan=plan,
+        )
     )
     publish(store, "other", idea)
 
@@ -124,16 +126,18 @@ def test_a_publication_is_kept_whole(store: Store) -> None:
     idea = store.ideas.save(idea_of("x"), IdeaMeta())
     schema: JSONObject = {"type": "object", "properties": {"b": {}, "a": {}}}
     told = store.publications.publish(
-        "whole",
-        idea,
-        description="d",
-        answer="plan",
-        input_schema=schema,
-        output_schema={},
-        annotations={"title": "t"},
-        plan={"calls": []},
-        recorded=[1, None],
-        owner="me",
+        NewPublication(
+            name="whole",
+            idea_id=idea,
+            description="d",
+            answer="plan",
+            input_schema=schema,
+            output_schema={},
+            annotations={"title": "t"},
+            plan={"calls": []},
+            recorded=[1, None],
+            owner="me",
+        )
     )
     assert store.publications.get("whole", caller=SEES_ALL) == told
     assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (
@@ -161,13 +165,15 @@ def test_publications_that_cannot_be(store: Store) -> None:
 
     with pytest.raises(PublicationContentError, match="plan"):
         store.publications.publish(
-            "a",
-            idea,
-            description="",
-            answer="plan",
-            input_schema=None,
-            output_schema=None,
-            annotations={},
+            NewPublication(
+                name="a",
+                idea_id=idea,
+                description="",
+                answer="plan",
+                input_schema=None,
+                output_schema=None,
+                annotations={},
+            )
         )
 
     publish(store, "mine", idea, owner="me")

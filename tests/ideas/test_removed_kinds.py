@@ -16,7 +16,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.explanations import read_explained
 from ideabridge.bridge.context.state import read
 from ideabridge.bridge.lifting.evidence import learn, read_record
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.removed_kinds import NOT_CONVERTED, converted, has_removed
 from ideabridge.bridge.store.sqlite import schema
@@ -93,15 +93,17 @@ def publish(store: Store, plan: JSONObject, name: str = "letter") -> None:
     idea = store.ideas.save(Idea([name], {}, {"calls": [], "output": None}), IdeaMeta())
     properties: JSONObject = {"city": {"type": "string"}, "day": {"type": "string"}}
     store.publications.publish(
-        name,
-        idea,
-        description="A test.",
-        answer="auto",
-        input_schema={"type": "object", "properties": properties},
-        output_schema=None,
-        annotations={},
-        plan=plan,
-        recorded={"input": {"city": "Rome", "day": "2026-01-01"}, "output": None},
+        NewPublication(
+            name=name,
+            idea_id=idea,
+            description="A test.",
+            answer="auto",
+            input_schema={"type": "object", "properties": properties},
+            output_schema=None,
+            annotations={},
+            plan=plan,
+            recorded={"input": {"city": "Rome", "day": "2026-01-01"}, "output": None},
+        )
     )
 
 

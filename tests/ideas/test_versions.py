@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError
-from ideabridge.bridge.store.idea import IdeaMeta, Publication
+from ideabridge.bridge.store.idea import IdeaMeta, NewPublication, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -112,7 +112,7 @@ def put(store: Store, text: str, **told: Any) -> Publication:
         "plan": {"calls": [], "output": None},
         **told,
     }
-    return store.publications.publish("tool", idea, **members)
+    return store.publications.publish(NewPublication(name="tool", idea_id=idea, **members))
 
 
 @pytest.mark.parametrize(

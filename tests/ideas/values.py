@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from ideabridge.bridge.store.idea import Idea, Publication
+from ideabridge.bridge.store.idea import Idea, NewPublication, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON
 
@@ -50,13 +50,15 @@ def publish(
 ) -> Publication:
     """Publish an idea that is answered by solving."""
     return store.publications.publish(
-        name,
-        idea_id,
-        description=description,
-        answer="solve",
-        input_schema=None,
-        output_schema=None,
-        annotations={},
-        recorded=recorded,
-        owner=owner,
+        NewPublication(
+            name=name,
+            idea_id=idea_id,
+            description=description,
+            answer="solve",
+            input_schema=None,
+            output_schema=None,
+            annotations={},
+            recorded=recorded,
+            owner=owner,
+        )
     )

@@ -15,6 +15,7 @@ from mcp import Client
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.store.idea import NewPublication
 from ideabridge.server.server import Front
 from tests.server.serving import all_tools, call, refused, text
 
@@ -117,14 +118,16 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
         # A store that an earlier version wrote may hold one.
         publication = await bridge.publish(run, "history")
         bridge.store.publications.publish(
-            "git_log",
-            publication.idea_id,
-            description="",
-            answer="recorded",
-            input_schema=None,
-            output_schema=None,
-            annotations={},
-            recorded={"input": {}, "output": "an idea"},
+            NewPublication(
+                name="git_log",
+                idea_id=publication.idea_id,
+                description="",
+                answer="recorded",
+                input_schema=None,
+                output_schema=None,
+                annotations={},
+                recorded={"input": {}, "output": "an idea"},
+            )
         )
 
     async with fronted(modules, "git") as front, Client(front.server) as client:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from ideabridge.bridge.configuration import load_workspace
 from ideabridge.bridge.store.errors import UserError
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import read_expiry
@@ -626,12 +626,14 @@ async def test_the_owner_shares_by_the_command_line_and_what_was_for_all_is_take
         }
         for _ in range(2):
             store.publications.publish(
-                "of_the_owner",
-                number,
-                **told,
-                output_schema=None,
-                annotations={},
-                recorded={"input": {}, "output": "x"},
+                NewPublication(
+                    name="of_the_owner",
+                    idea_id=number,
+                    **told,
+                    output_schema=None,
+                    annotations={},
+                    recorded={"input": {}, "output": "x"},
+                )
             )
 
     def share(to: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ideabridge.bridge.store.idea import Idea, IdeaMeta, Publication
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication, Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -55,4 +55,4 @@ def publish(
             "recorded": recorded,
             **more,
         }
-        return opened.publications.publish(name, idea, **members)
+        return opened.publications.publish(NewPublication(name=name, idea_id=idea, **members))

@@ -13,7 +13,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
 from ideabridge.tools.decorator import tool
@@ -54,15 +54,17 @@ def publish(
     store = front.catalogue.bridge.store
     idea = store.ideas.save(Idea(["x"], {}, {"calls": [], "output": 1}), IdeaMeta())
     store.publications.publish(
-        name,
-        idea,
-        description="Gives one.",
-        answer="recorded",
-        input_schema=parameters,
-        output_schema=output,
-        annotations={"readOnlyHint": True},
-        recorded={"input": given or {}, "output": 1},
-        owner=owner,
+        NewPublication(
+            name=name,
+            idea_id=idea,
+            description="Gives one.",
+            answer="recorded",
+            input_schema=parameters,
+            output_schema=output,
+            annotations={"readOnlyHint": True},
+            recorded={"input": given or {}, "output": 1},
+            owner=owner,
+        )
     )
 
 

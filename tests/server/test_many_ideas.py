@@ -14,7 +14,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.own_tools import LISTED
 from ideabridge.server.server import Front
@@ -44,15 +44,17 @@ def fill(store: Store) -> None:
         )
         for number in range(MANY + 1):
             store.publications.publish(
-                f"report_{number:05}",
-                idea,
-                description=f"Counts the letters of item{number:05}.",
-                answer="plan",
-                input_schema=INPUT,
-                output_schema={"type": "integer"},
-                annotations={"readOnlyHint": True},
-                plan=PLAN,
-                owner=None if number < MANY else "somebody",
+                NewPublication(
+                    name=f"report_{number:05}",
+                    idea_id=idea,
+                    description=f"Counts the letters of item{number:05}.",
+                    answer="plan",
+                    input_schema=INPUT,
+                    output_schema={"type": "integer"},
+                    annotations={"readOnlyHint": True},
+                    plan=PLAN,
+                    owner=None if number < MANY else "somebody",
+                )
             )
 
 

@@ -130,7 +130,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError
-from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
+from ideabridge.bridge.store.idea import ANSWERS, Answer, NewPublication, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
@@ -567,6 +567,18 @@ class Publisher:
 
         pins = read_pins(prepared.plan or prepared.guide) or []
         essences = essences_of(outline.catalogue)
+        new = NewPublication(
+            name=name,
+            idea_id=outline.idea,
+            description=f"{text} {sentences}".rstrip(),
+            answer=prepared.answer,
+            input_schema=prepared.input_schema,
+            output_schema=output_schema,
+            annotations=prepared.annotations,
+            plan=prepared.plan,
+            recorded=recorded,
+            owner=None if caller == LOCAL else caller,
+        )
 
         def keep() -> Publication:
             with self.store.transaction():
@@ -574,18 +586,7 @@ class Publisher:
                     {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
                 )
                 return self.store.publications.publish(
-                    name,
-                    outline.idea,
-                    description=f"{text} {sentences}".rstrip(),
-                    answer=prepared.answer,
-                    input_schema=prepared.input_schema,
-                    output_schema=output_schema,
-                    annotations=prepared.annotations,
-                    plan=prepared.plan,
-                    recorded=recorded,
-                    owner=None if caller == LOCAL else caller,
-                    audience=audience,
-                    replaces=self.store.users.manages(caller),
+                    new, audience=audience, replaces=self.store.users.manages(caller)
                 )
 
         published = await self.bridge.write(keep)

@@ -39,8 +39,7 @@ from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools,
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import asking_calls, context_of, with_module
 from ideabridge.bridge.runs.starts import start_solve
-from ideabridge.bridge.store.database import now_text
-from ideabridge.bridge.store.idea import Answer, Idea, Publication, StoredIdea
+from ideabridge.bridge.store.idea import Answer, Idea, NewPublication, Publication, StoredIdea
 from ideabridge.bridge.store.shapes import Need, tools_in
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL, user_of
@@ -166,10 +165,8 @@ class Saver:
             recorded["written"] = members
 
         store = publisher.store
-        owner = None if caller == LOCAL else caller
-        publication = Publication(
+        new = NewPublication(
             name=name,
-            version=0,
             idea_id=written.idea.id,
             description=f"{text} {prepared.sentence}".rstrip(),
             answer=written.answer,
@@ -178,16 +175,14 @@ class Saver:
             annotations=prepared.annotations,
             plan=prepared.plan,
             recorded=recorded,
-            owner=owner,
-            time=now_text(),
-            live=True,
+            owner=None if caller == LOCAL else caller,
         )
 
         def keep() -> tuple[Publication | None, Publication]:
             with store.transaction():
                 before = find_published(store, name, caller)
-                lines = [] if before is None else differences(before, publication)
-                if before is not None and before.idea_id == publication.idea_id and not lines:
+                lines = [] if before is None else differences(before, new)
+                if before is not None and before.idea_id == new.idea_id and not lines:
                     if audience is not None:
                         store.publications.share(name, audience)
                     return before, before
@@ -197,30 +192,15 @@ class Saver:
                         raise NameInUseError(ref, lines)
                 store.ideas.save(written.idea, written.meta)
                 return before, store.publications.publish(
-                    name,
-                    publication.idea_id,
-                    description=publication.description,
-                    answer=publication.answer,
-                    input_schema=publication.input_schema,
-                    output_schema=publication.output_schema,
-                    annotations=publication.annotations,
-                    plan=publication.plan,
-                    recorded=publication.recorded,
-                    owner=owner,
-                    audience=audience,
-                    replaces=store.users.manages(caller),
+                    new, audience=audience, replaces=store.users.manages(caller)
                 )
 
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
-            return SavedIdea(publication.idea_id, before, before, prepared.missing)
+            return SavedIdea(new.idea_id, before, before, prepared.missing)
         # It means the tools that are here now.
-        return SavedIdea(
-            publication.idea_id,
-            await publisher.ways.pinned(after, caller),
-            before,
-            prepared.missing,
-        )
+        pinned = await publisher.ways.pinned(after, caller)
+        return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_as_it_is(
         self,

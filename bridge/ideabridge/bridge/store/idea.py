@@ -384,13 +384,12 @@ class Repeated:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """One version of a published name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPublication:
+    """What is published as the next version of a name.
 
     Attributes:
         name: the name of the tool.
-        version: 1, 2, ...; nothing is overwritten.
         idea_id: the idea it publishes.
         description: the tool's description.
         answer: how a call is answered.
@@ -403,6 +402,37 @@ class Publication:
             `solve` (see `guide`) for `"solve"`, and for `"auto"` without a plan.
         owner: the owner, who sees it, as do the callers that it is shared with; None:
             everybody sees it.
+    """
+
+    name: str
+    idea_id: str
+    description: str
+    answer: Answer
+    input_schema: JSONObject | None
+    output_schema: JSONObject | None
+    annotations: JSONObject
+    plan: JSONObject | None = None
+    recorded: JSON = None
+    owner: str | None = None
+
+    @property
+    def guide(self) -> JSONObject | None:
+        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
+        "by_instance"}`; None if calls ask no mind.
+        """
+        match self.recorded:
+            case {"solve": dict() as guide}:
+                return guide
+            case _:
+                return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication(NewPublication):
+    """One version of a published name.
+
+    Attributes:
+        version: 1, 2, ...; nothing is overwritten.
         time: when it was published, ISO 8601 in UTC.
         live: True if the name refers to this version now.
         pinned: True if the name keeps this version when another is published.
@@ -411,17 +441,7 @@ class Publication:
         report: how its run was lifted; only in what publishing returns.
     """
 
-    name: str
     version: int
-    idea_id: str
-    description: str
-    answer: Answer
-    input_schema: JSONObject | None
-    output_schema: JSONObject | None
-    annotations: JSONObject
-    plan: JSONObject | None
-    recorded: JSON
-    owner: str | None
     time: str
     live: bool
     pinned: bool = False
@@ -440,17 +460,6 @@ class Publication:
     def present_plan(self) -> JSONObject | None:
         """The plan under the present evidence: what runs now."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}
-
-    @property
-    def guide(self) -> JSONObject | None:
-        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
-        "by_instance"}`; None if calls ask no mind.
-        """
-        if isinstance(self.recorded, dict):
-            found = self.recorded.get("solve")
-        else:
-            found = None
-        return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True, slots=True)

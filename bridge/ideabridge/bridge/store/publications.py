@@ -18,7 +18,7 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, Publication
+from ideabridge.bridge.store.idea import ANSWERS, PLANNED, NewPublication, Publication
 from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
@@ -170,37 +170,19 @@ class Publications:
 
     def publish(
         self,
-        name: str,
-        idea_id: str,
+        new: NewPublication,
         *,
-        description: str,
-        answer: Answer,
-        input_schema: JSONObject | None,
-        output_schema: JSONObject | None,
-        annotations: JSONObject,
-        plan: JSONObject | None = None,
-        recorded: JSON = None,
-        owner: str | None = None,
         audience: tuple[str, ...] | None = None,
         replaces: bool = False,
     ) -> Publication:
         """Publish an idea as the next version of a name. Nothing is overwritten.
 
         Args:
-            name: what it is published as.
-            idea_id: the idea's id.
-            description: see `Publication`.
-            answer: see `Publication`.
-            input_schema: see `Publication`.
-            output_schema: see `Publication`.
-            annotations: see `Publication`.
-            plan: see `Publication`.
-            recorded: see `Publication`.
-            owner: the owner of a new name; None: the owner of the store, who
+            new: the version. Its owner owns a new name; None: the owner of the store, who
                 publishes to everybody.
             audience: the callers that the name is shared with besides its owner, see `share`;
                 None: no change.
-            replaces: allow `owner` to publish a version of a name that another owner
+            replaces: allow the owner of `new` to publish a version of a name that another owner
                 shares with it.
 
         Raises:
@@ -210,81 +192,106 @@ class Publications:
             NameTakenError: the name is published by another owner now.
             UnknownIdeaError: no idea has this id.
         """
+        self._check(new)
         with self._database.transaction():
-            key = bytes.fromhex(idea_id) if _ID.fullmatch(idea_id) else b""
-            number = self._database.number("SELECT number FROM ideas WHERE id = ?", (key,))
-            if number == 0:
-                raise UnknownIdeaError(f"no idea {idea_id[:80]!r}")
-            self._check(name, answer, plan, recorded)
-            plan_text, recorded_text = _text(plan), _text(recorded)
-            if plan_text is not None:
-                # It is read again at once.
-                self._decoded.keep(plan_text, plan)
-            execute = self._database.execute
-            row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-            if row is not None:
-                mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
-                if not mine and not (replaces and self._is_open(name, owner or LOCAL)):
-                    raise NameTakenError(
-                        f"the name {name!r} is published by another owner; choose another name"
-                    )
-                if not mine and audience is not None:
-                    raise NameTakenError(
-                        f"{name!r} is another owner's, who says to whom it is "
-                        "given: publish without that"
-                    )
-                # A new version does not change the owner of the name.
-                owner = row[0] or None
-            elif not replaces and owner not in (None, LOCAL):
-                # Plans and hosts may still call a withdrawn name. They must not get
-                # another user's idea.
-                last = execute(
-                    "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
-                ).fetchone()
-                if last is not None and last[0] != owner:
-                    raise NameTakenError(
-                        f"the name {name!r} is published by another owner; choose another name"
-                    )
-            version = 1 + self._database.number(
-                "SELECT max(version) FROM publications WHERE name = ?", (name,)
-            )
-            execute(
-                "INSERT INTO publications(name, version, idea, description, answer, "
-                "input_schema, output_schema, "
-                "annotations, plan, recorded, owner, time) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    name,
-                    version,
-                    number,
-                    description,
-                    answer,
-                    _text(input_schema),
-                    _text(output_schema),
-                    encode_text(annotations),
-                    plan_text,
-                    recorded_text,
-                    owner,
-                    now_text(),
-                ),
-            )
-            execute(
-                "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
-                "ON CONFLICT(name) DO UPDATE SET "
-                "version = CASE WHEN names.pinned <> 0 THEN names.version ELSE ?2 END, owner = ?3",
-                (name, version, owner or ""),
-            )
+            key = bytes.fromhex(new.idea_id) if _ID.fullmatch(new.idea_id) else b""
+            idea = self._database.number("SELECT number FROM ideas WHERE id = ?", (key,))
+            if idea == 0:
+                raise UnknownIdeaError(f"no idea {new.idea_id[:80]!r}")
+
+            owner = self._owner_of(new, shares=audience is not None, replaces=replaces)
+            version = self._insert(new, idea, owner)
             if audience is not None:
-                self._share(name, audience, since=version)
-            told = self.get(name, caller=SEES_ALL)
-            self._index(name, told.description)
-            if told.version == version:
-                published = told
-            else:
-                published = self.get(name, version, caller=SEES_ALL)
+                self._share(new.name, audience, since=version)
+
+            live = self.get(new.name, caller=SEES_ALL)
+            self._index(new.name, live.description)
+            published = live
+            if live.version != version:
+                published = self.get(new.name, version, caller=SEES_ALL)
+
             if isinstance(published, _StoredPublication):
-                published.hold(recorded)
+                published.hold(new.recorded)
             return published
+
+    def _owner_of(self, new: NewPublication, *, shares: bool, replaces: bool) -> str | None:
+        """Return the owner of a new version, which may be the owner that its name has already.
+
+        Raises:
+            NameTakenError: the publisher may not publish under this name, or not share it.
+        """
+        name = new.name
+        publisher = new.owner or ""
+        taken = NameTakenError(
+            f"the name {name!r} is published by another owner; choose another name"
+        )
+        row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is not None:
+            owner: str = row[0]
+            is_own = owner == publisher or {owner, publisher} == {"", LOCAL}
+            if not is_own and not (replaces and self._is_open(name, publisher or LOCAL)):
+                raise taken
+            if not is_own and shares:
+                raise NameTakenError(
+                    f"{name!r} is another owner's, who says to whom it is "
+                    "given: publish without that"
+                )
+            # A new version does not change the owner of the name.
+            return owner or None
+
+        if not replaces and publisher not in ("", LOCAL):
+            # Plans and hosts may still call a withdrawn name. They must not get
+            # another user's idea.
+            last = self._database.execute(
+                "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
+            ).fetchone()
+            if last is not None and last[0] != publisher:
+                raise taken
+
+        return new.owner
+
+    def _insert(self, new: NewPublication, idea: int, owner: str | None) -> int:
+        """Write the next version of a name, and return its number.
+
+        Args:
+            new: the version.
+            idea: the row of its idea.
+            owner: the owner of the name.
+        """
+        plan = _text(new.plan)
+        if plan is not None:
+            # It is read again at once.
+            self._decoded.keep(plan, new.plan)
+
+        version = 1 + self._database.number(
+            "SELECT max(version) FROM publications WHERE name = ?", (new.name,)
+        )
+        self._database.execute(
+            "INSERT INTO publications(name, version, idea, description, answer, "
+            "input_schema, output_schema, annotations, plan, recorded, owner, time) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                new.name,
+                version,
+                idea,
+                new.description,
+                new.answer,
+                _text(new.input_schema),
+                _text(new.output_schema),
+                encode_text(new.annotations),
+                plan,
+                _text(new.recorded),
+                owner,
+                now_text(),
+            ),
+        )
+        self._database.execute(
+            "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(name) DO UPDATE SET "
+            "version = CASE WHEN names.pinned <> 0 THEN names.version ELSE ?2 END, owner = ?3",
+            (new.name, version, owner or ""),
+        )
+        return version
 
     def pin(
         self,
@@ -567,27 +574,26 @@ class Publications:
     def _value(self, text: str | None) -> JSON:
         return None if text is None else self._decoded.value(text)
 
-    def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
-        check_name(name)
-        if answer not in ANSWERS:
+    def _check(self, new: NewPublication) -> None:
+        check_name(new.name)
+        if new.answer not in ANSWERS:
             raise PublicationContentError(
-                f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}"
+                f"answer must be one of {', '.join(ANSWERS)}; found {new.answer!r}"
             )
 
-        if answer in PLANNED and plan is None:
+        if new.answer in PLANNED and new.plan is None:
             raise PublicationContentError(
-                f"{name!r} is to be answered by its plan, but there is none"
+                f"{new.name!r} is to be answered by its plan, but there is none"
             )
 
-        if answer == "program" and not isinstance((plan or {}).get("program"), str):
+        if new.answer == "program" and not isinstance((new.plan or {}).get("program"), str):
             raise PublicationContentError(
-                f"{name!r} is to be answered by its program, but its plan has none"
+                f"{new.name!r} is to be answered by its program, but its plan has none"
             )
 
-        guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
-        if answer == "auto" and plan is None and not guided:
+        if new.answer == "auto" and new.plan is None and new.guide is None:
             raise PublicationContentError(
-                f"{name!r} has neither a plan nor what solving it anew would begin with"
+                f"{new.name!r} has neither a plan nor what solving it anew would begin with"
             )
 
     def _index(self, name: str, description: str | None) -> None:

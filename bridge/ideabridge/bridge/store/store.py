@@ -21,7 +21,7 @@ from ideabridge.bridge.store.database import Database, Durability, is_address, n
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
-from ideabridge.bridge.store.idea import Change, Publication
+from ideabridge.bridge.store.idea import Change, NewPublication, Publication
 from ideabridge.bridge.store.ideas import Ideas, read_time
 from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.leases import Leases
@@ -421,12 +421,10 @@ class Store:
 
             idea_id = self.ideas.save(read.idea, meta)
             if with_publication:
-                told = read.publication_members()
-                told["owner"] = owner
-                told["annotations"] = dict(
-                    _READS if told["answer"] == "recorded" else annotations or CAUTIOUS
-                )
-                self.publications.publish(told.pop("name"), idea_id, **told)
+                members = read.publication_members()
+                hints = _READS if members["answer"] == "recorded" else annotations or CAUTIOUS
+                members |= {"idea_id": idea_id, "owner": owner, "annotations": dict(hints)}
+                self.publications.publish(NewPublication(**members))
 
         return idea_id
 

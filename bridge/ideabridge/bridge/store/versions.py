@@ -10,7 +10,13 @@ from typing import Final
 from ideabridge.bridge.context.explanations import as_it_runs
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.context.state import MISSING, Missing
-from ideabridge.bridge.store.idea import Publication, StoredIdea, function_schemas, seen_type
+from ideabridge.bridge.store.idea import (
+    NewPublication,
+    Publication,
+    StoredIdea,
+    function_schemas,
+    seen_type,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import inline_refs
 
@@ -81,7 +87,7 @@ def _lifted(plan: JSONObject) -> JSONObject:
     return {"explained": by_place, **found}
 
 
-def differences(old: Publication, new: Publication) -> list[str]:
+def differences(old: NewPublication, new: NewPublication) -> list[str]:
     """The differences for callers of a name when `new` replaces `old`, one line each, with whole
     values: description, way of answering, schemas, plan or program, recording.
     """
@@ -148,7 +154,7 @@ def changes(old: Side, new: Side) -> list[str]:
 
 
 def _interface(
-    old: Side | Publication, new: Side | Publication, widest: int | None
+    old: Side | NewPublication, new: Side | NewPublication, widest: int | None
 ) -> Iterator[str]:
     """The differences that a caller sees before calling."""
     yield from _lines("description", old.description, new.description, widest)
