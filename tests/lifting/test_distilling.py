@@ -17,6 +17,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import ProgramRefusedError
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.bridge.test_minds import Scripted, solution
@@ -157,5 +158,5 @@ async def test_a_mind_that_is_wrong_first_gets_it_right(tmp_path: Path) -> None:
         await bridge.modules.settled(30)
         for number, name in enumerate(names):
             run = await work(bridge, TASKS[name], worlds[0])
-            _, refused = await bridge.publisher.distill([run.id], f"made_{number}")
+            _, refused = await bridge.publisher.distill(PublishRequest(run.id, f"made_{number}"))
             assert len(refused) == 1

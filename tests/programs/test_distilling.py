@@ -13,6 +13,7 @@ from mcp import Client
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import ProgramRefusedError, PublicationError
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.server import Front
 from ideabridge.tools.decorator import tool
@@ -243,9 +244,8 @@ async def test_a_mind_gets_the_differences_and_tries_again(register: Register) -
     mind = Scripted(answer(OTHER_CALLS, A), answer(OTHER_OUTPUT, A), answer(RIGHT, A))
     async with Bridge(FREE, toolbox=register.toolbox, mind=mind) as bridge:
         run = await worked(bridge, ["anna", "axel", "alma"])
-        published, refused = await bridge.publisher.distill(
-            [run], "mark_names", description="Marks names."
-        )
+        request = PublishRequest(run, "mark_names", description="Marks names.")
+        published, refused = await bridge.publisher.distill(request)
 
     assert published.answer == "program"
     assert published.description.startswith("Marks names.")
@@ -269,14 +269,14 @@ async def test_after_three_programs_it_is_given_up_and_nothing_is_published(
             PublicationError,
             match=r"none of 3 programs does what the runs did; .*its output differs",
         ):
-            await bridge.publisher.distill([run], "mark_names")
+            await bridge.publisher.distill(PublishRequest(run, "mark_names"))
         assert bridge.store.publications.page(10, caller=SEES_ALL).items == []
 
 
 async def test_without_a_mind_the_error_says_what_to_do(bridge: Bridge) -> None:
     run = await worked(bridge, ["anna"])
     with pytest.raises(PublicationError, match="no mind is configured; write the program yourself"):
-        await bridge.publisher.distill([run], "mark_names")
+        await bridge.publisher.distill(PublishRequest(run, "mark_names"))
 
 
 async def test_an_assistant_asks_what_to_write_and_hands_it_in(register: Register) -> None:

@@ -24,7 +24,8 @@ from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.loop.event import AT_TERMINAL, CallDecided, Decider
 from ideabridge.bridge.publishing.program_answer import read_program_answer
 from ideabridge.bridge.publishing.program_request import ROOM, estimated_tokens
-from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
+from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.publishing.rounds import Rounds
 from ideabridge.bridge.store.errors import UnknownIdeaError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.server import Front
@@ -309,8 +310,10 @@ async def test_the_request_begins_with_what_the_publisher_says(bridge: Bridge) -
     assert request.text.count("Close the stale issues") == 1
     assert (await bridge.program_request(run)).text.startswith("task: Close the stale issues")
     # The mind that is asked for the next program sees it as well.
-    task = ProgramTask((run,), "close_stale", "local", None, ASSISTANT, "Closes old ones alone.")
-    asked = await Rounds(bridge.publisher).ask(task, "turns")
+    publish_request = PublishRequest(
+        run, "close_stale", by=ASSISTANT, description="Closes old ones alone."
+    )
+    asked = await Rounds(bridge.publisher).ask(publish_request, "turns")
     assert "description: Closes old ones alone." in str(asked.machine.messages)
     asked.cancel("it was only looked at")
 
@@ -744,22 +747,22 @@ async def test_a_program_is_compared_with_what_callers_had_before_its_plan(bridg
 
 async def test_three_rounds_are_counted_and_journaled(bridge: Bridge) -> None:
     run = await stale_closed(bridge)
-    task = ProgramTask((run,), "close_stale", "local", None, ASSISTANT)
+    request = PublishRequest(run, "close_stale", by=ASSISTANT)
     rounds = Rounds(bridge.publisher)
     said: JSONObject = {**CLOSING, "constants": ["fresh"]}
     wrong = answered(CLOSE_OLD.replace('"stale":', '"fresh":'), **said)
     for left in ("2 programs may follow", "One more program may follow", "leave it at that"):
         with pytest.raises(ProgramRefusedError, match=left):
-            await rounds.hand_in(task, wrong)
+            await rounds.hand_in(request, wrong)
 
-    refused = rounds.refused(task)
+    refused = rounds.refused(request)
     assert len(refused) == 3
     assert "is not in the run" in refused[0].why
     journaled = await bridge.run(refused[2].run)
     assert journaled.given() == wrong.to_json()
     # A person may ask for more.
-    assert (await rounds.hand_in(task, answered(CLOSE_OLD, **CLOSING))).answer == "program"
-    assert rounds.refused(task) == []
+    assert (await rounds.hand_in(request, answered(CLOSE_OLD, **CLOSING))).answer == "program"
+    assert rounds.refused(request) == []
 
 
 async def test_sharing_the_words_of_a_mind_needs_a_person(bridge: Bridge) -> None:
@@ -828,14 +831,14 @@ await tools.send(text=last)
 
 async def test_a_run_that_is_deleted_between_two_rounds_is_gone(bridge: Bridge) -> None:
     run = await stale_closed(bridge)
-    task = ProgramTask((run,), "close_stale", "local", None, ASSISTANT)
+    request = PublishRequest(run, "close_stale", by=ASSISTANT)
     rounds = Rounds(bridge.publisher)
     with pytest.raises(ProgramRefusedError):
-        await rounds.hand_in(task, answered("1"))
+        await rounds.hand_in(request, answered("1"))
 
     bridge.store.prune(bridge.store.prunable(before="2100-01-01"))
     with pytest.raises(UnknownIdeaError):
-        await rounds.hand_in(task, answered(CLOSE_OLD, **CLOSING))
+        await rounds.hand_in(request, answered(CLOSE_OLD, **CLOSING))
 
 
 async def test_the_configured_model_is_asked_only_if_the_configuration_says_so(

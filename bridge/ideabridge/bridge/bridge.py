@@ -38,12 +38,13 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.driving.notices import Notices
 from ideabridge.bridge.driving.queue import Queue, Role, Worker
-from ideabridge.bridge.errors import NoFinishedRunError, PlanError, PublicationError
+from ideabridge.bridge.errors import PlanError, PublicationError
 from ideabridge.bridge.history.importer import HistoryImport
+from ideabridge.bridge.lifting.choices import read_choices
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import APPROVER, Decider
+from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.loop.policy import embedded_tools
 from ideabridge.bridge.loop.settings import Planning, Settings
 from ideabridge.bridge.loop.solution import LAZY
@@ -62,6 +63,7 @@ from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.publishing.importing import SavedIdea
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import ProgramRequest, ToolWords
+from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.saving import Saver
 from ideabridge.bridge.publishing.suggestions import Suggestion, suggest
@@ -598,32 +600,23 @@ class Bridge:
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `Publisher.check_free`.
         """
-        try:
-            return await self.publisher.publish(
-                ref,
-                name,
-                description=description,
-                answer=answer,
-                parameters=parameters,
-                choices=choices,
-                strict=strict,
-                or_solve=or_solve,
-                by=by,
-                to=to,
-                program=program,
-                inputs=inputs,
-                caller=caller,
-            )
-        except NoFinishedRunError as error:
-            if parameters or choices or strict or or_solve or program or inputs:
-                raise PublicationError(
-                    f"{error}: parameters, choices, strict, or_solve, program and inputs are "
-                    "for what a run did. Leave them out, or write the idea by hand "
-                    "(save_idea, `ideas add`)"
-                ) from None
-        return await self.saver.publish_as_it_is(
-            ref, name, description=description, answer=answer, to=to, caller=caller
+        check_text("ref", ref)
+        check_text("name", name)
+        request = PublishRequest(
+            ref,
+            name,
+            description=description,
+            answer=answer,
+            parameters=read_object("parameters", parameters) or {},
+            choices=read_choices(read_object("choices", choices)),
+            strict=strict,
+            or_solve=or_solve,
+            by=decider_of(by),
+            to=to if to is None or isinstance(to, str) else tuple(to),
+            program=program_to_publish(program, inputs),
+            caller=caller,
         )
+        return await self.saver.publish_run(request)
 
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL

@@ -19,7 +19,6 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -38,7 +37,8 @@ from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.publishing.distilling import ROUNDS, answer_of
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer, read_program_answer
 from ideabridge.bridge.publishing.program_request import ProgramRequest, ToolWords
-from ideabridge.bridge.publishing.rounds import ProgramTask, Rounds
+from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.publishing.rounds import Rounds
 from ideabridge.bridge.runs.direct import SESSION
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
@@ -50,7 +50,7 @@ from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sharing import Sharing
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 
@@ -161,41 +161,71 @@ class Publishing:
         if not isinstance(idea, str):
             return await self._save_written(idea, arguments, request)
 
-        ref = await self._called_run(idea, arguments.get("calls"), request)
-        # Otherwise the answer to a run that is not done would differ.
-        self._bridge.store.ideas.get(ref, caller=request.caller)
-        arguments = await self._with_called_runs(arguments, request)
-        refs = (ref, *read_choices(arguments.get("choices")).runs)
+        publish_request = await self._read_request(idea, arguments, request)
         program = arguments.get("program")
-        if program in _DECLINES:
-            arguments = {**arguments, "program": False}
-        elif not isinstance(program, str | None):
-            raise PublicationError(
-                f"program: expected the text of a program, or false; found {show(program)}"
-            )
-
+        seconds = arguments.get("wait_s", WAIT_S)
         if program == _ASKS:
-            words = ToolWords(name, arguments.get("description"))
-            program_request = await self._bridge.publisher.program_request(
-                refs, request.caller, words=words
-            )
+            program_request = await self._program_request(publish_request)
             instructions = self._program_instructions(program_request, name)
             return answer({**program_request.to_json(), "request": instructions}, instructions)
 
-        if isinstance(arguments.get("program"), str):
-            return await self._hand_in(refs, arguments, request)
+        declines = program in _DECLINES
+        if isinstance(program, str) and not declines:
+            written = read_program_answer(
+                {key: arguments[key] for key in _OF_PROGRAM if key in arguments}
+            )
+            return await self._hand_in(publish_request, written, request, seconds)
 
-        task = ProgramTask(
-            refs,
-            name,
-            request.caller,
-            arguments.get("to"),
-            by_tool(request),
-            arguments.get("description"),
-        )
+        if program is not None and not declines:
+            raise PublicationError(
+                f"program: expected the text of a program, or false; found {show(program)}"
+            )
         if request.resumed is not None:
-            return await self._sampled(task, request.resumed, arguments, request)
-        return await self._publish(task, arguments, request)
+            return await self._sampled(publish_request, request.resumed, request, seconds)
+
+        publish_request = dataclasses.replace(
+            publish_request,
+            answer=arguments.get("answer", "auto"),
+            parameters=arguments.get("parameters") or {},
+            strict=arguments.get("strict", False),
+        )
+        return await self._publish(publish_request, request, None if declines else seconds)
+
+    async def _read_request(
+        self, idea: str, arguments: Arguments, request: ToolRequest
+    ) -> PublishRequest:
+        """Read what a call asks to be published, without what it decides about a plan.
+
+        Args:
+            idea: the name of what is published.
+            arguments: those of the call.
+            request: the call.
+
+        Raises:
+            IdeabridgeError: there is no such run or idea of the caller, or an argument has
+                another form.
+        """
+        ref = await self._called_run(idea, arguments.get("calls"), request)
+        # Otherwise the answer to a run that is not done would differ.
+        self._bridge.store.ideas.get(ref, caller=request.caller)
+        choices = read_choices(arguments.get("choices"))
+        runs = [await self._called_run(run, None, request) for run in choices.runs]
+        return PublishRequest(
+            ref,
+            arguments["name"],
+            description=arguments.get("description"),
+            choices=dataclasses.replace(choices, runs=tuple(runs)),
+            by=by_tool(request),
+            to=arguments.get("to"),
+            caller=request.caller,
+        )
+
+    async def _program_request(self, publish_request: PublishRequest) -> ProgramRequest:
+        """The Request for a program that does what the runs did."""
+        words = ToolWords(publish_request.name, publish_request.description)
+        return await self._bridge.publisher.program_request(
+            publish_request.refs, publish_request.caller, words=words
+        )
 
     def check_free(self, name: str, caller: str) -> None:
         """Raise an error if a publication may not have a name."""
@@ -251,48 +281,41 @@ class Publishing:
     # -- version 1 ---------------------------------------------------------------------------------
 
     async def _publish(
-        self, task: ProgramTask, arguments: Arguments, request: ToolRequest
+        self,
+        publish_request: PublishRequest,
+        request: ToolRequest,
+        program_seconds: float | None = None,
     ) -> ToolAnswer:
-        """Publish what a run did, and say what a program would settle."""
-        choices = arguments.get("choices")
-        how = arguments.get("answer", "auto")
-        by = task.by
-        if choices and how in ("auto", "plan"):
-            by = await self._chosen_by(task, choices, request)
+        """Publish what a run did, and say what a program would settle.
 
-        publication = await self._bridge.publish(
-            task.refs[0],
-            task.name,
-            description=arguments.get("description"),
-            answer=how,
-            parameters=arguments.get("parameters"),
-            choices=choices,
-            strict=arguments.get("strict", False),
-            by=by,
-            to=task.to,
-            program=False,
-            caller=task.caller,
+        Args:
+            publish_request: what is published.
+            request: the call.
+            program_seconds: how long to wait for a program of the client's or the configured
+                model; None: no program is wanted.
+        """
+        by = await self._decider(publish_request, request)
+        publication = await self._bridge.saver.publish_run(
+            dataclasses.replace(publish_request, by=by)
         )
         self._running.published()
-        report = publication.report or {}
-        wants_program = (
-            arguments.get("program") is None
-            and how == "auto"
-            and self._bridge.configuration.programs
-        )
-        if not wants_program or not report.get("open"):
+        is_open = bool(publication.report and publication.report.get("open"))
+        if (
+            program_seconds is None
+            or not is_open
+            or publish_request.answer != "auto"
+            or not self._bridge.configuration.programs
+        ):
             return self._version_answer(publication)
-        if self._bridge.configuration.program_mind == "model" and self._bridge.mind is not None:
-            return await self._by_model(task, self._bridge.mind.name, publication, arguments)
-        if await self._was_sampled(publication, request):
-            run = await self._rounds.ask(task, _BY_SAMPLING)
-            return await self._sampled(task, run, arguments, request, publication)
 
-        words = ToolWords(task.name, task.description)
-        program_request = await self._bridge.publisher.program_request(
-            task.refs, task.caller, words=words
-        )
-        return self._version_answer(publication, program_request)
+        if self._bridge.configuration.program_mind == "model" and self._bridge.mind is not None:
+            return await self._by_model(
+                publish_request, self._bridge.mind.name, publication, program_seconds
+            )
+        if await self._was_sampled(publication, request):
+            run = await self._rounds.ask(publish_request, _BY_SAMPLING)
+            return await self._sampled(publish_request, run, request, program_seconds, publication)
+        return self._version_answer(publication, await self._program_request(publish_request))
 
     def _version_answer(
         self, publication: Publication, program_request: ProgramRequest | None = None
@@ -372,54 +395,60 @@ class Publishing:
     # -- programs ----------------------------------------------------------------------------------
 
     async def _hand_in(
-        self, refs: tuple[str, ...], arguments: Arguments, request: ToolRequest
+        self,
+        publish_request: PublishRequest,
+        written: ProgramAnswer,
+        request: ToolRequest,
+        seconds: float,
     ) -> ToolAnswer:
         """Judge a program that the host's model wrote, and publish it."""
-        by = by_tool(request)
-        to = arguments.get("to")
-        choices = arguments.get("choices")
-        task = ProgramTask(refs, arguments["name"], request.caller, to, by)
-        if choices and [*choices] != ["runs"]:
+        if publish_request.choices.take:
             raise PublicationError(
                 "choices: a program has no copied values to decide on; leave take out"
             )
 
-        written = read_program_answer(
-            {key: arguments[key] for key in _OF_PROGRAM if key in arguments}
+        # The description of the call is that of the program's author, who is not the publisher.
+        publish_request = dataclasses.replace(
+            publish_request.for_program(written), description=None
         )
-        seconds = arguments.get("wait_s", WAIT_S)
         # A request that comes again has the person's answer to the question that it asked.
-        question = request.resumed or await self._sharing.find(task, written)
+        question = request.resumed or await self._sharing.find(publish_request, written)
         if question is None:
             try:
-                return await self._answer_of_judge(task, written, seconds)
+                return await self._answer_of_judge(publish_request, written, seconds)
             except NeedsPersonError:
-                question = await self._sharing.ask(task, written)
+                question = await self._sharing.ask(publish_request, written)
 
         person = await self._sharing.decided(question, request, seconds)
         if person is None:
-            return self._sharing.waits(task, question, request)
+            return self._sharing.waits(publish_request, question, request)
 
-        judged = await self._answer_of_judge(dataclasses.replace(task, by=person), written, seconds)
+        judged = await self._answer_of_judge(
+            dataclasses.replace(publish_request, by=person), written, seconds
+        )
         if "judging" not in judged["structuredContent"]:
             await self._sharing.forget(question)
 
         return judged
 
     async def _answer_of_judge(
-        self, task: ProgramTask, written: ProgramAnswer, seconds: float
+        self, publish_request: PublishRequest, written: ProgramAnswer, seconds: float
     ) -> ToolAnswer:
         """Judge a program, and publish it if the recordings accept it."""
 
         async def judge() -> Publication:
-            return await self._rounds.hand_in(task, written)
+            return await self._rounds.hand_in(publish_request, written)
 
-        judged = await self._judged(task, written.to_json(), judge, seconds)
-        return self._still_judged(task.name) if judged is None else self._version_answer(judged)
+        judged = await self._judged(publish_request, written.to_json(), judge, seconds)
+        return (
+            self._still_judged(publish_request.name)
+            if judged is None
+            else self._version_answer(judged)
+        )
 
     async def _judged(
         self,
-        task: ProgramTask,
+        publish_request: PublishRequest,
         written: JSONObject,
         judge: Callable[[], Awaitable[Publication]],
         seconds: float,
@@ -429,7 +458,7 @@ class Publishing:
 
         The same program for the same task is judged once, however many calls hand it in meanwhile.
         """
-        digest = sha256(encode([task.key, task.to, written])).hexdigest()
+        digest = publish_request.digest_with(written)
         judging = self._judging.get(digest)
         if judging is None:
             judging = self._judging[digest] = _Judging()
@@ -464,7 +493,7 @@ class Publishing:
         return answer({"name": name, "judging": True}, text)
 
     async def _by_model(
-        self, task: ProgramTask, mind: str, version: Publication, arguments: Arguments
+        self, publish_request: PublishRequest, mind: str, version: Publication, seconds: float
     ) -> ToolAnswer:
         """Let the configured model write programs until one is accepted, and answer about
         the last version.
@@ -472,20 +501,11 @@ class Publishing:
         choice = Choice(mind, "program_mind in the configuration says so")
 
         async def write() -> Publication:
-            distilled, _ = await self._bridge.publisher.distill(
-                task.refs,
-                task.name,
-                description=task.description,
-                to=task.to,
-                mind=choice,
-                caller=task.caller,
-            )
+            distilled, _ = await self._bridge.publisher.distill(publish_request, choice)
             return distilled
 
         try:
-            judged = await self._judged(
-                task, {"mind": mind}, write, arguments.get("wait_s", WAIT_S)
-            )
+            judged = await self._judged(publish_request, {"mind": mind}, write, seconds)
         except NeedsPersonError as error:
             return self._noted(self._version_answer(version), str(error))
         except PublicationError as error:
@@ -515,57 +535,58 @@ class Publishing:
 
     async def _sampled(
         self,
-        task: ProgramTask,
+        publish_request: PublishRequest,
         run: Run,
-        arguments: Arguments,
         request: ToolRequest,
+        seconds: float,
         version: Publication | None = None,
     ) -> ToolAnswer:
         """Let the client's model write programs until one is accepted, and answer about
         the last version.
 
         Args:
-            task: what they are written for.
+            publish_request: what is published.
             run: the run in which it writes the next one.
-            arguments: those of the request.
-            request: the request; it may come again for each program.
+            request: the call; it may come again for each program.
+            seconds: how long to wait for each.
             version: the version without a program, if this request has published it.
 
         Raises:
             InputRequired: the client's model is asked, and the request comes again.
         """
-        seconds = arguments.get("wait_s", WAIT_S)
         while True:
             if await self._running.wait(run, seconds, request) != "done":
                 return await self._without_program(
-                    task, version, run, f"its run {run.id} is {run.status}"
+                    publish_request, version, run, f"its run {run.id} is {run.status}"
                 )
             try:
                 return self._version_answer(
-                    await self._rounds.hand_in(task, await answer_of(run), run)
+                    await self._rounds.hand_in(publish_request, await answer_of(run), run)
                 )
             except NeedsPersonError as error:
-                published = self._version_answer(self._version(task, version))
+                published = self._version_answer(self._version(publish_request, version))
                 return self._noted(published, f"{error}. {_HAND_IN.format(run=run.id)}")
             except ProgramRefusedError as error:
-                if len(self._rounds.refused(task)) >= ROUNDS:
-                    return await self._without_program(task, version, run, str(error))
-            run = await self._rounds.ask(task, _BY_SAMPLING)
+                if len(self._rounds.refused(publish_request)) >= ROUNDS:
+                    return await self._without_program(publish_request, version, run, str(error))
+            run = await self._rounds.ask(publish_request, _BY_SAMPLING)
             # The rounds so far belong to another run.
             request.round = None
 
     async def _without_program(
-        self, task: ProgramTask, version: Publication | None, run: Run, reason: str
+        self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
         """The answer if the client's model wrote no program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
         note = f"the client's model wrote no program that does what the run did: {reason}"
-        return self._noted(self._version_answer(self._version(task, version)), note)
+        return self._noted(self._version_answer(self._version(publish_request, version)), note)
 
-    def _version(self, task: ProgramTask, version: Publication | None) -> Publication:
+    def _version(self, publish_request: PublishRequest, version: Publication | None) -> Publication:
         """The version without a program, which another request may have published."""
-        return version or self._bridge.store.publications.named(task.name, caller=task.caller)
+        return version or self._bridge.store.publications.named(
+            publish_request.name, caller=publish_request.caller
+        )
 
     def _noted(self, published: ToolAnswer, note: str) -> ToolAnswer:
         """An answer about a version, with a note on its program."""
@@ -591,37 +612,29 @@ class Publishing:
             )
         return await sessions.part(ref, calls, request.caller)
 
-    async def _with_called_runs(self, arguments: Arguments, request: ToolRequest) -> Arguments:
-        """The arguments, in whose `choices.runs` the run of each session of direct calls stands
-        for the session.
-        """
-        runs = read_choices(arguments.get("choices")).runs
-        if not runs:
-            return arguments
-        called = [await self._called_run(run, None, request) for run in runs]
-        return {**arguments, "choices": {**arguments["choices"], "runs": called}}
-
-    async def _chosen_by(
-        self, task: ProgramTask, choices: JSONObject, request: ToolRequest
-    ) -> Decider:
+    async def _decider(self, publish_request: PublishRequest, request: ToolRequest) -> Decider:
         """Return who decides on the choices of an assistant: the person, if its client shows forms.
 
         Raises:
             PublicationError: nobody has accepted the choices; the message states how a person does.
         """
+        choices = publish_request.choices.to_json()
+        if not choices or publish_request.answer not in ("auto", "plan"):
+            return publish_request.by
+
         deciding = self._running.deciding
         if deciding.offers(request):
-            return by_tool(request)
+            return publish_request.by
 
-        ref = task.refs[0]
+        ref = publish_request.ref
         commands = deciding.commands_of(request)
-        places = commands.places_to_publish(ref, task.name)
+        places = commands.places_to_publish(ref, publish_request.name)
         if not deciding.shows_forms(request):
             raise PublicationError(
                 f"choices: only the person makes them (approval.by in the configuration), {places}"
             )
 
-        text, form = publication_form(ref, task.name, choices, commands)
+        text, form = publication_form(ref, publish_request.name, choices, commands)
         result = await ask_once(self._bridge.secrets.mask(text), form, request, deciding)
         if result is None:
             raise PublicationError(

@@ -9,7 +9,6 @@ it. What an assistant accepts counts as no answer.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final
 
 from ideabridge.bridge.context.references import escaped
@@ -17,7 +16,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.event import Decider, PlanDecided
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
-from ideabridge.bridge.publishing.rounds import ProgramTask
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.users import person_of
@@ -25,7 +24,7 @@ from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.running import Running
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject
 
 _TOOL: Final = "publish_idea"
 """No tool of a module or of a tool file has this name."""
@@ -55,23 +54,27 @@ class Sharing:
         self._bridge = running.bridge
         self._waiting = record.waiting
 
-    async def find(self, task: ProgramTask, written: ProgramAnswer) -> Run | None:
+    async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
         """Return the question about a program, if a person was asked already, also one
         that was refused.
         """
-        return await self._waiting.find(_digest(task, written), task.caller, refused=True)
+        return await self._waiting.find(
+            publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
+        )
 
-    async def ask(self, task: ProgramTask, written: ProgramAnswer) -> Run:
+    async def ask(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run:
         """Return the question about a program; a new one, unless there is one already."""
 
         async def start() -> Run:
-            title = f"share {task.name} with others"
-            plan = self._plan(task, written)
+            title = f"share {publish_request.name} with others"
+            plan = self._plan(publish_request, written)
             return await self._bridge.run_plan(
-                plan, caller=task.caller, title=title, planning="lazy"
+                plan, caller=publish_request.caller, title=title, planning="lazy"
             )
 
-        return await self._waiting.run_of(_digest(task, written), task.caller, start)
+        return await self._waiting.run_of(
+            publish_request.digest_with(written.to_json()), publish_request.caller, start
+        )
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
         """Return the person who accepted a question, at most some seconds later; None: nobody
@@ -107,14 +110,16 @@ class Sharing:
         """
         await self._waiting.give(question)
 
-    def waits(self, task: ProgramTask, question: Run, request: ToolRequest) -> ToolAnswer:
+    def waits(
+        self, publish_request: PublishRequest, question: Run, request: ToolRequest
+    ) -> ToolAnswer:
         """The answer while nobody has decided."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person decides, {places}"
         approvals = [f"{question.id}:{approval.approval}" for approval in question.pending()]
         result: JSONObject = {
-            "name": task.name,
+            "name": publish_request.name,
             "needs_person": {
                 "run": question.id,
                 "approvals": list[JSON](approvals),
@@ -125,37 +130,32 @@ class Sharing:
             result["notes"] = list[JSON](request.notes)
 
         text = (
-            f"the recordings accept the program for {task.name}. Others would get it, and an "
+            f"the recordings accept the program for {publish_request.name}. Others would get it, and an "
             "assistant wrote it, so nothing is published before a person agrees "
             f"({', '.join(approvals)}): {decides}. {_AGAIN}"
         )
         return answer(result, "\n".join([text, *request.notes]))
 
-    def _plan(self, task: ProgramTask, written: ProgramAnswer) -> Plan:
+    def _plan(self, publish_request: PublishRequest, written: ProgramAnswer) -> Plan:
         """The plan that stands for a question: one call whose result is written already."""
         plan: JSONObject = {
-            "name": task.name,
-            "with": list[JSON](self._audience_names(task)),
+            "name": publish_request.name,
+            "with": list[JSON](self._audience_names(publish_request)),
             **written.to_json(),
         }
-        if task.description is not None:
-            plan["description"] = task.description
+        if publish_request.description is not None:
+            plan["description"] = publish_request.description
         values = escaped(plan)
         parameters = values if isinstance(values, dict) else {}
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
-    def _audience_names(self, task: ProgramTask) -> list[str]:
+    def _audience_names(self, publish_request: PublishRequest) -> list[str]:
         """The names of those who would get the tool besides its owner; `all` means everybody."""
-        if task.to is None:
-            callers = self._bridge.store.publications.shares(task.name)
+        if publish_request.to is None:
+            callers = self._bridge.store.publications.shares(publish_request.name)
         else:
-            callers = self._bridge.publisher.audience(task.to, task.caller)
+            callers = self._bridge.publisher.audience(publish_request.to, publish_request.caller)
         return [person_of(caller) or "all" for caller in callers]
-
-
-def _digest(task: ProgramTask, written: ProgramAnswer) -> str:
-    """What two calls that hand in the same program for the same audience have in common."""
-    return sha256(encode([task.key, task.to, written.to_json()])).hexdigest()
 
 
 async def _decision_on(question: Run) -> PlanDecided | None:

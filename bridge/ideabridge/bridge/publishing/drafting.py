@@ -23,6 +23,7 @@ from ideabridge.bridge.lifting.plain import OpenPoint, open_points, read_open
 from ideabridge.bridge.lifting.report import report_of
 from ideabridge.bridge.publishing.guides import guide_of
 from ideabridge.bridge.publishing.outline import Outline, outline_of
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.teaching import records_of
 from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.runs.recorded import find_idea
@@ -81,11 +82,13 @@ class OutlinedRun:
         draft: its plan; None if it has none, or if its answer needs none: it is solved anew,
             or is a program.
         no_plan: why it has no plan; empty if it has one, or needs none.
+        function: the run itself; None: another process read it.
     """
 
     outline: Outline
-    draft: Drafted | None
-    no_plan: str
+    draft: Drafted | None = None
+    no_plan: str = ""
+    function: Function | None = None
 
 
 def _read_drafted(raw: JSON) -> Drafted:
@@ -134,28 +137,28 @@ class Drafting:
         )
         return _read_drafted(drafted)
 
-    async def outlined(
-        self,
-        ref: str,
-        caller: str,
-        name: str,
-        answer: Answer,
-        *,
-        choices: JSONObject,
-        parameters: JSONObject,
-        strict: bool,
-    ) -> OutlinedRun:
-        """Return the outline of a run that is published under a name, and its plan, if its
-        answer needs one.
+    async def outlined(self, request: PublishRequest) -> OutlinedRun:
+        """Return the outline of the run that is published, and its plan, if its answer needs one.
 
         Raises:
             PublicationError: it cannot be published, or a decision does not fit its plan.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
             LimitExceededError: it takes too long or too much memory.
         """
-        refs = [ref, *read_choices(choices).runs]
+        if request.program is not None or request.answer in ("program", "recorded"):
+            function = await self.function(request.ref, request.caller)
+            return OutlinedRun(outline_of(function), function=function)
+
         outlined = await self._compute(
-            refs, caller, outlined_of, ref, caller, name, answer, choices, parameters, strict
+            request.refs,
+            request.caller,
+            outlined_of,
+            request.ref,
+            request.caller,
+            request.answer,
+            request.choices.to_json(),
+            request.parameters,
+            request.strict,
         )
         # A run may have thousands of tools.
         return await compute_in_thread(_read_outlined, outlined)
@@ -242,7 +245,6 @@ def outlined_of(
     store: Store,
     ref: str,
     caller: str,
-    name: str,
     answer: Answer,
     choices: JSONObject,
     parameters: JSONObject,
@@ -250,7 +252,7 @@ def outlined_of(
 ) -> JSONObject:
     """Return the members of `OutlinedRun`; see `Drafting.outlined`."""
     function = read_function(store, ref, caller)
-    outline = outline_of(function, name)
+    outline = outline_of(function)
     members: JSONObject = {"outline": outline.to_json(), "draft": None, "no_plan": ""}
     if answer == "plan" or (answer == "auto" and outline.program is None):
         try:

@@ -30,7 +30,7 @@ class Outline:
         idea: the id of the idea that it ended with.
         status: how it ended.
         has_results: whether a call of it has ended well.
-        description: of its idea, in one sentence.
+        description: of its idea, in one sentence; empty if it called no tool and has no task.
         input: the value of `†input`; None if the idea takes no input.
         input_schema: the parameters of the tool.
         output_schema: the schema of the tool's result; None if none was declared.
@@ -72,15 +72,15 @@ class Outline:
         return cls(**members, catalogue=Catalogue.from_json(tools, latent))
 
 
-def outline_of(function: Function, name: str) -> Outline:
-    """Return the outline of a run that is published under a name."""
+def outline_of(function: Function) -> Outline:
+    """Return the outline of a run that is published."""
     run = function.run
     return Outline(
         run=run.id,
         idea=function.stored.id,
         status=str(run.machine.status),
         has_results=run.has_results,
-        description=function.stored.meta.description or _description_of(function, name),
+        description=function.stored.meta.description or _description_of(function),
         input=function.input,
         input_schema=function.input_schema,
         output_schema=function.output_schema,
@@ -90,7 +90,7 @@ def outline_of(function: Function, name: str) -> Outline:
     )
 
 
-def _description_of(function: Function, name: str) -> str:
+def _description_of(function: Function) -> str:
     """Describe a run in one sentence for models: by its task, or else by the tools that it called
     and the members of its output.
     """
@@ -107,7 +107,7 @@ def _description_of(function: Function, name: str) -> str:
     if sentence and task != ", ".join(tools):
         return sentence
     if not tools:
-        return f"Runs {name}"
+        return ""
 
     output = function.run.result
     # A server that returns no object wraps it as `result`, which says nothing.

@@ -25,17 +25,14 @@ its pins name. A failed publication stores nothing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.errors import (
-    ConstantsOpenError,
     MeantToolError,
     ModulesAwayError,
     NameInUseError,
@@ -44,11 +41,7 @@ from ideabridge.bridge.errors import (
     ProgramRefusedError,
     PublicationError,
 )
-from ideabridge.bridge.lifting.choices import Choices, read_choices
 from ideabridge.bridge.lifting.function import Function
-from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
-from ideabridge.bridge.lifting.plain import OpenPoint
-from ideabridge.bridge.lifting.rows import parameter_rows
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
@@ -60,9 +53,9 @@ from ideabridge.bridge.plan import Plan, PlanLike, read_published
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.runner import setting_of
 from ideabridge.bridge.programs.sandbox import Sandbox
-from ideabridge.bridge.publishing.distilling import distill, read_inputs
+from ideabridge.bridge.publishing.distilling import distill
 from ideabridge.bridge.publishing.drafting import Drafted, Drafting, OutlinedRun
-from ideabridge.bridge.publishing.idea_tools import find_published, hints_of, needed_modules
+from ideabridge.bridge.publishing.idea_tools import find_published, needed_modules
 from ideabridge.bridge.publishing.importing import (
     SavedIdea,
     check_explained,
@@ -71,7 +64,14 @@ from ideabridge.bridge.publishing.importing import (
     offered_plan,
     own_cycle,
 )
-from ideabridge.bridge.publishing.outline import Outline, first_names, outline_of
+from ideabridge.bridge.publishing.outline import Outline
+from ideabridge.bridge.publishing.prepared_tool import (
+    PreparedTool,
+    guided_tool,
+    planned_tool,
+    recorded_tool,
+    with_guide,
+)
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import (
     MUCH_ROOM,
@@ -82,22 +82,20 @@ from ideabridge.bridge.publishing.program_request import (
     ToolWords,
     program_request,
 )
+from ideabridge.bridge.publishing.program_tool import (
+    AcceptedProgram,
+    ProgramTrial,
+    expect_confirmed,
+    values_in_text,
+    with_examples,
+)
 from ideabridge.bridge.publishing.programs import (
     Judgement,
-    RecordedLiteral,
     RecordedResults,
-    copied_values,
-    declared_calls,
     input_schema_of,
-    named_tools,
-    of_one_task,
-    own_program,
-    recorded_defaults,
     reproduce,
-    seen_before_sent,
-    sent_texts,
-    unreached_sites,
 )
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.teaching import add_record, without_claims
 from ideabridge.bridge.publishing.verify import (
     Verdict,
@@ -108,20 +106,17 @@ from ideabridge.bridge.publishing.verify import (
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.pins import (
     ChangedTool,
-    Pin,
     calls_in,
     changed_in,
     check_pins,
     defined_in,
     essences_of,
-    pinned_tools,
     read_pins,
     with_accepted,
     with_own_module,
 )
 from ideabridge.bridge.runs.replay import (
     Ways,
-    asking_calls,
     definitions_in,
     plan_of,
     with_plain_ideas,
@@ -130,18 +125,18 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import REFUSED_PROGRAM
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import PublicationNameError
-from ideabridge.bridge.store.idea import ANSWERS, Answer, NewPublication, Publication
+from ideabridge.bridge.store.idea import NewPublication, Publication
 from ideabridge.bridge.store.portable import Checks, read_document
 from ideabridge.bridge.store.publications import RESERVED, check_name
 from ideabridge.bridge.store.removed_kinds import with_present_kinds
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, SEES_ALL, Viewer, user_of
 from ideabridge.bridge.store.versions import differences
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.threads import compute_in_thread
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+from ideabridge.tools.tool import IDEA
 
 T = TypeVar("T")
 
@@ -426,186 +421,202 @@ class Publisher:
         """
         return str(self.configuration.folder.absolute())
 
-    async def publish(
-        self,
-        ref: str,
-        name: str,
-        *,
-        description: str | None = None,
-        answer: Answer = "auto",
-        parameters: ObjectLike | None = None,
-        choices: ObjectLike | None = None,
-        strict: bool = False,
-        or_solve: bool = False,
-        by: str | Decider = APPROVER,
-        to: str | Iterable[str] | None = None,
-        program: str | ProgramAnswer | Literal[False] | None = None,
-        inputs: Sequence[JSON] | None = None,
-        caller: str = LOCAL,
-    ) -> Publication:
-        """See `Bridge.publish`."""
-        check_text("ref", ref)
-        check_text("name", name)
-        written = _written_program(program, inputs)
-        if written is not None:
-            description = description or written.description
-            parameters = {**written.parameters, **(read_object("parameters", parameters) or {})}
+    async def publish(self, request: PublishRequest) -> Publication:
+        """Publish what a run did; see `Bridge.publish`.
 
-        self.screen.check({"name": name, "description": description})
-        self.check_free(name, caller=caller)
-        chosen = read_choices(read_object("choices", choices))
-        decisions = read_decisions(read_object("parameters", parameters))
-        audience = None if to is None else self.audience(to, caller)
-        if answer not in ANSWERS:
-            raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {answer!r}")
+        Raises:
+            NoFinishedRunError: the run says nothing beyond its idea; see `Saver.publish_run`.
+        """
+        request = request.with_words_of_program()
+        self.screen.check({"name": request.name, "description": request.description})
+        self.check_free(request.name, caller=request.caller)
+        audience = None if request.to is None else self.audience(request.to, request.caller)
+        run = await self.drafting.outlined(request)
+        _check_answer(request, run.outline)
 
-        decided = read_object("parameters", parameters) or {}
-        making = _Making(chosen, decisions, decided, strict)
-        function: Function | None = None
-        if written is not None or answer in ("program", "recorded"):
-            function = await self.drafting.function(ref, caller)
-            outlined = OutlinedRun(outline_of(function, name), None, "")
-        else:
-            outlined = await self.drafting.outlined(
-                ref,
-                caller,
-                name,
-                answer,
-                choices=chosen.to_json(),
-                parameters=decided,
-                strict=strict,
-            )
+        task = _task_of(request, run.outline)
+        prepared = await self._prepare(request, run, task)
+        if request.or_solve and prepared.plan is not None:
+            prepared = await self._with_guide(request, run, task, prepared)
 
-        outline = outlined.outline
-        text = (description or outline.description).rstrip()
-        text = text if text.endswith((".", "!", "?")) else f"{text}."
-        prepared = _PreparedTool(
-            "recorded", RECORDED, hints_of(()), outline.input_schema, outline.input or {}
-        )
-        own = outline.program
-        is_done = outline.is_done
-        if own is not None and written is None and not is_done:
-            # Its results cannot judge the program, which is published as it was written.
-            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
-        if answer == "recorded" and not is_done:
-            raise PublicationError(
-                f"it cannot be recorded: its run is {outline.status} and gave no output; publish "
-                "it as a plan or to be solved (answer: plan, solve)"
-            )
+        if request.program is not None and request.program.is_of_mind:
+            # A person is asked about a program that the recordings accept.
+            audience = self._audience_of_mind(request, audience)
 
-        if written is not None and answer not in ("auto", "program"):
-            raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
-        if answer == "program" and written is None and own is None:
-            raise PublicationError(
-                "it cannot be published as a program: its calls were not made by one program; "
-                "write one, or let a mind write it (--program ask)"
-            )
-
-        no_plan = ""
-        if written is not None:
-            self.screen.check(written.to_json())
-            function = function or await self.drafting.function(outline.run, caller)
-            prepared = await self._program(function, written, making, name, caller)
-            if written.is_of_mind:
-                # A person is asked about a program that the recordings accept.
-                audience = self._audience_of_mind(name, audience, decider_of(by), caller)
-        elif answer in ("auto", "program") and own is not None:
-            function = function or await self.drafting.function(outline.run, caller)
-            try:
-                prepared = await self._program(function, ProgramAnswer(own), making, name, caller)
-            except ProgramRefusedError as error:
-                if answer == "program":
-                    raise PublicationError(
-                        f"it cannot be published as a program: {error}"
-                    ) from None
-                no_plan = str(error)
-        elif answer in ("auto", "plan"):
-            lifted = await self._lifted(outlined, making, name, caller)
-            if isinstance(lifted, _Lifted):
-                prepared = _as_plan(lifted, answer, self.store, decider_of(by), making)
-            elif answer == "plan":
-                raise PublicationError(f"it cannot be replayed as a plan: {lifted}")
-            else:
-                no_plan = lifted
-
-        if answer == "auto" and prepared.plan is None and not is_done and not outline.has_results:
-            # It is published as it was written.
-            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
-
-        if answer == "solve" or (answer == "auto" and prepared.plan is None):
-            guide = await self.drafting.guide(outline.run, caller, text, name)
-            if isinstance(guide, dict):
-                prepared = _as_guide(guide, answer, outline)
-            elif answer == "solve":
-                raise PublicationError(f"it cannot be solved anew: {guide}")
-            elif not is_done:
-                raise PublicationError(f"it cannot become a tool: {no_plan}; and {guide}")
-
-        if or_solve and prepared.plan is not None:
-            guide = await self.drafting.guide(outline.run, caller, text, name)
-            if isinstance(guide, str):
-                raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
-            prepared = _with_guide(prepared, _as_guide(guide, answer, outline))
-
-        recorded: JSONObject = {"input": prepared.recorded}
-        sentences = prepared.sentences
-        if prepared.output is not None:
-            recorded["output"] = prepared.output[0]
-        elif is_done:
-            recorded["output"] = outline.result
-        elif prepared.plan is not None:
-            sentences = f"It does what its run did before it ended ({outline.status}). {sentences}"
-
-        if prepared.guide is not None:
-            recorded["solve"] = prepared.guide
-
-        output_schema = outline.output_schema
-        if not is_done and prepared.plan is None and prepared.guide is not None:
-            guide_schema = prepared.guide["output_schema"]
-            as_text: JSONObject = {"type": "string"}
-            output_schema = guide_schema if isinstance(guide_schema, dict) else as_text
-
-        pins = read_pins(prepared.plan or prepared.guide) or []
-        essences = essences_of(outline.catalogue)
-        new = NewPublication(
-            name=name,
-            idea_id=outline.idea,
-            description=f"{text} {sentences}".rstrip(),
-            answer=prepared.answer,
-            input_schema=prepared.input_schema,
-            output_schema=output_schema,
-            annotations=prepared.annotations,
-            plan=prepared.plan,
-            recorded=recorded,
-            owner=None if caller == LOCAL else caller,
-        )
-
-        def keep() -> Publication:
-            with self.store.transaction():
-                self.store.tool_memory.keep_definitions(
-                    {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
-                )
-                return self.store.publications.publish(
-                    new, audience=audience, replaces=self.store.users.manages(caller)
-                )
-
-        published = await self.bridge.write(keep)
+        published = await self._write(request, run.outline, task, prepared, audience)
         if prepared.draft is not None:
             for record in prepared.draft.records:
                 add_record(self.store, published, record)
-            return dataclasses.replace(
-                published, report={**prepared.draft.report, "open": prepared.draft.open}
+
+        return dataclasses.replace(published, report=prepared.full_report())
+
+    async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
+        """Return the tool that a run becomes: a program or plan, or else what a mind solves anew,
+        or else its recorded answer; `request.answer` may admit one of them alone.
+
+        Raises:
+            PublicationError: it cannot become what is asked for.
+        """
+        outline = run.outline
+        if request.program is not None:
+            self.screen.check(request.program.to_json())
+            return await self._program(request, run, request.program)
+
+        planned: PreparedTool | str = ""
+        if request.answer in ("auto", "program") and outline.program is not None:
+            planned = await self._own_program(request, run, outline.program)
+        elif request.answer in ("auto", "plan"):
+            planned = await self._plan(request, run)
+
+        if isinstance(planned, PreparedTool):
+            return planned
+        if request.answer == "auto" and not outline.is_done and not outline.has_results:
+            # It is published as it was written.
+            raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
+
+        if request.answer in ("auto", "solve"):
+            guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
+            if isinstance(guide, dict):
+                return guided_tool(guide, request.answer, outline, planned)
+            if request.answer == "solve":
+                raise PublicationError(f"it cannot be solved anew: {guide}")
+            if not outline.is_done:
+                raise PublicationError(f"it cannot become a tool: {planned}; and {guide}")
+
+        return recorded_tool(outline, planned)
+
+    async def _own_program(
+        self, request: PublishRequest, run: OutlinedRun, program: str
+    ) -> PreparedTool | str:
+        """Return the program of a run as a tool, or the reason why it cannot be one.
+
+        Raises:
+            PublicationError: it cannot be one, and nothing else is asked for.
+        """
+        try:
+            return await self._program(request, run, ProgramAnswer(program))
+        except ProgramRefusedError as error:
+            if request.answer == "program":
+                raise PublicationError(f"it cannot be published as a program: {error}") from None
+            return str(error)
+
+    async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
+        """Return the plan of a run as a tool, or the reason why it cannot be one.
+
+        Raises:
+            PublicationError: it cannot be one, and nothing else is asked for; or the plan does
+                not fit what a person decided.
+        """
+        planned: PreparedTool | str = run.no_plan
+        if run.draft is not None:
+            planned = await self._lifted(request, run.outline, run.draft)
+        if isinstance(planned, str) and request.answer == "plan":
+            raise PublicationError(f"it cannot be replayed as a plan: {planned}")
+        return planned
+
+    async def _lifted(
+        self, request: PublishRequest, outline: Outline, draft: Drafted
+    ) -> PreparedTool | str:
+        """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
+        plan = read_published(
+            draft.plan, draft.arguments, draft.schema, outline.output_schema, name="it"
+        )
+        catalogue, fault = await self._present_tools(
+            request, draft.plan, plan, essences_of(outline.catalogue)
+        )
+        if fault is not None:
+            return fault
+        if draft.fault is not None:
+            raise PublicationError(draft.fault)
+        if draft.difference is not None and request.choices.take:
+            raise PublicationError(
+                f"with what was taken, it does not do what its run did: {draft.difference}"
             )
 
-        report = prepared.report
-        if report is None and no_plan:
-            point = OpenPoint("no_plan", "", f"the run is no plan: {no_plan}")
-            report = {"left_open": no_plan, "open": [point.to_json()]}
+        if draft.difference is not None:
+            return draft.difference
+        return planned_tool(draft, catalogue, self.store, request)
 
-        return dataclasses.replace(published, report=report)
+    async def _present_tools(
+        self,
+        request: PublishRequest,
+        document: JSONObject,
+        plan: Plan,
+        essences: Mapping[str, JSONObject],
+    ) -> tuple[Catalogue, str | None]:
+        """Wait for the tools of a plan, and compare them with its pins. Nothing waits from then
+        until the version is written.
+
+        Args:
+            request: what its publisher asks for.
+            document: the plan as it is published.
+            plan: the same plan, read.
+            essences: the tools of its run, by digest.
+
+        Returns:
+            (the tools that its calls mean here, why it cannot be published with them).
+        """
+        calls = calls_in(document)
+        await self.expect_listed(calls, defined_in(document), request.caller)
+        # Another caller may have taken the name in the meantime.
+        self.check_free(request.name, caller=request.caller)
+        catalogue = PlanTools(self.offer, plan, request.caller).present()
+        cycle = own_cycle(self.store, request.name, calls)
+        if cycle is not None:
+            return catalogue, cycle
+        checked = check_pins(document, calls, catalogue, essences.get)
+        return catalogue, next(iter(checked.faults), None)
+
+    async def _with_guide(
+        self, request: PublishRequest, run: OutlinedRun, task: str, planned: PreparedTool
+    ) -> PreparedTool:
+        """Return a plan after which a mind goes on where it gives no output.
+
+        Raises:
+            PublicationError: no mind can.
+        """
+        outline = run.outline
+        guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
+        if isinstance(guide, str):
+            raise PublicationError(f"or_solve: it cannot be solved anew: {guide}")
+        return with_guide(planned, guided_tool(guide, request.answer, outline, ""))
+
+    async def _write(
+        self,
+        request: PublishRequest,
+        outline: Outline,
+        task: str,
+        prepared: PreparedTool,
+        audience: tuple[str, ...] | None,
+    ) -> Publication:
+        """Write the next version of a name, with the definitions of the tools that it pins."""
+        new = NewPublication(
+            name=request.name,
+            idea_id=outline.idea,
+            description=prepared.description(task, outline),
+            answer=prepared.answer,
+            input_schema=prepared.input_schema,
+            output_schema=prepared.output_schema(outline),
+            annotations=prepared.annotations,
+            plan=prepared.plan,
+            recorded=prepared.recorded(outline),
+            owner=request.owner,
+        )
+        essences = essences_of(outline.catalogue)
+        pins = read_pins(prepared.plan or prepared.guide) or []
+        definitions = {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
+
+        def write() -> Publication:
+            with self.store.transaction():
+                self.store.tool_memory.keep_definitions(definitions)
+                return self.store.publications.publish(
+                    new, audience=audience, replaces=self.store.users.manages(request.caller)
+                )
+
+        return await self.bridge.write(write)
 
     def _audience_of_mind(
-        self, name: str, audience: tuple[str, ...] | None, by: Decider, caller: str
+        self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
         """The callers with whom a version is shared whose words a mind wrote: it has read
         what others wrote.
@@ -615,171 +626,89 @@ class Publisher:
         Raises:
             NeedsPersonError: others would see it, and no person has agreed.
         """
-        if by.kind == "person" or not self.store.users.exist():
+        if request.by.kind == "person" or not self.store.users.exist():
             return audience
 
-        publication = find_published(self.store, name, caller)
-        others = audience or (
-            ()
-            if audience is not None or publication is None
-            else self.store.publications.shares(name)
-        )
+        others = audience
+        if others is None and find_published(self.store, request.name, request.caller) is not None:
+            others = self.store.publications.shares(request.name)
+
         if others:
             raise NeedsPersonError(
-                f"{name!r} is shared with others, and an assistant wrote the program and its "
-                "descriptions; a person agrees first, or it gets another name and no `to`"
+                f"{request.name!r} is shared with others, and an assistant wrote the program and "
+                "its descriptions; a person agrees first, or it gets another name and no `to`"
             )
 
         return ()
 
     async def _program(
-        self, function: Function, written: ProgramAnswer, making: _Making, name: str, caller: str
-    ) -> _PreparedTool:
+        self, request: PublishRequest, run: OutlinedRun, written: ProgramAnswer
+    ) -> PreparedTool:
         """Return a program as a tool.
 
         Raises:
             ProgramRefusedError: it is malformed, cannot run here, or does not do what its runs did.
         """
-        program = written.program
-        if making.strict or making.choices.take:
+        if request.strict or request.choices.take:
             raise PublicationError(
                 "a program has no copied values to decide on: leave strict and take out"
             )
 
-        if function.instances:
-            raise ProgramRefusedError("it ran over instances")
-
-        functions = [
-            function,
-            *[await self.drafting.function(ref, caller) for ref in making.choices.runs],
-        ]
-        recorded = of_one_task([await self._results(run_function) for run_function in functions])
-        inputs = read_inputs(functions, written.inputs)
-        names = named_tools(functions, program)
-        await self._check_form(program, functions)
-        schema, arguments = input_schema_of(program, function, inputs[0], making.decisions)
+        trial = await self._trial(request, run, written)
+        await self._check_form(trial)
+        function = trial.functions[0]
+        schema, arguments = input_schema_of(
+            written.program, function, trial.inputs[0], request.decisions
+        )
         if written.inputs:
-            schema = await compute_in_thread(_with_examples, schema, written.inputs[0], recorded[0])
+            schema = await compute_in_thread(
+                with_examples, schema, written.inputs[0], trial.recorded[0]
+            )
 
-        calls = declared_calls(names, program)
-        catalogue = recorded[0].catalogue
-        plan: JSONObject = {"program": program, "names": names, "calls": calls}
-        if function.tools:
-            plan["tools"] = list[JSON](function.tools)
-
-        plan["pins"] = [
-            Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))
-        ]
-        await self.expect_listed(calls, defined_in(plan), caller)
-        # Another caller may have taken the name in the meantime.
-        self.check_free(name, caller=caller)
-        present = PlanTools(
-            self.offer, read_published(plan, {}, None, None, name=name), caller
-        ).present()
-        cycle = own_cycle(self.store, name, calls)
-        checked = check_pins(plan, calls, present, essences_of(catalogue).get)
-        fault = next((problem for problem in (cycle, *checked.faults) if problem is not None), None)
+        plan = trial.plan()
+        present, fault = await self._present_tools(
+            request,
+            plan,
+            read_published(plan, {}, None, None, name=request.name),
+            essences_of(trial.catalogue),
+        )
         if fault is not None:
             raise ProgramRefusedError(fault)
 
-        judgements = await self._judge(program, names, inputs, recorded)
-        runs = [other.run for other in recorded[1:]]
-        copied = await compute_in_thread(copied_values, program, list[JSON](inputs), recorded)
-        if own_program(function) != program:
-            stated = {
-                parameter: decision.default[0]
-                for parameter, decision in making.decisions.items()
-                if decision.default
-            }
-            defaults = await compute_in_thread(recorded_defaults, program, stated, inputs, recorded)
-            lines_of_defaults = {(literal.line, literal.value) for literal in defaults}
-            copied = [
-                *defaults,
-                *(
-                    literal
-                    for literal in copied
-                    if (literal.line, literal.value) not in lines_of_defaults
-                ),
-            ]
-            undeclared = [
-                literal for literal in defaults if not _is_declared(literal, written.constants)
-            ]
-            if undeclared:
-                plan["recorded_defaults"] = list[JSON](
-                    dict.fromkeys(literal.parameter for literal in undeclared)
-                )
+        judgements = await self._judge(trial)
+        values = await compute_in_thread(values_in_text, trial, request.decisions)
+        if written.is_of_mind and not trial.other_runs:
+            expect_confirmed(values.copied, written.constants)
 
-        if written.is_of_mind and not runs:
-            _expect_confirmed(copied, written.constants)
+        accepted = AcceptedProgram(trial, schema, arguments, judgements, values)
+        return accepted.tool(plan, present, self.store)
 
-        if own_program(function) != program:
-            # Most of these are the same for every input, so they are named and not asked about.
-            sent = await compute_in_thread(sent_texts, program, list[JSON](inputs), recorded)
-            lines_of_copied = {(literal.line, literal.value) for literal in copied}
-            copied += [
-                literal for literal in sent if (literal.line, literal.value) not in lines_of_copied
-            ]
+    async def _trial(
+        self, request: PublishRequest, run: OutlinedRun, written: ProgramAnswer
+    ) -> ProgramTrial:
+        """Read the runs that judge a program."""
+        function = run.function
+        if function is None:
+            function = await self.drafting.function(run.outline.run, request.caller)
+        if function.instances:
+            raise ProgramRefusedError("it ran over instances")
 
-        if copied:
-            plan["copied"] = [value.text for value in copied]
+        functions = [function]
+        for ref in request.choices.runs:
+            functions.append(await self.drafting.function(ref, request.caller))
+        recorded = [await self._results(judge) for judge in functions]
+        return ProgramTrial.of(written, functions, recorded)
 
-        report: JSONObject = {
-            "reproduces": [function.run.id, *runs],
-            "copied": [value.text for value in copied],
-        }
-        report["rows"] = [row.to_json() for row in parameter_rows(schema, arguments)]
-        if own_program(function) != program:
-            reached = sorted({site for judgement in judgements for site in judgement.reached})
-            plan["reached"] = [site.to_json() for site in reached]
-            unreached = unreached_sites(program, ProgramNames.of(names, catalogue.tools), reached)
-            if unreached:
-                report["unreached"] = [call.text for call in unreached]
-
-        lifting: JSONObject = {"run": function.run.id, "runs": list[JSON](runs)}
-        lifting |= {
-            "checked": "confirmed" if runs else "self-consistent",
-            "confirmed_by": list[JSON](runs),
-        }
-        if written.is_of_mind:
-            lifting["words_of"] = "assistant"
-
-        if "unreached" in report:
-            lifting["unreached"] = report["unreached"]
-
-        called = [
-            tool
-            for call in calls
-            if isinstance(call, dict) and (tool := present.look_up(call)) is not None
-        ]
-        asking = ", ".join(
-            _tool(calls[place]) for place in asking_calls(self.store, present, calls)
-        )
-        sentences = f"A model is asked by {asking}." if asking else ""
-        if written.is_of_mind:
-            sentences = f"{sentences} {_WORDS_OF_MIND}".lstrip()
-
-        hints = hints_of(tool for tool in called if tool.key not in present.latent)
-        plan["lifting"] = lifting
-        output = None if recorded[0].output_counts else (judgements[0].output,)
-        return _PreparedTool(
-            "program", sentences, hints, schema, arguments, plan=plan, report=report, output=output
-        )
-
-    async def _judge(
-        self,
-        program: str,
-        names: JSONObject,
-        inputs: Sequence[JSONObject],
-        recorded: Sequence[RecordedResults],
-    ) -> list[Judgement]:
+    async def _judge(self, trial: ProgramTrial) -> list[Judgement]:
         """Run a program with the results of each run.
 
         Raises:
             ProgramRefusedError: it does not do what one of them did.
         """
+        program = trial.written.program
         judgements: list[Judgement] = []
-        for results, value in zip(recorded, inputs, strict=True):
-            judgement = await reproduce(self.sandbox(), program, names, value, results)
+        for results, value in zip(trial.recorded, trial.inputs, strict=True):
+            judgement = await reproduce(self.sandbox(), program, trial.names, value, results)
             if judgement.difference is not None:
                 raise ProgramRefusedError(
                     f"with the results of run {results.run}, {judgement.difference}"
@@ -788,18 +717,13 @@ class Publisher:
 
         return judgements
 
-    async def _check_form(self, program: str, functions: Sequence[Function]) -> None:
+    async def _check_form(self, trial: ProgramTrial) -> None:
         """Raise ProgramRefusedError if a program that is not that of its run is malformed."""
-        if own_program(functions[0]) == program:
+        if trial.is_own:
             return
-
-        tools = {
-            tool.key: tool
-            for function in functions
-            for tool in function.run.machine.catalogue.tools
-        }
-        setting = setting_of(ProgramNames(tools.values()), {"input": {}, "state": {}}, 0.0, "")
-        problem = await self.sandbox().check(program, setting)
+        names = ProgramNames(trial.catalogue.tools)
+        setting = setting_of(names, {"input": {}, "state": {}}, 0.0, "")
+        problem = await self.sandbox().check(trial.written.program, setting)
         if problem is not None:
             raise ProgramRefusedError(problem)
 
@@ -810,26 +734,15 @@ class Publisher:
         return await compute_in_thread(RecordedResults.of, function.run, record)
 
     async def distill(
-        self,
-        refs: Sequence[str],
-        name: str,
-        *,
-        description: str | None = None,
-        to: str | Iterable[str] | None = None,
-        mind: MindName | Choice = AUTO,
-        caller: str = LOCAL,
+        self, request: PublishRequest, mind: MindName | Choice = AUTO
     ) -> tuple[Publication, list[RefusedProgram]]:
         """Let a mind write a program that does what runs did, and publish it. It may
         try three times.
 
         Args:
-            refs: runs of the same task, each as in `Bridge.publish`; the parameters are those
-                of the first one.
-            name: see `Bridge.publish`.
-            description: see `Bridge.publish`.
-            to: see `Bridge.publish`.
+            request: what its publisher asks for. The parameters are those of its first run, and
+                what it decides about a plan does not count.
             mind: who writes it; see `choose`.
-            caller: the owner of the runs.
 
         Returns:
             (the publication, the programs that were refused before it, each with the reason).
@@ -837,26 +750,20 @@ class Publisher:
         Raises:
             PublicationError: no program does what the runs did, or there is no mind.
         """
-        self.check_free(name, caller=caller)
-        if not refs:
-            raise PublicationError("refs: expected at least one run")
-
-        choices: JSONObject = {"runs": list[JSON](refs[1:])}
+        self.check_free(request.name, caller=request.caller)
+        # No person has seen the program.
+        request = dataclasses.replace(request, by=decider_of(APPROVER))
 
         async def publish(answer: ProgramAnswer) -> Publication:
-            return await self.publish(
-                refs[0],
-                name,
-                description=description,
-                to=to,
-                choices=choices,
-                program=answer,
-                caller=caller,
-            )
+            return await self.publish(request.for_program(answer))
 
-        words = ToolWords(name, description)
-        describe = partial(self.program_request, refs, caller, words=words, room=MUCH_ROOM)
-        return await distill(self.bridge, describe, publish, self.note_refused, mind, caller)
+        words = ToolWords(request.name, request.description)
+        describe = partial(
+            self.program_request, request.refs, request.caller, words=words, room=MUCH_ROOM
+        )
+        return await distill(
+            self.bridge, describe, publish, self.note_refused, mind, request.caller
+        )
 
     async def note_refused(self, run: str, reason: str) -> None:
         """Note that the program which a mind wrote in a run was refused: the run
@@ -892,39 +799,6 @@ class Publisher:
         return await compute_in_thread(
             partial(program_request, runs, points, refused, words=words, room=room)
         )
-
-    async def _lifted(
-        self, run: OutlinedRun, making: _Making, name: str, caller: str
-    ) -> _Lifted | str:
-        """Return the plan with every choice applied, or the reason why the run cannot be a plan."""
-        draft = run.draft
-        if draft is None:
-            return run.no_plan
-        await self.expect_listed(calls_in(draft.plan), defined_in(draft.plan), caller)
-        # Another caller may have taken the name in the meantime.
-        self.check_free(name, caller=caller)
-        plan = read_published(
-            draft.plan, draft.arguments, draft.schema, run.outline.output_schema, name="it"
-        )
-        catalogue = PlanTools(self.offer, plan, caller).present()
-        cycle = own_cycle(self.store, name, calls_in(draft.plan))
-        if cycle is not None:
-            return cycle
-
-        essences = essences_of(run.outline.catalogue)
-        checked = check_pins(draft.plan, calls_in(draft.plan), catalogue, essences.get)
-        if checked.faults:
-            return checked.faults[0]
-        if draft.fault is not None:
-            raise PublicationError(draft.fault)
-        if draft.difference is not None and making.choices.take:
-            raise PublicationError(
-                f"with what was taken, it does not do what its run did: {draft.difference}"
-            )
-
-        if draft.difference is None:
-            return _Lifted(draft, catalogue)
-        return draft.difference
 
     async def expect_listed(
         self, calls: Iterable[JSON], defined: frozenset[str], caller: str
@@ -1161,208 +1035,35 @@ class _UnchangedError(Exception):
         self.publication = publication
 
 
-RECORDED: Final = "The recorded answer, for its one input."
+def _check_answer(request: PublishRequest, outline: Outline) -> None:
+    """Check that a run can be published by the answer that is asked for.
 
-_WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
-
-
-def _written_program(
-    program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
-) -> ProgramAnswer | None:
-    if isinstance(program, ProgramAnswer):
-        return program
-    if program is None or program is False:
-        return None
-    return ProgramAnswer(program, None if inputs is None else tuple(inputs))
-
-
-_EXAMPLE: Final = 100
-"""The most characters of an example."""
-
-
-def _with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
-    """Return an input schema with an example for each parameter that has no description: the
-    value of the run.
-
-    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the
-    run, and none that may come from one of its results, which are the publisher's own.
+    Raises:
+        NoFinishedRunError: its program would be published as it was written.
+        PublicationError: it cannot.
     """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not isinstance(arguments, dict):
-        return schema
+    answer = request.answer
+    if outline.program is not None and request.program is None and not outline.is_done:
+        # Its results cannot judge the program.
+        raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
 
-    described: JSONObject = {}
-    for name, declared in properties.items():
-        value = arguments.get(name)
-        described[name] = declared
-        if not isinstance(declared, dict) or not {"description", "default", "examples"}.isdisjoint(
-            declared
-        ):
-            continue
+    if answer == "recorded" and not outline.is_done:
+        raise PublicationError(
+            f"it cannot be recorded: its run is {outline.status} and gave no output; publish "
+            "it as a plan or to be solved (answer: plan, solve)"
+        )
 
-        is_short = isinstance(value, str | int | float) and 0 < len(str(value)) <= _EXAMPLE
-        if is_short and not isinstance(value, bool) and not seen_before_sent(value, recording):
-            described[name] = {**declared, "examples": [value]}
-
-    return {**schema, "properties": described}
-
-
-def _expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
-    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not
-    name as constants.
-
-    One run cannot show whether they are the same for other input: a program that only writes its
-    values down does what the run did, and nothing else. A person's program is published as it is,
-    and its report names them.
-    """
-    open_ = [literal for literal in copied if not _is_declared(literal, constants)]
-    if open_:
-        named = "; ".join(literal.text for literal in open_)
-        values = [*dict.fromkeys(literal.value for literal in open_)]
-        raise ConstantsOpenError(
-            f"it does what the run did, but recorded values stand in it: {named}. Take them from "
-            "a result or from `input`; or, if they are the same for every input, hand it in with "
-            f"constants: {encode_text(list[JSON](values))}",
-            list[JSON](values),
+    if request.program is not None and answer not in ("auto", "program"):
+        raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
+    if answer == "program" and request.program is None and outline.program is None:
+        raise PublicationError(
+            "it cannot be published as a program: its calls were not made by one program; "
+            "write one, or let a mind write it (--program ask)"
         )
 
 
-def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program says that a recorded value is the same
-    for every input.
-    """
-    return any(same(literal.value, constant) for constant in constants)
-
-
-@dataclass(frozen=True, slots=True)
-class _PreparedTool:
-    """How a publication answers, the sentences that its description says about this, and what
-    is stored for it.
-
-    `recorded` is the input with which it repeats its run; `output`, if given, is its output instead
-    of that of the run.
-    """
-
-    answer: Answer
-    sentences: str
-    annotations: JSONObject
-    input_schema: JSONObject
-    recorded: JSONObject
-    plan: JSONObject | None = None
-    guide: JSONObject | None = None
-    draft: Drafted | None = None
-    report: JSONObject | None = None
-    output: tuple[JSON] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Making:
-    """What a person decides about a plan; `decisions` are what `parameters` says."""
-
-    choices: Choices
-    decisions: dict[str, ParameterDecision]
-    parameters: JSONObject
-    strict: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Lifted:
-    """A plan with every choice applied, and the tools that it calls."""
-
-    draft: Drafted
-    catalogue: Catalogue
-
-
-def _as_plan(
-    lifted: _Lifted, answer: str, store: Store, by: Decider, making: _Making
-) -> _PreparedTool:
-    draft = lifted.draft
-    catalogue = lifted.catalogue
-    places = asking_calls(store, catalogue, draft.calls)
-    asking = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in places)
-    lifting: JSONObject = {
-        "run": draft.run,
-        "runs": draft.runs,
-        "checked": "confirmed" if draft.confirmed else "self-consistent",
-        "confirmed_by": draft.confirmed,
-        "choices": making.choices.to_json(),
-        "parameters": making.parameters,
-    }
-    if draft.places is not None:
-        # The calls of the run, by the places of the plan; several if they were folded into one,
-        # null if only another run made it.
-        lifting["places"] = draft.places
-
-    if lifting["choices"] or making.parameters:
-        lifting["decided_by"] = by.to_json()
-
-    if draft.open:
-        lifting["open"] = draft.open
-
-    plan: JSONObject = {**draft.plan, "lifting": lifting}
-    listed = [call for call in calls_in(plan) if isinstance(call, dict)]
-    # A latent call only asks a mind.
-    called = [
-        tool
-        for call in listed
-        if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent
-    ]
-    return _PreparedTool(
-        "auto" if answer == "auto" else "plan",
-        f"A model is asked for {asking} alone." if asking else "",
-        hints_of(called),
-        draft.schema,
-        draft.arguments,
-        plan=plan,
-        draft=draft,
-    )
-
-
-def _as_guide(guide: JSONObject, answer: str, outline: Outline) -> _PreparedTool:
-    catalogue = outline.catalogue
-    # Clean rooms have the same tools as the run itself.
-    offered = [
-        tool
-        for tool in catalogue.tools
-        if tool.key not in catalogue.latent and tool.module != ANONYMOUS
-    ]
-    hints = hints_of(offered)
-    kind: Answer = "auto" if answer == "auto" else "solve"
-    return _PreparedTool(
-        kind,
-        describe_guide(offered, hints),
-        hints,
-        outline.input_schema,
-        outline.input or {},
-        guide=guide,
-    )
-
-
-def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Return the sentence that says that a mind solves an idea, and which tools it may call."""
-    names = [tool.name for tool in offered]
-    reads = ", which only read" if hints["readOnlyHint"] is True else ""
-    may = f"; it may call {first_names(names)}{reads}" if names else ""
-    return f"A model solves it anew{may}."
-
-
-def _with_guide(prepared: _PreparedTool, guided: _PreparedTool) -> _PreparedTool:
-    """A plan after which a mind goes on where it gives no output."""
-    pairs = {
-        key: (prepared.annotations.get(key), guided.annotations.get(key))
-        for key in prepared.annotations
-    }
-    every = ("readOnlyHint", "idempotentHint")
-    hints: JSONObject = {}
-    for key, pair in pairs.items():
-        if key in every:
-            hints[key] = all(hint is True for hint in pair)
-        else:
-            hints[key] = any(hint is not False for hint in pair)
-
-    sentences = f"{prepared.sentences} Where the plan cannot go on, a model does.".lstrip()
-    return dataclasses.replace(prepared, annotations=hints, sentences=sentences, guide=guided.guide)
-
-
-def _tool(call: JSON) -> str:
-    return str(call.get("_tool")) if isinstance(call, dict) else ""
+def _task_of(request: PublishRequest, outline: Outline) -> str:
+    """What the tool does, in whole sentences: as its publisher says, or as its run shows."""
+    text = request.description or outline.description or f"Runs {request.name}"
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -22,18 +22,26 @@ from ideabridge.bridge.errors import (
     PublicationError,
     RejectedSolutionError,
 )
-from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.minds.choice import Choice, MindName
 from ideabridge.bridge.publishing.distilling import ROUNDS, ask_program
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.program_request import RefusedProgram, ToolWords
+from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 
 _RECORD: Final = "program_rounds."
 """The prefix of the settings with the rounds of a run."""
+
+
+def _setting_of(request: PublishRequest) -> str:
+    """The name of the setting with the rounds of a run: another name for the tool, or other runs
+    beside it, give no further rounds.
+    """
+    digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
+    return _RECORD + digest[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,65 +59,34 @@ class ProgramRound:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramTask:
-    """What a program is written for.
-
-    Attributes:
-        refs: the run, and other runs of the same task.
-        name: the name of the tool.
-        caller: who publishes.
-        to: see `Bridge.publish`.
-        by: who agreed to share it.
-        description: what its publisher says that it does; None: nothing.
-    """
-
-    refs: tuple[str, ...]
-    name: str
-    caller: str
-    to: str | None
-    by: Decider
-    description: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The digest of what a program is published as, and from which runs."""
-        return sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()
-
-    @property
-    def rounds_setting(self) -> str:
-        """The name of the setting with the rounds of its first run: another name for the tool, or
-        other runs beside it, give no further rounds.
-        """
-        return _RECORD + sha256("\0".join([self.caller, self.refs[0]]).encode()).hexdigest()[:32]
-
-
 class Rounds:
     """Publishes the programs that minds hand in, and counts those that were refused."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
 
-    def refused(self, task: ProgramTask) -> list[ProgramRound]:
+    def refused(self, request: PublishRequest) -> list[ProgramRound]:
         """The programs that were refused so far, the first one first."""
-        return _read_rounds(self._publisher.store.settings.get(task.rounds_setting))
+        return _read_rounds(self._publisher.store.settings.get(_setting_of(request)))
 
-    async def ask(self, task: ProgramTask, mind: MindName | Choice) -> Run:
+    async def ask(self, request: PublishRequest, mind: MindName | Choice) -> Run:
         """Start the run in which a mind writes the next program; see `ask_program`."""
-        refused = [RefusedProgram(attempt.program, attempt.why) for attempt in self.refused(task)]
-        words = ToolWords(task.name, task.description)
-        request = await self._publisher.program_request(
-            task.refs, task.caller, refused, words=words
+        refused = [
+            RefusedProgram(attempt.program, attempt.why) for attempt in self.refused(request)
+        ]
+        words = ToolWords(request.name, request.description)
+        program_request = await self._publisher.program_request(
+            request.refs, request.caller, refused, words=words
         )
-        return await ask_program(self._publisher.bridge, request, mind, task.caller)
+        return await ask_program(self._publisher.bridge, program_request, mind, request.caller)
 
     async def hand_in(
-        self, task: ProgramTask, answer: ProgramAnswer, run: Run | None = None
+        self, request: PublishRequest, answer: ProgramAnswer, run: Run | None = None
     ) -> Publication:
         """Publish a mind's program, if the recordings accept it.
 
         Args:
-            task: what it is written for.
+            request: the request to publish it.
             answer: the program.
             run: the run in which the mind wrote it; None: it was handed in, and becomes a run now.
 
@@ -120,35 +97,22 @@ class Rounds:
                 rounds that are left.
             PublicationError: see `Bridge.publish`.
         """
-        journaled = run.id if run is not None else await self._journal(task, answer)
+        journaled = run.id if run is not None else await self._journal(request, answer)
         try:
-            publication = await self._publish(task, answer)
+            publication = await self._publisher.publish(request.for_program(answer))
         except ConstantsOpenError:
             raise
         except ProgramRefusedError as error:
             await self._publisher.note_refused(journaled, str(error))
-            count = await self._count(task, ProgramRound(journaled, answer.program, str(error)))
+            count = await self._count(request, ProgramRound(journaled, answer.program, str(error)))
             raise ProgramRefusedError(f"{error}. {_left(count)}") from None
 
-        await self._forget(task)
+        await self._forget(request)
         return publication
 
-    async def _publish(self, task: ProgramTask, answer: ProgramAnswer) -> Publication:
-        choices: JSONObject = {"runs": list[JSON](task.refs[1:])}
-        return await self._publisher.publish(
-            task.refs[0],
-            task.name,
-            description=task.description,
-            choices=choices,
-            program=answer,
-            to=task.to,
-            by=task.by,
-            caller=task.caller,
-        )
-
-    async def _journal(self, task: ProgramTask, answer: ProgramAnswer) -> str:
+    async def _journal(self, request: PublishRequest, answer: ProgramAnswer) -> str:
         """Store a program that was handed in as the answer of a run, and return its id."""
-        run = await self.ask(task, TURNS)
+        run = await self.ask(request, TURNS)
         solution: JSONObject = {"calls": [], "output": answer.to_json()}
         try:
             await run.patiently(lambda: run.submit(0, solution))
@@ -161,7 +125,7 @@ class Rounds:
         await run.wait()
         return run.id
 
-    async def _count(self, task: ProgramTask, refused: ProgramRound) -> int:
+    async def _count(self, request: PublishRequest, refused: ProgramRound) -> int:
         """Note a refused program, and return how many there are now."""
         counts: list[int] = []
 
@@ -171,15 +135,15 @@ class Rounds:
             return encode({"rounds": [dataclasses.asdict(attempt) for attempt in rounds]})
 
         await self._publisher.bridge.write(
-            lambda: self._publisher.store.settings.change(task.rounds_setting, add)
+            lambda: self._publisher.store.settings.change(_setting_of(request), add)
         )
         return counts[-1]
 
-    async def _forget(self, task: ProgramTask) -> None:
+    async def _forget(self, request: PublishRequest) -> None:
         settings = self._publisher.store.settings
-        if self.refused(task):
+        if self.refused(request):
             await self._publisher.bridge.write(
-                lambda: settings.set(task.rounds_setting, encode({"rounds": []}))
+                lambda: settings.set(_setting_of(request), encode({"rounds": []}))
             )
 
 

@@ -18,7 +18,12 @@ from typing import Final
 
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.context.references import clipped, format_reference
-from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
+from ideabridge.bridge.errors import (
+    ModulesAwayError,
+    NameInUseError,
+    NoFinishedRunError,
+    PublicationError,
+)
 from ideabridge.bridge.loop.catalogue import chosen_tools, has_wildcard
 from ideabridge.bridge.loop.event import SolutionProposed
 from ideabridge.bridge.loop.settings import Settings
@@ -32,14 +37,16 @@ from ideabridge.bridge.plan import Plan, needed_inputs, read_published
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.importing import SavedIdea, missing, own_cycle
 from ideabridge.bridge.publishing.outline import first_names
+from ideabridge.bridge.publishing.prepared_tool import RECORDED, describe_guide
 from ideabridge.bridge.publishing.programs import declared_calls
-from ideabridge.bridge.publishing.publisher import RECORDED, Publisher, describe_guide
+from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
 from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.replay import asking_calls, context_of, with_module
 from ideabridge.bridge.runs.starts import start_solve
-from ideabridge.bridge.store.idea import Answer, Idea, NewPublication, Publication, StoredIdea
+from ideabridge.bridge.store.idea import Idea, NewPublication, Publication, StoredIdea
 from ideabridge.bridge.store.shapes import Need, tools_in
 from ideabridge.bridge.store.store import CAUTIOUS, Store
 from ideabridge.bridge.store.users import LOCAL, user_of
@@ -202,60 +209,68 @@ class Saver:
         pinned = await publisher.ways.pinned(after, caller)
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
-    async def publish_as_it_is(
-        self,
-        ref: str,
-        name: str,
-        *,
-        description: str | None = None,
-        answer: Answer = "auto",
-        to: str | Iterable[str] | None = None,
-        caller: str = LOCAL,
-    ) -> Publication:
+    async def publish_run(self, request: PublishRequest) -> Publication:
+        """Publish what a run did, or, if no run here says more than the idea itself, the idea as
+        it is; see `Bridge.publish`.
+        """
+        try:
+            return await self.publisher.publish(request)
+        except NoFinishedRunError as error:
+            if request.decides_on_a_run:
+                raise PublicationError(
+                    f"{error}: parameters, choices, strict, or_solve and program are "
+                    "for what a run did. Leave them out, or write the idea by hand "
+                    "(save_idea, `ideas add`)"
+                ) from None
+        return await self._publish_as_it_is(request)
+
+    async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
         """Publish an idea of which no run here ended well, by what it holds: its calls as they are
         written, with every literal a constant, or else its context and schema, which a mind solves.
-
-        Args:
-            ref: an id, a unique prefix of one, or the id of a run that ended early.
-            name: see `Bridge.publish`.
-            description: see `Bridge.publish`.
-            answer: see `Bridge.publish`; `auto` asks a mind where the calls cannot
-                run by themselves.
-            to: see `Bridge.publish`.
-            caller: see `Bridge.publish`.
 
         Raises:
             PublicationError: it cannot become a tool; the message says why, and what would help.
         """
-        publisher = self.publisher
-        store = publisher.store
-        record = store.runs.get(ref)
-        idea: Idea | None = None
-        if record is not None and record.caller == caller and not store.ideas.of_run(ref):
-            document = _document_of_run(store, ref)
-        else:
-            stored = store.ideas.get(ref, caller=caller)
-            document = _document_of(stored)
-            idea = stored.idea
+        document, idea = self._document(request.ref, request.caller)
+        self.publisher.screen.check({"name": request.name, "description": request.description})
 
-        publisher.screen.check({"name": name, "description": description})
+        async def publish(members: JSONObject) -> SavedIdea:
+            written = read_idea({**document, **members}, stored=True)
+            if idea is not None:
+                # It is in the store already.
+                written = dataclasses.replace(written, idea=idea)
+            return await self.publish(
+                written,
+                request.name,
+                description=request.description,
+                to=request.to,
+                caller=request.caller,
+            )
+
         try:
-            written = _kept(read_idea({**document, "answer": answer}, stored=True), idea)
-            saved = await self.publish(written, name, description=description, to=to, caller=caller)
+            saved = await publish({"answer": request.answer})
         except ModulesAwayError:
             raise
         except IdeabridgeError as error:
-            if answer != "auto" or not document.get("solution"):
+            if request.answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
             # Its calls need what the run before them did, or tools that are not here.
-            written = _kept(
-                read_idea({**document, "answer": "solve", "solution": None}, stored=True), idea
-            )
-            saved = await self.publish(written, name, description=description, to=to, caller=caller)
+            saved = await publish({"answer": "solve", "solution": None})
 
         if saved.publication is None:
-            raise PublicationError(f"{name} was not published")
+            raise PublicationError(f"{request.name} was not published")
         return saved.publication
+
+    def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
+        """(an idea as a document, the idea if it is in the store); `ref` is an id, a unique prefix
+        of one, or the id of a run that ended early.
+        """
+        store = self.publisher.store
+        record = store.runs.get(ref)
+        if record is not None and record.caller == caller and not store.ideas.of_run(ref):
+            return _document_of_run(store, ref), None
+        stored = store.ideas.get(ref, caller=caller)
+        return _document_of(stored), stored.idea
 
     async def _prepare(self, written: WrittenIdea, name: str, caller: str) -> _Prepared:
         if written.answer == "recorded":
@@ -397,11 +412,6 @@ def _expect_parameters(plan: Plan) -> None:
             raise PublicationError(
                 f"solution: nothing supplies {text}: the input has no parameter of this name.{near}"
             )
-
-
-def _kept(written: WrittenIdea, idea: Idea | None) -> WrittenIdea:
-    """The idea as the store has it already, if it does."""
-    return written if idea is None else dataclasses.replace(written, idea=idea)
 
 
 def _document_of(stored: StoredIdea) -> JSONObject:

@@ -8,9 +8,9 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -45,7 +45,8 @@ from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.store.idea import Answer, Publication
+    from ideabridge.bridge.publishing.publish_request import PublishRequest
+    from ideabridge.bridge.store.idea import Publication
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")
@@ -406,22 +407,15 @@ async def verify_ideas(
 
 
 async def publish(
-    bridge: Bridge,
-    ref: str,
-    name: str,
-    options: Options,
-    *,
-    description: str | None = None,
-    answer: str = "auto",
-    parameters: JSONObject | None = None,
-    choices: JSONObject | None = None,
-    strict: bool = False,
-    or_solve: bool = False,
-    to: str | None = None,
-    program: Literal[False] | None = None,
+    bridge: Bridge, request: PublishRequest, options: Options, *, wants_program: bool = True
 ) -> Publication:
-    """Publish an idea or a run, and at a terminal show what it became; `program` False:
-    none is wanted.
+    """Publish an idea or a run, and at a terminal show what it became.
+
+    Args:
+        bridge: publishes it.
+        request: what is published.
+        options: those of the command.
+        wants_program: whether to say which program would settle what copied values leave open.
 
     Raises:
         PublicationError: it cannot be published so.
@@ -429,23 +423,12 @@ async def publish(
     """
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
 
-    published = await bridge.publish(
-        ref,
-        name,
-        description=description,
-        answer=cast("Answer", answer),
-        parameters=parameters,
-        choices=choices,
-        strict=strict,
-        or_solve=or_solve,
-        by=AT_TERMINAL if at_terminal() else BY_COMMAND,
-        to=to,
-        program=program,
-    )
+    by = AT_TERMINAL if at_terminal() else BY_COMMAND
+    published = await bridge.saver.publish_run(replace(request, by=by))
     if not options.json:
         _say_report(published)
-        if program is not False and bridge.configuration.programs:
-            _say_open(published, ref)
+        if wants_program and bridge.configuration.programs:
+            _say_open(published, request.ref)
 
     return published
 
@@ -497,7 +480,8 @@ async def publish_idea(
 
     `session` stands for what an assistant called last, tool by tool.
     """
-    from ideabridge.bridge.store.users import LOCAL
+    from ideabridge.bridge.lifting.choices import read_choices as publish_choices
+    from ideabridge.bridge.publishing.publish_request import PublishRequest
     from ideabridge.server.cli.connecting import connected
 
     choices = read_choices(options, take, runs)
@@ -508,36 +492,30 @@ async def publish_idea(
     async with connected(open_bridge(options)) as bridge:
         ref = await _called_run(bridge, ref, part)
         choices = await _with_called_runs(bridge, choices)
-        further_runs = choices.get("runs")
-        refs = [ref, *map(str, further_runs if isinstance(further_runs, list) else [])]
+        request = PublishRequest(
+            ref,
+            name,
+            description=description,
+            answer=answer,
+            parameters=parameters,
+            choices=publish_choices(choices),
+            strict=strict,
+            or_solve=or_solve,
+            to=to,
+        )
         if chosen is not None and not chosen.is_text and chosen.program == _SHOW:
-            request = await bridge.program_request(
-                *refs, name=name, description=description, caller=LOCAL
+            program_request = await bridge.program_request(
+                *request.refs, name=name, description=description
             )
-            options.print_or_say(request.to_json(), request.text)
+            options.print_or_say(program_request.to_json(), program_request.text)
             return 0
 
         # The modules are connected because the tools' definitions say what is read-only and
         # what is required.
         if chosen is not None:
-            publication = await _publish_program(
-                bridge, refs, name, options, chosen, description, to
-            )
+            publication = await _publish_program(bridge, request, options, chosen)
         else:
-            publication = await publish(
-                bridge,
-                ref,
-                name,
-                options,
-                description=description,
-                answer=answer,
-                parameters=parameters,
-                choices=choices,
-                strict=strict,
-                or_solve=or_solve,
-                to=to,
-                program=False if no_program else None,
-            )
+            publication = await publish(bridge, request, options, wants_program=not no_program)
 
         change = bridge.store.change_of(publication)
         shares = bridge.store.publications.shares(name)
@@ -566,13 +544,7 @@ async def publish_idea(
 
 
 async def _publish_program(
-    bridge: Bridge,
-    refs: list[str],
-    name: str,
-    options: Options,
-    choice: _ProgramChoice,
-    description: str | None,
-    to: str | None,
+    bridge: Bridge, request: PublishRequest, options: Options, choice: _ProgramChoice
 ) -> Publication:
     """Publish the program of a file, or one that the configured model writes, and at a
     terminal show it.
@@ -580,23 +552,16 @@ async def _publish_program(
     Raises:
         PublicationError: it does not do what the runs did, or there is no model.
     """
+    from ideabridge.bridge.publishing.publish_request import program_to_publish
+
     if not choice.is_text:
         with working("the model writes a program", quiet=options.json):
-            publication, refused = await bridge.publisher.distill(
-                refs, name, description=description, to=to
-            )
+            publication, refused = await bridge.publisher.distill(request)
         for number, attempt in enumerate(refused):
             say(f"program {number + 1} was refused: {attempt.why}", "yellow")
     else:
-        publication = await bridge.publish(
-            refs[0],
-            name,
-            description=description,
-            choices={"runs": list[JSON](refs[1:])},
-            program=choice.program,
-            inputs=choice.inputs,
-            to=to,
-        )
+        written = program_to_publish(choice.program, choice.inputs)
+        publication = await bridge.saver.publish_run(request.for_program(written))
 
     if not options.json:
         _say_report(publication)

@@ -152,10 +152,11 @@ async def _publish(
 
     The result is the reason why the run is not published; None: it is published.
     """
+    from ideabridge.bridge.publishing.publish_request import PublishRequest
     from ideabridge.server.cli.publishing import publish
 
     try:
-        publication = await publish(bridge, run, name, options)
+        publication = await publish(bridge, PublishRequest(run, name), options)
     except IdeabridgeError as error:
         extra["publish_error"] = str(error)
         return f"not published as {name!r}: {error}"

@@ -16,10 +16,12 @@ from starlette.routing import Route
 from ideabridge.bridge.context.explanations import CUT, Explained, as_it_runs
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import NoFinishedRunError, ProgramRefusedError, PublicationError
+from ideabridge.bridge.lifting.choices import Choices, read_choices
 from ideabridge.bridge.lifting.evidence import KINDS, explained_in, read_record
 from ideabridge.bridge.lifting.plain import read_open
 from ideabridge.bridge.lifting.rows import publication_rows, read_rows
 from ideabridge.bridge.publishing.drafting import Drafted
+from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
 from ideabridge.bridge.runs.replay import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
@@ -489,64 +491,36 @@ class IdeaPages:
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
 
-        # What was decided before stays, unless its box is no longer ticked; the select of a value
-        # may replace it.
-        shown = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
-        earlier_take = choices.get("take")
-        ticked = {*shown, *form.all("stays")}
-        if isinstance(earlier_take, dict):
-            earlier = {path: value for path, value in earlier_take.items() if path in ticked}
-        else:
-            earlier = {}
-
-        take: JSONObject = {
-            **earlier,
-            **{key: _taken(value) for key, value in shown.items() if value},
-        }
-        before = choices.get("runs")
-        if isinstance(before, list):
-            listed = [run for run in before if isinstance(run, str)]
-        else:
-            listed = []
-
-        runs = list(dict.fromkeys([*listed, *" ".join(form.all("with")).split()]))
-        choices = dict[str, JSON]()
-        if take:
-            choices["take"] = take
-
-        if runs:
-            choices["runs"] = list[JSON](runs)
-
-        answer: Any = form.get("answer", "auto")
-        written = _RefusedText(form.get("program"), form.get("inputs").strip())
-        publish = partial(
-            self._bridge.publish,
+        publish_request = PublishRequest(
             ref,
             name,
             description=form.get("description").strip() or None,
+            choices=_choices(form, read_choices(choices)),
             by=visitor.decider,
             to=form.get("to").strip() or None,
             caller=visitor.caller,
         )
+        written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
             # The form has the parameters of the plan; a program has those that it reads.
-            try:
-                of_runs: JSONObject = {"runs": list[JSON](runs)}
-                publication = await publish(
-                    choices=of_runs, program=written.program, inputs=written.read_inputs()
-                )
-            except ProgramRefusedError as error:
-                # The text stays on the page, beside what is wrong with it.
-                why = self._bridge.secrets.mask(str(error))
-                return await self._draft_page(request, ref, name, runs, replace(written, why=why))
+            program = program_to_publish(written.program, written.read_inputs())
+            publish_request = publish_request.for_program(program)
         else:
-            publication = await publish(
+            answer: Any = form.get("answer", "auto")
+            publish_request = replace(
+                publish_request,
                 answer=answer,
                 parameters=_parameters(form, parameters),
-                choices=choices,
                 strict=form.get("strict") == "on",
-                program=False,
             )
+
+        try:
+            publication = await self._bridge.saver.publish_run(publish_request)
+        except ProgramRefusedError as error:
+            # The text stays on the page, beside what is wrong with it.
+            why = self._bridge.secrets.mask(str(error))
+            runs = list(publish_request.choices.runs)
+            return await self._draft_page(request, ref, name, runs, replace(written, why=why))
 
         self._site.front.announcements.poke()
         message = (
@@ -580,6 +554,18 @@ class _RefusedText:
                 "the inputs of the runs: expected an array with an object for each run"
             )
         return listed
+
+
+def _choices(form: FormFields, before: Choices) -> Choices:
+    """What a person decided on copied values. What was decided before stays, unless its box is no
+    longer ticked; the select of a value may replace it.
+    """
+    selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
+    ticked = {*selected, *form.all("stays")}
+    take = {path: value for path, value in before.take.items() if path in ticked}
+    take |= {path: _taken(value) for path, value in selected.items() if value}
+    runs = [*before.runs, *" ".join(form.all("with")).split()]
+    return Choices(take, tuple(dict.fromkeys(runs)))
 
 
 def _taken(value: str) -> JSON:

@@ -1,0 +1,213 @@
+"""PreparedTool: the way in which a publication answers, and what is stored for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.lifting.plain import OpenPoint
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.publishing.drafting import Drafted
+from ideabridge.bridge.publishing.idea_tools import hints_of
+from ideabridge.bridge.publishing.outline import Outline, first_names
+from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.runs.pins import calls_in
+from ideabridge.bridge.runs.replay import asking_calls
+from ideabridge.bridge.store.idea import Answer
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import ANONYMOUS, Tool
+
+RECORDED: Final = "The recorded answer, for its one input."
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTool:
+    """How a publication answers, and what is stored for it.
+
+    Attributes:
+        answer: how calls are answered.
+        sentences: what its description says about this.
+        annotations: its behaviour hints.
+        input_schema: its parameters.
+        example: the input with which it repeats its run.
+        plan: the plan or program, as it is published; None: it has none.
+        guide: what a mind that solves it anew begins with; None: no mind does.
+        draft: the plan as it was lifted; None: it answers in another way.
+        report: what a program became; None: it answers in another way.
+        output: as one value, what it returns for `example`; None: what its run returned.
+        no_plan: why it answers by no plan; empty: it does, or none was wanted.
+    """
+
+    answer: Answer
+    sentences: str
+    annotations: JSONObject
+    input_schema: JSONObject
+    example: JSONObject
+    plan: JSONObject | None = None
+    guide: JSONObject | None = None
+    draft: Drafted | None = None
+    report: JSONObject | None = None
+    output: tuple[JSON] | None = None
+    no_plan: str = ""
+
+    def recorded(self, outline: Outline) -> JSONObject:
+        """What `Publication.recorded` holds for the run of an outline."""
+        recorded: JSONObject = {"input": self.example}
+        if self.output is not None:
+            recorded["output"] = self.output[0]
+        elif outline.is_done:
+            recorded["output"] = outline.result
+
+        if self.guide is not None:
+            recorded["solve"] = self.guide
+
+        return recorded
+
+    def output_schema(self, outline: Outline) -> JSONObject | None:
+        """The schema of the result: that of the run, if it has one."""
+        if outline.is_done or self.plan is not None or self.guide is None:
+            return outline.output_schema
+        schema = self.guide["output_schema"]
+        return schema if isinstance(schema, dict) else {"type": "string"}
+
+    def description(self, task: str, outline: Outline) -> str:
+        """The description of the tool: its task, and how it is answered."""
+        unfinished = ""
+        if self.plan is not None and self.output is None and not outline.is_done:
+            unfinished = f"It does what its run did before it ended ({outline.status})."
+        return " ".join(filter(None, (task, unfinished, self.sentences)))
+
+    def full_report(self) -> JSONObject | None:
+        """What publishing says about the new version; see `Publication.report`."""
+        if self.draft is not None:
+            return {**self.draft.report, "open": self.draft.open}
+        if self.report is not None or not self.no_plan:
+            return self.report
+        point = OpenPoint("no_plan", "", f"the run is no plan: {self.no_plan}")
+        return {"left_open": self.no_plan, "open": [point.to_json()]}
+
+
+def recorded_tool(outline: Outline, no_plan: str) -> PreparedTool:
+    """A tool that repeats what its run returned."""
+    return PreparedTool(
+        "recorded",
+        RECORDED,
+        hints_of(()),
+        outline.input_schema,
+        outline.input or {},
+        no_plan=no_plan,
+    )
+
+
+def planned_tool(
+    draft: Drafted, catalogue: Catalogue, store: Store, request: PublishRequest
+) -> PreparedTool:
+    """A tool that runs the plan of its run.
+
+    Args:
+        draft: the plan.
+        catalogue: the tools that its calls mean.
+        store: holds the ideas that it calls.
+        request: what its publisher asks for.
+    """
+    places = asking_calls(store, catalogue, draft.calls)
+    asking = ", ".join(f"calls.{place} ({tool_name(draft.calls[place])})" for place in places)
+    plan: JSONObject = {**draft.plan, "lifting": _lifting_of(draft, request)}
+    return PreparedTool(
+        "auto" if request.answer == "auto" else "plan",
+        f"A model is asked for {asking} alone." if asking else "",
+        hints_of(acting_tools(calls_in(plan), catalogue)),
+        draft.schema,
+        draft.arguments,
+        plan=plan,
+        draft=draft,
+    )
+
+
+def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
+    """What a published plan says about the runs that it was lifted from."""
+    choices = request.choices.to_json()
+    lifting: JSONObject = {
+        "run": draft.run,
+        "runs": draft.runs,
+        "checked": "confirmed" if draft.confirmed else "self-consistent",
+        "confirmed_by": draft.confirmed,
+        "choices": choices,
+        "parameters": request.parameters,
+    }
+    if draft.places is not None:
+        # The calls of the run, by the places of the plan; several if they were folded into one,
+        # null if only another run made it.
+        lifting["places"] = draft.places
+
+    if choices or request.parameters:
+        lifting["decided_by"] = request.by.to_json()
+
+    if draft.open:
+        lifting["open"] = draft.open
+
+    return lifting
+
+
+def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
+    """The tools of calls, without the latent ones: a latent call only asks a mind."""
+    called = [catalogue.look_up(call) for call in calls if isinstance(call, dict)]
+    return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
+
+
+def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
+    """A tool that a mind solves anew.
+
+    Args:
+        guide: what the mind begins with.
+        answer: how its publisher wants it to be answered.
+        outline: its run.
+        no_plan: why it answers by no plan; empty: none was wanted.
+    """
+    catalogue = outline.catalogue
+    # Clean rooms have the same tools as the run itself.
+    offered = [
+        tool
+        for tool in catalogue.tools
+        if tool.key not in catalogue.latent and tool.module != ANONYMOUS
+    ]
+    hints = hints_of(offered)
+    return PreparedTool(
+        "auto" if answer == "auto" else "solve",
+        describe_guide(offered, hints),
+        hints,
+        outline.input_schema,
+        outline.input or {},
+        guide=guide,
+        no_plan=no_plan,
+    )
+
+
+def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
+    """Return the sentence that says that a mind solves an idea, and which tools it may call."""
+    names = [tool.name for tool in offered]
+    reads = ", which only read" if hints["readOnlyHint"] is True else ""
+    may = f"; it may call {first_names(names)}{reads}" if names else ""
+    return f"A model solves it anew{may}."
+
+
+def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
+    """Return a plan after which a mind goes on where it gives no output."""
+    hints: JSONObject = {}
+    for key, hint in planned.annotations.items():
+        pair = (hint, guided.annotations.get(key))
+        if key in ("readOnlyHint", "idempotentHint"):
+            hints[key] = all(value is True for value in pair)
+        else:
+            hints[key] = any(value is not False for value in pair)
+
+    sentences = f"{planned.sentences} Where the plan cannot go on, a model does.".lstrip()
+    return dataclasses.replace(planned, annotations=hints, sentences=sentences, guide=guided.guide)
+
+
+def tool_name(call: JSON) -> str:
+    """The tool that a call names; empty if the call is malformed."""
+    return str(call.get("_tool")) if isinstance(call, dict) else ""

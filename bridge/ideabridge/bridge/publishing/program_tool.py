@@ -1,0 +1,329 @@
+"""Program tools: what is stored and reported about a program that the recordings accept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.explanations import same
+from ideabridge.bridge.errors import ConstantsOpenError
+from ideabridge.bridge.lifting.function import Function
+from ideabridge.bridge.lifting.parameters import ParameterDecision
+from ideabridge.bridge.lifting.rows import parameter_rows
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.programs.names import ProgramNames
+from ideabridge.bridge.publishing.distilling import read_inputs
+from ideabridge.bridge.publishing.idea_tools import hints_of
+from ideabridge.bridge.publishing.prepared_tool import PreparedTool, acting_tools, tool_name
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.publishing.programs import (
+    Judgement,
+    RecordedLiteral,
+    RecordedResults,
+    copied_values,
+    declared_calls,
+    named_tools,
+    of_one_task,
+    own_program,
+    recorded_defaults,
+    seen_before_sent,
+    sent_texts,
+    unreached_sites,
+)
+from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools
+from ideabridge.bridge.runs.replay import asking_calls
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+
+_WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
+
+_EXAMPLE: Final = 100
+"""The most characters of an example."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTrial:
+    """A program, and the runs that judge it: the one that is published, and others of the same
+    task.
+
+    Attributes:
+        written: the program and the words of its author.
+        functions: the runs as functions.
+        recorded: their results, each with the tools of all.
+        inputs: the input that the program gets for each.
+        names: the names of its tools; see `ProgramNames.used_by`.
+        calls: the tools that it may call; see `declared_calls`.
+    """
+
+    written: ProgramAnswer
+    functions: Sequence[Function]
+    recorded: Sequence[RecordedResults]
+    inputs: Sequence[JSONObject]
+    names: JSONObject
+    calls: list[JSON]
+
+    @classmethod
+    def of(
+        cls,
+        written: ProgramAnswer,
+        functions: Sequence[Function],
+        recorded: Sequence[RecordedResults],
+    ) -> ProgramTrial:
+        """The trial of a program by runs.
+
+        Raises:
+            ProgramRefusedError: its inputs are not those of the runs.
+        """
+        names = named_tools(functions, written.program)
+        calls = declared_calls(names, written.program)
+        inputs = read_inputs(functions, written.inputs)
+        return cls(written, functions, of_one_task(recorded), inputs, names, calls)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the published run consists of this very program."""
+        return own_program(self.functions[0]) == self.written.program
+
+    @property
+    def run(self) -> str:
+        """The id of the run that is published."""
+        return self.functions[0].run.id
+
+    @property
+    def other_runs(self) -> list[JSON]:
+        """The ids of the other runs."""
+        return [results.run for results in self.recorded[1:]]
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The tools of all runs."""
+        return self.recorded[0].catalogue
+
+    def plan(self) -> JSONObject:
+        """What is published of the program, without what its runs say about it."""
+        plan: JSONObject = {
+            "program": self.written.program,
+            "names": self.names,
+            "calls": self.calls,
+        }
+        defined = self.functions[0].tools
+        if defined:
+            plan["tools"] = list[JSON](defined)
+
+        pinned = pinned_tools(self.calls, self.catalogue, defined_in(plan))
+        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+        return plan
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesInText:
+    """The recorded values that stand in the text of a program.
+
+    Attributes:
+        copied: those that may differ for other input: values of results, and defaults that one
+            run alone had.
+        sent: other texts that the runs sent. Most of these are the same for every input, so they
+            are named and not asked about.
+        open_defaults: the parameters whose defaults are among `copied`, and which the author does
+            not call the same for every input.
+    """
+
+    copied: Sequence[RecordedLiteral]
+    sent: Sequence[RecordedLiteral] = ()
+    open_defaults: Sequence[str] = ()
+
+    @property
+    def lines(self) -> list[JSON]:
+        """Each value in one line."""
+        return [literal.text for literal in (*self.copied, *self.sent)]
+
+
+def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecision]) -> ValuesInText:
+    """Return the recorded values that stand in a program; `decisions` are what its publisher says
+    about parameters.
+    """
+    written = trial.written
+    inputs = list[JSON](trial.inputs)
+    copied = copied_values(written.program, inputs, trial.recorded)
+    if trial.is_own:
+        return ValuesInText(copied)
+
+    stated = {
+        parameter: decision.default[0]
+        for parameter, decision in decisions.items()
+        if decision.default
+    }
+    defaults = recorded_defaults(written.program, stated, inputs, trial.recorded)
+    copied = [*defaults, *_beyond(copied, defaults)]
+    sent = sent_texts(written.program, inputs, trial.recorded)
+    open_defaults = [
+        literal.parameter for literal in defaults if not _is_declared(literal, written.constants)
+    ]
+    return ValuesInText(copied, _beyond(sent, copied), list(dict.fromkeys(open_defaults)))
+
+
+def _beyond(
+    literals: Sequence[RecordedLiteral], named: Sequence[RecordedLiteral]
+) -> list[RecordedLiteral]:
+    """The literals that are not named already."""
+    lines = {(literal.line, literal.value) for literal in named}
+    return [literal for literal in literals if (literal.line, literal.value) not in lines]
+
+
+def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
+    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not
+    name as constants.
+
+    One run cannot show whether they are the same for other input: a program that only writes its
+    values down does what the run did, and nothing else. A person's program is published as it is,
+    and its report names them.
+    """
+    open_ = [literal for literal in copied if not _is_declared(literal, constants)]
+    if open_:
+        named = "; ".join(literal.text for literal in open_)
+        values = [*dict.fromkeys(literal.value for literal in open_)]
+        raise ConstantsOpenError(
+            f"it does what the run did, but recorded values stand in it: {named}. Take them from "
+            "a result or from `input`; or, if they are the same for every input, hand it in with "
+            f"constants: {encode_text(list[JSON](values))}",
+            list[JSON](values),
+        )
+
+
+def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
+    """Return whether the author of a program says that a recorded value is the same
+    for every input.
+    """
+    return any(same(literal.value, constant) for constant in constants)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedProgram:
+    """A program that does what its runs did.
+
+    Attributes:
+        trial: the program and its runs.
+        schema: the parameters of its tool.
+        arguments: the input with which it repeats the published run.
+        judgements: what each run says about it.
+        values: the recorded values that stand in it.
+    """
+
+    trial: ProgramTrial
+    schema: JSONObject
+    arguments: JSONObject
+    judgements: Sequence[Judgement]
+    values: ValuesInText
+
+    def tool(self, plan: JSONObject, present: Catalogue, store: Store) -> PreparedTool:
+        """Return the tool that it becomes.
+
+        Args:
+            plan: see `ProgramTrial.plan`.
+            present: the tools that its calls mean here.
+            store: holds the ideas that it calls.
+        """
+        trial = self.trial
+        reached = sorted({site for judgement in self.judgements for site in judgement.reached})
+        unreached: list[JSON] = []
+        if not trial.is_own:
+            names = ProgramNames.of(trial.names, trial.catalogue.tools)
+            sites = unreached_sites(trial.written.program, names, reached)
+            unreached = [site.text for site in sites]
+
+        plan = dict(plan)
+        if self.values.open_defaults:
+            plan["recorded_defaults"] = list[JSON](self.values.open_defaults)
+
+        if self.values.lines:
+            plan["copied"] = self.values.lines
+
+        if not trial.is_own:
+            plan["reached"] = [site.to_json() for site in reached]
+
+        plan["lifting"] = self._lifting(unreached)
+        output: tuple[JSON] | None = None
+        if not trial.recorded[0].output_counts:
+            output = (self.judgements[0].output,)
+
+        return PreparedTool(
+            "program",
+            self._sentences(present, store),
+            hints_of(acting_tools(trial.calls, present)),
+            self.schema,
+            self.arguments,
+            plan=plan,
+            report=self._report(unreached),
+            output=output,
+        )
+
+    def _lifting(self, unreached: list[JSON]) -> JSONObject:
+        others = self.trial.other_runs
+        lifting: JSONObject = {
+            "run": self.trial.run,
+            "runs": others,
+            "checked": "confirmed" if others else "self-consistent",
+            "confirmed_by": others,
+        }
+        if self.trial.written.is_of_mind:
+            lifting["words_of"] = "assistant"
+
+        if unreached:
+            lifting["unreached"] = unreached
+
+        return lifting
+
+    def _report(self, unreached: list[JSON]) -> JSONObject:
+        rows = parameter_rows(self.schema, self.arguments)
+        report: JSONObject = {
+            "reproduces": [self.trial.run, *self.trial.other_runs],
+            "copied": self.values.lines,
+            "rows": [row.to_json() for row in rows],
+        }
+        if unreached:
+            report["unreached"] = unreached
+
+        return report
+
+    def _sentences(self, present: Catalogue, store: Store) -> str:
+        sentences: list[str] = []
+        calls = self.trial.calls
+        asking = [tool_name(calls[place]) for place in asking_calls(store, present, calls)]
+        if asking:
+            sentences.append(f"A model is asked by {', '.join(asking)}.")
+
+        if self.trial.written.is_of_mind:
+            sentences.append(_WORDS_OF_MIND)
+
+        return " ".join(sentences)
+
+
+def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
+    """Return an input schema with an example for each parameter that has no description: the
+    value of the run.
+
+    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the
+    run, and none that may come from one of its results, which are the publisher's own.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not isinstance(arguments, dict):
+        return schema
+
+    described = dict(properties)
+    for name, declared in properties.items():
+        if not isinstance(declared, dict):
+            continue
+        is_told = not {"description", "default", "examples"}.isdisjoint(declared)
+        value = arguments.get(name)
+        if not is_told and _is_short(value) and not seen_before_sent(value, recording):
+            described[name] = {**declared, "examples": [value]}
+
+    return {**schema, "properties": described}
+
+
+def _is_short(value: JSON) -> bool:
+    """Whether a value is a text or a number that can be an example."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    return 0 < len(str(value)) <= _EXAMPLE

@@ -1,0 +1,134 @@
+"""PublishRequest: what somebody who publishes a run asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from hashlib import sha256
+from typing import Literal
+
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.choices import Choices
+from ideabridge.bridge.lifting.parameters import ParameterDecision, read_decisions
+from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
+from ideabridge.bridge.publishing.program_answer import ProgramAnswer
+from ideabridge.bridge.store.idea import ANSWERS, Answer
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """The request to publish what a run did as a tool. Each door makes one of what it gets:
+    Python, the command line, the page, and `publish_idea`. `Bridge.publish` says what the members
+    mean.
+
+    Attributes:
+        ref: the run, or an idea that it made.
+        name: the name of the tool.
+        description: what the tool does; None: its run or its program says so.
+        answer: how a call is answered.
+        parameters: what a person decides about parameters, as it is stored with the version.
+        choices: what a person decides about copied values, and other runs of the same task.
+        strict: whether a replay asks before it uses any value that is not determined.
+        or_solve: whether a mind goes on where the plan gives no output.
+        by: who made the choices.
+        to: the audience, see `read_audience`; None: as before.
+        program: a program that does what the runs did; None: none was written for them.
+        caller: who publishes.
+        decisions: what `parameters` says, by the names of the parameters.
+
+    Raises:
+        PublicationError: `answer` is unknown, or `parameters` has another form.
+    """
+
+    ref: str
+    name: str
+    _: KW_ONLY
+    description: str | None = None
+    answer: Answer = "auto"
+    parameters: JSONObject = field(default_factory=dict[str, JSON])
+    choices: Choices = field(default_factory=Choices)
+    strict: bool = False
+    or_solve: bool = False
+    by: Decider = field(default_factory=lambda: decider_of(APPROVER))
+    to: str | Sequence[str] | None = None
+    program: ProgramAnswer | None = None
+    caller: str = LOCAL
+    decisions: Mapping[str, ParameterDecision] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.answer not in ANSWERS:
+            raise PublicationError(f"answer: expected {', '.join(ANSWERS)}; found {self.answer!r}")
+        object.__setattr__(self, "decisions", read_decisions(self.parameters))
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """The run, and the other runs of the same task."""
+        return (self.ref, *self.choices.runs)
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of a new name; None: the owner of the store, who publishes to everybody."""
+        return None if self.caller == LOCAL else self.caller
+
+    def digest_with(self, written: JSONObject) -> str:
+        """The digest that all requests have in common which publish the same program from the same
+        runs, under the same name, for the same audience.
+
+        Args:
+            written: the program as JSON, or who writes it.
+        """
+        task = sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()
+        to = self.to if self.to is None or isinstance(self.to, str) else list[JSON](self.to)
+        return sha256(encode([task, to, written])).hexdigest()
+
+    @property
+    def decides_on_a_run(self) -> bool:
+        """Whether it says something that only holds for what a run did."""
+        decides = self.parameters or self.choices.take or self.choices.runs
+        return bool(decides or self.strict or self.or_solve or self.program)
+
+    def for_program(self, program: ProgramAnswer | None = None) -> PublishRequest:
+        """The request to publish a program for the same runs. What a person decides about a plan
+        does not hold for it.
+        """
+        return PublishRequest(
+            self.ref,
+            self.name,
+            description=self.description,
+            choices=Choices(runs=self.choices.runs),
+            by=self.by,
+            to=self.to,
+            program=program,
+            caller=self.caller,
+        )
+
+    def with_words_of_program(self) -> PublishRequest:
+        """The request, in which the words of the program's author stand where the publisher says
+        nothing.
+        """
+        program = self.program
+        if program is None:
+            return self
+        return dataclasses.replace(
+            self,
+            description=self.description or program.description,
+            parameters={**program.parameters, **self.parameters},
+        )
+
+
+def program_to_publish(
+    program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
+) -> ProgramAnswer | None:
+    """Return the program of `Bridge.publish` with the inputs of the runs; None: there is none.
+
+    Raises:
+        PublicationError: `inputs` come without the text of a program.
+    """
+    if isinstance(program, str):
+        return ProgramAnswer(program, None if inputs is None else tuple(inputs))
+    if inputs is not None:
+        raise PublicationError("inputs: they go with the text of a program; leave them out")
+    return program or None
