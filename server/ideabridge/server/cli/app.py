@@ -22,11 +22,12 @@ from ideabridge.server.cli import (
     doctor,
     history,
     ideas,
-    modules,
     publishing,
     run_plan,
     runs,
     serve,
+    server_import,
+    servers,
     sharing,
     stores,
     trust,
@@ -360,10 +361,11 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These three add their commands to `ideas.app`.
+# These add their commands to the `app` of another file.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
+assert server_import.app is servers.app
 app.command("serve")(serve.serve)
 app.command("worker")(serve.work)
 app.command("ui")(serve.show_ui)
@@ -376,10 +378,10 @@ app.add_typer(ideas.app, name="ideas")
 app.add_typer(history.app, name="history")
 app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
-app.add_typer(modules.app, name="servers")
+app.add_typer(servers.app, name="servers")
 # The earlier name of `servers`.
-app.add_typer(modules.app, name="modules", hidden=True)
-app.add_typer(modules.tools_app, name="tools")
+app.add_typer(servers.app, name="modules", hidden=True)
+app.add_typer(servers.tools_app, name="tools")
 app.command("install")(serve.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)

@@ -35,8 +35,8 @@ from ideabridge.server.cli.console import (
     say,
 )
 from ideabridge.server.cli.inputs import as_object, ask_all, decline_all, value_of
-from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Options
+from ideabridge.server.cli.servers import signature
 from ideabridge.server.views.history import doubt_lines
 from ideabridge.server.views.text import cost_of_request, error_line, message_of, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, decode

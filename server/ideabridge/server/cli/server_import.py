@@ -1,0 +1,424 @@
+"""`ideabridge servers import`: copy or move the MCP servers of a host into `ideabridge.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    confirm,
+    print_json,
+    print_table,
+    say,
+)
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.serve import HostArgument
+from ideabridge.server.cli.servers import app
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.server.hosts.adopt import Adoption, Destination, Destinations
+    from ideabridge.server.hosts.host import Host, HostDocument, HostEnvironment
+
+
+@app.command("import")
+@command("config", "project", "json")
+def import_servers(
+    options: Options,
+    host: HostArgument,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")
+    ] = False,
+    move: Annotated[
+        bool,
+        typer.Option(
+            "--move", help="Copy them, then remove them from the host's file; a backup is kept."
+        ),
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace servers of the same name.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
+) -> int:
+    """Show the MCP servers of a host, or copy or move them into ideabridge.json.
+
+    Your own servers go into your own configuration, and those of the project into the project's. A
+    server with a secret stays out of files that a repository may hold. Without --write or --move,
+    nothing is changed. Without --replace, servers of the same name stay. ideabridge itself is
+    never imported.
+    """
+    steps = _plan_import(options, host, names or [], replaces=replace, move=move)
+    if write or move:
+        steps.check_files()
+
+    asks = bool(steps.moving) and not yes
+    if asks:
+        if options.json or not at_terminal():
+            files = " and ".join(str(document.path) for document, _ in steps.changes)
+            raise UsageError(f"--move changes {files}: add --yes")
+
+        _print_adoptions(steps.adoptions, reasons=False)
+        if not _confirmed(steps):
+            say("nothing was changed", "yellow")
+            return ExitCode.FAILED
+
+    backups: dict[Path, Path | None] = {}
+    if write or move:
+        backups = steps.write()
+
+    copies = steps.remove()
+    if options.json:
+        result = _import_json(steps, backups)
+        if move:
+            result |= _move_json(steps, copies)
+
+        print_json(result)
+        return steps.code
+
+    if not steps.files or not steps.adoptions:
+        _say_nothing_found(steps)
+    elif not asks:
+        _print_adoptions(steps.adoptions, reasons=not move)
+
+    if backups:
+        _say_written(steps, backups)
+    elif steps.receiving:
+        _say_unwritten(steps)
+
+    if not asks:
+        for line in steps.staying:
+            say(line, "yellow")
+
+    _say_removed(steps, copies)
+    return steps.code
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """What an import does.
+
+    Attributes:
+        host: the host whose servers are imported.
+        places: where its files are.
+        files: those of its files that exist.
+        adoptions: what happens to each of its servers.
+        receiving: the configurations that receive servers.
+        trusted: those of them, of the project, that are trusted afterwards.
+        moving: the servers that are removed from the host.
+        staying: with `--move`, a line for each server that stays in the host.
+        changes: the files of the host from which servers are removed, each with its new content.
+    """
+
+    host: Host
+    places: HostEnvironment
+    files: list[Path]
+    adoptions: list[Adoption]
+    receiving: list[Destination]
+    trusted: list[Path]
+    moving: list[Adoption]
+    staying: list[str]
+    changes: list[tuple[HostDocument, JSONObject]]
+
+    @property
+    def code(self) -> ExitCode:
+        """`FAILED` if no server is adopted, and one cannot be."""
+        adopted = any(adoption.adopted for adoption in self.adoptions)
+        unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
+        return ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
+
+    def received_by(self, target: Destination) -> list[Adoption]:
+        """The servers that are written to a configuration."""
+        return _received(self.adoptions, target)
+
+    def check_files(self) -> None:
+        """Find the errors in the files before anything is written."""
+        for target in self.receiving:
+            target.document.check_strict()
+            target.document.check_place(None if target.is_own else self.places.project)
+
+        for document, _ in self.changes:
+            document.check_place(self.places.project if self._is_shared(document) else None)
+
+    def write(self) -> dict[Path, Path | None]:
+        """Write the configurations that receive servers, and trust those that may be trusted.
+        Return the path of each, with that of its backup.
+        """
+        from ideabridge.bridge.trust import trust_file
+        from ideabridge.server.hosts.adopt import merge_servers
+
+        backups: dict[Path, Path | None] = {}
+        for target in self.receiving:
+            content = merge_servers(target, self.adoptions)
+            backups[target.file] = target.document.write(
+                content, private=target.is_own, shared=target.is_shared
+            )
+
+        for file in self.trusted:
+            trust_file(file)
+
+        return backups
+
+    def remove(self) -> list[tuple[Path, Path | None]]:
+        """Remove the moved servers from the host's files. Return the path of each, with that of
+        the copy of its former content.
+        """
+        return [
+            (document.path, document.write(content, keep=True, shared=self._is_shared(document)))
+            for document, content in self.changes
+        ]
+
+    def _is_shared(self, document: HostDocument) -> bool:
+        """Whether a file of the host is the project's."""
+        return any(
+            adoption.file == document.path and adoption.scope == "project"
+            for adoption in self.moving
+        )
+
+
+def _plan_import(
+    options: Options, host_name: str, names: Sequence[str], *, replaces: bool, move: bool
+) -> _Import:
+    """Read the files of the host and the configurations. `names` has the servers that the person
+    named.
+    """
+    from ideabridge.bridge.trust import may_be_trusted
+    from ideabridge.server.hosts.adopt import find_servers, movable, removals
+    from ideabridge.server.hosts.host import HostEnvironment, find_host
+
+    host = find_host(host_name)
+    targets = _targets(options)
+    places = HostEnvironment(project=options.folder())
+    adoptions, files = find_servers(host, places, targets, replaces=replaces, only=names)
+    adoptions = [
+        adoption if adoption.name in names else _left_to_project(adoption) for adoption in adoptions
+    ]
+    receiving = [target for target in targets.all if _received(adoptions, target)]
+    # Copying does not make servers trusted that came with a cloned repository.
+    trusted = [
+        target.file
+        for target in receiving
+        if not target.is_own
+        and may_be_trusted(target.file)
+        and all(adoption.scope != "project" for adoption in _received(adoptions, target))
+    ]
+    moving: list[Adoption] = []
+    staying: list[str] = []
+    if move:
+        moving, staying = movable(adoptions, names)
+
+    return _Import(
+        host=host,
+        places=places,
+        files=files,
+        adoptions=adoptions,
+        receiving=receiving,
+        trusted=trusted,
+        moving=moving,
+        staying=staying,
+        changes=removals(host, places, moving),
+    )
+
+
+def _received(adoptions: Sequence[Adoption], target: Destination) -> list[Adoption]:
+    return [adoption for adoption in adoptions if adoption.adopted and adoption.target is target]
+
+
+def _targets(options: Options) -> Destinations:
+    """The configurations that receive servers: that of --config, or the user's and the
+    project's.
+    """
+    from ideabridge.bridge.configuration import is_user_file, user_file
+    from ideabridge.bridge.trust import FILE_NAME, repository_of
+    from ideabridge.server.hosts.adopt import Destination, Destinations
+    from ideabridge.server.hosts.host import read_host_document
+
+    def target(file: Path, *, is_own: bool, is_shared: bool) -> Destination:
+        in_repository = repository_of(Path(os.path.realpath(file)).parent) is not None
+        return Destination(read_host_document(file), is_own, is_shared or in_repository)
+
+    if options.config is not None:
+        file = options.config.expanduser().absolute()
+        is_shared = options.project_file() is not None
+        configured = target(file, is_own=is_user_file(file), is_shared=is_shared)
+        return Destinations(configured, configured)
+
+    own = target(user_file(), is_own=True, is_shared=False)
+    project = options.folder() / FILE_NAME
+    if is_user_file(project):
+        return Destinations(own, own)
+    return Destinations(own, target(project, is_own=False, is_shared=True))
+
+
+def _left_to_project(adoption: Adoption) -> Adoption:
+    """Keep a server of the project's file out of the user's configuration, which it enters only by
+    name.
+    """
+    if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
+        reason = "it is the project's; name it to have it in your own configuration"
+        return dataclasses.replace(adoption, verdict="unusable", why=reason)
+    return adoption
+
+
+def _confirmed(steps: _Import) -> bool:
+    """Ask the person whether to move these servers, each with its old and new place."""
+    for line in steps.staying:
+        say(line, "yellow")
+
+    say("These are moved:")
+    for adoption in steps.moving:
+        say(
+            f"  {adoption.shown_name}: from {adoption.file} ({adoption.scope}) "
+            f"to {adoption.target.file}"
+        )
+
+    count = len(steps.moving)
+    return confirm("Move it?" if count == 1 else f"Move these {count}?")
+
+
+def _import_json(steps: _Import, backups: dict[Path, Path | None]) -> JSONObject:
+    return {
+        "host": steps.host.name,
+        "files": [str(file) for file in steps.files],
+        "servers": [_adoption_json(adoption) for adoption in steps.adoptions],
+        "written": bool(backups),
+        "configurations": [
+            {"file": str(file), "backup": None if backup is None else str(backup)}
+            for file, backup in backups.items()
+        ],
+    }
+
+
+def _move_json(steps: _Import, copies: list[tuple[Path, Path | None]]) -> JSONObject:
+    moved: list[JSON] = [
+        {
+            "name": adoption.name,
+            "from": str(adoption.file),
+            "scope": adoption.scope,
+            "to": str(adoption.target.file),
+        }
+        for adoption in steps.moving
+    ]
+    return {
+        "moved": moved,
+        "moved_backups": [{"file": str(path), "backup": str(copy)} for path, copy in copies],
+        "stays": list[JSON](steps.staying),
+    }
+
+
+def _adoption_json(adoption: Adoption) -> JSONObject:
+    from ideabridge.bridge.masking import shown_definition
+
+    entry: JSONObject = {
+        "name": adoption.name,
+        "verdict": adoption.verdict,
+        "from": str(adoption.file),
+        "scope": adoption.scope,
+        "to": str(adoption.target.file),
+    }
+    if adoption.why:
+        entry["why"] = adoption.why
+
+    entry["entry"] = shown_definition(adoption.entry)
+    entry["notes"] = list[JSON](adoption.notes)
+    return entry
+
+
+def _say_nothing_found(steps: _Import) -> None:
+    title = steps.host.title
+    if steps.files:
+        say(f"{title} has no servers in {', '.join(map(str, steps.files))}")
+        return
+
+    candidates = dict.fromkeys(str(file.path) for file in steps.host.files(steps.places))
+    say(f"{title} has no configuration here; looked for {', '.join(candidates)}")
+
+
+def _say_unwritten(steps: _Import) -> None:
+    """Report what `--write` and `--move` would do."""
+    counts = [f"{len(steps.received_by(target))} to {target.file}" for target in steps.receiving]
+    say(f"Nothing is changed yet. --write copies {' and '.join(counts)};")
+    say("--move also removes what it copies from the host's file.")
+
+
+def _say_written(steps: _Import, backups: dict[Path, Path | None]) -> None:
+    """Report each configuration that was written, and how to trust it."""
+    from ideabridge.bridge.trust import trust_command
+
+    for target in steps.receiving:
+        file = target.file
+        backup = backups[file]
+        written = f"{len(steps.received_by(target))} written to {file}"
+        if backup:
+            written += f"; backup: {backup}"
+
+        say(f"{written}. `ideabridge servers list` connects to them", "green")
+        if not target.is_own and file not in steps.trusted:
+            say(
+                f"{file} is not trusted; to look at it and trust it: {trust_command(file)}",
+                "yellow",
+            )
+
+
+def _say_removed(steps: _Import, copies: list[tuple[Path, Path | None]]) -> None:
+    """Report what was removed from the host's files, and how to undo it."""
+    for path, copy in copies:
+        names = [adoption.shown_name for adoption in steps.moving if adoption.file == path]
+        say(f"{', '.join(names)} removed from {path}", "green")
+        say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
+
+    if copies:
+        say(f"`ideabridge install {steps.host.name} --write` puts ideabridge in their place", "dim")
+
+
+def _near(file: Path) -> str:
+    """The path relative to the current folder or to the home folder, if it is in one of them."""
+    for folder, start in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if file.is_relative_to(folder):
+            return f"{start}{file.relative_to(folder)}"
+    return str(file)
+
+
+def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
+    """Print what happens to each server; with `reasons`, also why one is not imported."""
+    rows: list[tuple[str, ...]] = []
+    for adoption in adoptions:
+        target = ""
+        if adoption.adopted or adoption.verdict == "same":
+            target = _near(adoption.target.file)
+
+        source = f"{_near(adoption.file)} ({adoption.scope})"
+        rows.append((adoption.shown_name, adoption.verdict, source, target, _started(adoption)))
+
+    print_table(("server", "verdict", "from", "to", "what it starts"), rows)
+    for adoption in adoptions:
+        if adoption.why and reasons:
+            say(f"{adoption.shown_name}: not imported: {adoption.why}", "yellow")
+        if adoption.adopted:
+            for note in adoption.notes:
+                say(f"{adoption.shown_name}: {note}", "dim")
+
+
+def _started(adoption: Adoption) -> str:
+    """The command line or the address of a server."""
+    from ideabridge.bridge.masking import shown_definition
+
+    entry = shown_definition(adoption.entry)
+    words: list[JSON] = [entry.get("command") or entry.get("url") or ""]
+    arguments = entry.get("args")
+    if isinstance(arguments, list):
+        words += arguments
+
+    return " ".join(map(str, words))
