@@ -119,13 +119,13 @@ def test_the_world_needs_a_token(project: object, capsys: pytest.CaptureFixture[
 
 
 def test_addresses() -> None:
-    from ideabridge.server.cli.serve import read_address
+    from ideabridge.server.cli.serve import read_host_and_port
 
-    assert read_address("8000") == ("127.0.0.1", 8000)
-    assert read_address(":8000") == ("127.0.0.1", 8000)
-    assert read_address("[::1]:0") == ("::1", 0)
-    assert read_address("localhost") == ("localhost", 8787)
-    assert read_address("0.0.0.0:1") == ("0.0.0.0", 1)
+    assert read_host_and_port("8000") == ("127.0.0.1", 8000)
+    assert read_host_and_port(":8000") == ("127.0.0.1", 8000)
+    assert read_host_and_port("[::1]:0") == ("::1", 0)
+    assert read_host_and_port("localhost") == ("localhost", 8787)
+    assert read_host_and_port("0.0.0.0:1") == ("0.0.0.0", 1)
 
 
 def test_no_colours_in_pipes(ideabridge: Run) -> None:

@@ -19,7 +19,7 @@ from ideabridge.bridge.minds import model as module
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.server.cli.console import UsageError
-from ideabridge.server.cli.serve import read_option
+from ideabridge.server.cli.serve import read_model_option
 from tests import keyrings
 
 HERE = Path()
@@ -89,9 +89,9 @@ def test_what_the_documents_let_people_copy_is_right() -> None:
 
 
 def test_the_option_names_a_model() -> None:
-    assert read_option("anthropic:claude-sonnet-4-6").name == "anthropic:claude-sonnet-4-6"
+    assert read_model_option("anthropic:claude-sonnet-4-6").name == "anthropic:claude-sonnet-4-6"
     with pytest.raises(UsageError, match="--model: expected PROVIDER:MODEL"):
-        read_option("claude")
+        read_model_option("claude")
 
 
 def test_a_missing_package_is_told_with_the_extra_that_brings_it(

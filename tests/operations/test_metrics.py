@@ -25,7 +25,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.operations.metrics import MOST_TOOLS, Metrics
 from ideabridge.server.operations.requests import ServedRequest
-from ideabridge.server.serve import Ready, serve_http
+from ideabridge.server.serve import HttpOptions, Ready, serve_http
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.asking import ASKS
@@ -95,7 +95,9 @@ async def serving(configuration: Path, toolbox: Toolbox) -> AsyncGenerator[str]:
             task_status.started()
 
         await serve_http(
-            load_configuration(configuration), port=0, toolbox=toolbox, ready=ready, metrics=True
+            load_configuration(configuration),
+            HttpOptions(port=0, metrics=True, ready=ready),
+            toolbox=toolbox,
         )
 
     async with anyio.create_task_group() as group:

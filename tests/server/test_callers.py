@@ -8,7 +8,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.server.serve import serve_http
+from ideabridge.server.serve import HttpOptions, serve_http
 from ideabridge.server.transports.gate import HostNames
 from ideabridge.server.transports.http import ServeError, host_names_of
 
@@ -50,11 +50,11 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
 
 async def test_other_addresses_need_a_token() -> None:
     with pytest.raises(ServeError, match="IDEABRIDGE_TOKEN"):
-        await serve_http(Configuration(), host="0.0.0.0", port=0)
+        await serve_http(Configuration(), HttpOptions(host="0.0.0.0", port=0))
     with pytest.raises(ServeError, match="16 to 4096"):
-        await serve_http(Configuration(), host="0.0.0.0", port=0, token="short")
+        await serve_http(Configuration(), HttpOptions(host="0.0.0.0", port=0, token="short"))
     with pytest.raises(ServeError, match="cannot listen"):
-        await serve_http(Configuration(), host="192.0.2.1", port=0, token=TOKEN)
+        await serve_http(Configuration(), HttpOptions(host="192.0.2.1", port=0, token=TOKEN))
 
 
 def status_of(names: HostNames, host: str, origin: str = "") -> int | None:

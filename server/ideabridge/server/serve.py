@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
+    from ideabridge.server.transports.gate import Gate
+
 END_SECONDS: Final = 1.9
 """Seconds after which an ending process exits at once: hosts kill it after two seconds."""
 
@@ -305,20 +307,39 @@ class OwnerLink:
     command: str
 
 
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """Where a server over HTTP listens, and what it serves there.
+
+    Attributes:
+        host: the address to bind to; other than loopback only if requests need a token.
+        port: the port; 0 selects a free port.
+        token: the bearer token; None for the value of the environment variable
+            IDEABRIDGE_TOKEN, if it is set.
+        hosts: more names of this server in `Host` headers.
+        ui: also serve the page for people, at /ui.
+        metrics: also serve metrics for Prometheus, at /metrics.
+        workers: leave the calls of runs to workers (`run_worker`).
+        ready: called when clients can connect.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token: str | None = None
+    hosts: tuple[str, ...] = ()
+    ui: bool = False
+    metrics: bool = False
+    workers: bool = False
+    ready: Callable[[Ready], None] | None = None
+
+
 async def serve_http(
     configuration: Configuration,
+    http: HttpOptions,
     *,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    token: str | None = None,
-    hosts: tuple[str, ...] = (),
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
     on_status: Callable[[ModuleStatus], None] | None = None,
-    ready: Callable[[Ready], None] | None = None,
-    ui: bool = False,
-    metrics: bool = False,
-    workers: bool = False,
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
 ) -> None:
@@ -330,18 +351,10 @@ async def serve_http(
 
     Args:
         configuration: the content of `ideabridge.json`.
-        host: the address to bind to; other than loopback only with a token.
-        port: the port; 0 selects a free port.
-        token: the bearer token; None for the value of the environment variable
-            IDEABRIDGE_TOKEN, if it is set.
-        hosts: more names of this server in `Host` headers.
+        http: where the server listens, and what it serves there.
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
-        ready: called when clients can connect.
-        ui: also serve the page for people, at /ui.
-        metrics: also serve metrics for Prometheus, at /metrics.
-        workers: leave the calls of runs to workers (`work`).
         commands: see `serve_stdio`.
         log_level: see `serve_stdio`; `debug` also a line for each request to /healthz,
             /readyz and /metrics.
@@ -352,73 +365,41 @@ async def serve_http(
             is not installed.
         StoreError: the store cannot be opened.
     """
-    from ideabridge.server.transports.gate import CALLS, PAGE, Gate, TokenDoor
-    from ideabridge.server.transports.http import (
-        ServeError,
-        application,
-        bind_socket,
-        host_names_of,
-        http_server,
-        reachable,
-        url_of,
-    )
+    from ideabridge.server.transports.http import application, bind_socket, http_server, url_of
 
-    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    token = http.token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
         if not isinstance(store, Store):
             path = store or configuration.store or ":memory:"
             store = stack.enter_context(Store.open(path, durability=configuration.durability))
 
-        provider = None
-        if configuration.auth is not None:
-            from ideabridge.server.transports.identity import IdentityProvider
-
-            provider = IdentityProvider(configuration.auth)
-
-        credentials = Credentials(store, token=token, provider=provider)
-        refusal = configuration.opened_by(needs_token=credentials.are_required)
-        if refusal is not None:
-            raise ServeError(refusal)
-
+        credentials = _credentials(configuration, store, token)
         listening = stack.enter_context(
-            bind_socket(host, port, token=token, guarded=credentials.are_required)
+            bind_socket(http.host, http.port, token=token, guarded=credentials.are_required)
         )
         url = url_of(listening)
         observers = stack.enter_context(request_log(log_level))
-        told = (configuration, toolbox, store, on_status)
-        role: Role = "front" if workers else "alone"
-        if ui:
-            place = reachable(url, hosts).removesuffix(CALLS)
-            link = f"{commands.link} {urlsplit(place).netloc}"
-            commands = replace(commands, page=f"{place}{PAGE}", link=link)
+        if http.ui:
+            commands = _with_page(commands, url, http.hosts)
 
-        async with _front(*told, commands, log_level, role) as front:
+        role: Role = "front" if http.workers else "alone"
+        async with _front(
+            configuration, toolbox, store, on_status, commands, log_level, role
+        ) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
 
-            app = application(front.server, host=host, ended=front.announcements.disconnected)
-            if metrics:
+            app = application(front.server, host=http.host, ended=front.announcements.disconnected)
+            if http.metrics:
                 app, observer = _with_metrics(app, front)
                 observers.append(observer)
 
-            page = None
-            if ui:
-                from ideabridge.server.ui.pages import page_door
+            gate = _gate(app, front, credentials, http, url)
+            watched: ASGIApp = gate
+            if observers:
+                watched = RequestWatch(front.server, observers).over(gate)
 
-                page = page_door(front, credentials)
-
-            gate = Gate(
-                TokenDoor(app, credentials, _metadata(configuration, url)),
-                page,
-                Health(front.running),
-                names=host_names_of(host, hosts),
-                credentials=credentials,
-                quotas=front.quotas,
-                per_minute=configuration.users.requests_per_minute,
-            )
-            server = http_server(
-                RequestWatch(front.server, observers).over(gate) if observers else gate
-            )
+            server = http_server(watched)
 
             def ending() -> None:
                 front.running.closing = True
@@ -428,8 +409,8 @@ async def serve_http(
 
             async def serve() -> None:
                 _report(f"serving on {url}")
-                if ready is not None:
-                    ready(_ready(url, front, has_page=ui, asks=credentials.are_required))
+                if http.ready is not None:
+                    http.ready(_ready(url, front, has_page=http.ui, asks=credentials.are_required))
 
                 async with anyio.create_task_group() as group:
                     group.start_soon(gate.watch)
@@ -437,6 +418,62 @@ async def serve_http(
                     group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
+
+
+def _credentials(configuration: Configuration, store: Store, token: str | None) -> Credentials:
+    """What lets clients in.
+
+    Raises:
+        ServeError: a configuration file that is not used would have let fewer people in.
+    """
+    from ideabridge.server.transports.http import ServeError
+
+    provider = None
+    if configuration.auth is not None:
+        from ideabridge.server.transports.identity import IdentityProvider
+
+        provider = IdentityProvider(configuration.auth)
+
+    credentials = Credentials(store, token=token, provider=provider)
+    refusal = configuration.opened_by(needs_token=credentials.are_required)
+    if refusal is not None:
+        raise ServeError(refusal)
+    return credentials
+
+
+def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands:
+    """The commands, with the address of the page of this server and a link to it."""
+    from ideabridge.server.transports.gate import CALLS, PAGE
+    from ideabridge.server.transports.http import reachable
+
+    place = reachable(url, hosts).removesuffix(CALLS)
+    link = f"{commands.link} {urlsplit(place).netloc}"
+    return replace(commands, page=f"{place}{PAGE}", link=link)
+
+
+def _gate(
+    app: ASGIApp, front: Front, credentials: Credentials, http: HttpOptions, url: str
+) -> Gate:
+    """The gate before the application of MCP, and before the page if there is one."""
+    from ideabridge.server.transports.gate import Gate, TokenDoor
+    from ideabridge.server.transports.http import host_names_of
+
+    page = None
+    if http.ui:
+        from ideabridge.server.ui.pages import page_door
+
+        page = page_door(front, credentials)
+
+    configuration = front.running.bridge.configuration
+    return Gate(
+        TokenDoor(app, credentials, _metadata(configuration, url)),
+        page,
+        Health(front.running),
+        names=host_names_of(http.host, http.hosts),
+        credentials=credentials,
+        quotas=front.quotas,
+        per_minute=configuration.users.requests_per_minute,
+    )
 
 
 def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:

@@ -22,6 +22,7 @@ from ideabridge.server.cli import (
     doctor,
     history,
     ideas,
+    install,
     publishing,
     run_plan,
     runs,
@@ -382,7 +383,7 @@ app.add_typer(servers.app, name="servers")
 # The earlier name of `servers`.
 app.add_typer(servers.app, name="modules", hidden=True)
 app.add_typer(servers.tools_app, name="tools")
-app.command("install")(serve.install)
+app.command("install")(install.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo)

@@ -26,7 +26,7 @@ from ideabridge.server.cli.console import (
 )
 from ideabridge.server.cli.inputs import read_document, read_input, read_solution
 from ideabridge.server.cli.options import InputOption, Line, Options, command
-from ideabridge.server.cli.serve import read_option
+from ideabridge.server.cli.serve import read_model_option
 from ideabridge.server.views.text import counted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -470,7 +470,7 @@ async def solve(
     limits = read_input(limit, "--limit")
     limits_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
     messages = [] if context is None else _read_context(context)
-    changes = {} if model is None else {"model": read_option(model)}
+    changes = {} if model is None else {"model": read_model_option(model)}
     async with AsyncExitStack() as stack:
         if replay is None:
             recorded = None

@@ -1,32 +1,26 @@
-"""`ideabridge serve`, the MCP server, and `ideabridge install`, which configures a
-host to start it.
+"""`ideabridge serve`, the MCP server, `ideabridge worker`, which runs the calls of such servers,
+and `ideabridge ui`, which opens their page.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from ideabridge.server.cli.console import (
-    ExitCode,
     UsageError,
     at_terminal,
-    print_json,
     report,
     say,
     show,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -99,46 +93,47 @@ async def serve(
     other than loopback requires users (`ideabridge users add`), or a bearer token in the
     environment variable IDEABRIDGE_TOKEN.
     """
-    if not http and (address is not None or allow_host or ui or metrics or workers):
+    if not http:
         settings = {
             "--ui": ui,
             "--metrics": metrics,
             "--workers": workers,
             "--allow-host": allow_host,
+            f"an address ({address})": address is not None,
         }
-        setting = next(
-            (name for name, value in settings.items() if value), f"an address ({address})"
-        )
-        raise UsageError(f"{setting} goes with --http")
+        for setting, value in settings.items():
+            if value:
+                raise UsageError(f"{setting} goes with --http")
 
-    place = read_address(address or DEFAULT_ADDRESS) if http else None
+    place = read_host_and_port(address or DEFAULT_ADDRESS)
     configuration = options.configuration()
     if model is not None:
-        configuration = configuration.model_copy(update={"model": read_option(model)})
+        configuration = configuration.model_copy(update={"model": read_model_option(model)})
 
     if at_terminal():
-        _introduce(configuration, stdio=place is None)
+        _introduce(configuration, stdio=not http)
 
     print_status = _print_status if at_terminal() else _print_unusable
-    from ideabridge.server.serve import serve_http, serve_stdio
+    from ideabridge.server.serve import HttpOptions, serve_http, serve_stdio
 
-    if place is None:
+    if not http:
         await serve_stdio(
             configuration, on_status=print_status, commands=_commands(options), log_level=log_level
         )
     else:
         hosts = tuple(allow_host or ())
-        ready = partial(_welcome, configuration, hosts)
-        await serve_http(
-            configuration,
-            host=place[0],
-            port=place[1],
+        listening = HttpOptions(
+            *place,
             hosts=hosts,
-            on_status=print_status,
-            ready=ready,
             ui=ui,
             metrics=metrics,
             workers=workers,
+            ready=partial(_welcome, configuration, hosts),
+        )
+        await serve_http(
+            configuration,
+            listening,
+            on_status=print_status,
             commands=_commands(options),
             log_level=log_level,
         )
@@ -184,7 +179,7 @@ async def work(
     """
     configuration = options.configuration()
     if model is not None:
-        configuration = configuration.model_copy(update={"model": read_option(model)})
+        configuration = configuration.model_copy(update={"model": read_model_option(model)})
 
     if configuration.store == ":memory:":
         raise UsageError(
@@ -226,22 +221,19 @@ async def show_ui(
     ends it. It is a server over HTTP, too: `serve --http --ui` has the same page.
     """
     if link:
-        _print_link(options, *read_address(address or DEFAULT_ADDRESS))
+        _print_link(options, *read_host_and_port(address or DEFAULT_ADDRESS))
         return
 
-    place = read_address(address or UI_ADDRESS)
+    place = read_host_and_port(address or UI_ADDRESS)
     configuration = options.configuration()
-    from ideabridge.server.serve import serve_http
+    from ideabridge.server.serve import HttpOptions, serve_http
 
     print_status = _print_status if at_terminal() else _print_unusable
     ready = partial(_open_page, opens=not no_browser and at_terminal())
     await serve_http(
         configuration,
-        host=place[0],
-        port=place[1],
+        HttpOptions(*place, ui=True, ready=ready),
         on_status=print_status,
-        ready=ready,
-        ui=True,
         commands=_commands(options),
     )
 
@@ -266,30 +258,27 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
     """
     assert ready.page is not None
     assert ready.owner_link is not None
-    address = ready.page
-    if opens or sys.stdout.isatty():
-        address = ready.owner_link.make()
-
-    if sys.stdout.isatty():
+    prints_link = sys.stdout.isatty()
+    link = ready.owner_link.make() if opens or prints_link else ""
+    # One line for copying, however wide the terminal is.
+    if prints_link:
         say(f"{_OWNER_LINK}:")
-        shown = address
+        sys.stdout.write(f"  {link}\n")
     else:
         say(
             "The page is at the address on standard output. This command prints a link "
             "that signs you in to it:"
         )
         sys.stderr.write(f"  {ready.owner_link.command}\n")
-        shown = ready.page
+        sys.stdout.write(f"  {ready.page}\n")
 
-    # One line for copying, however wide the terminal is.
-    sys.stdout.write(f"  {shown}\n")
     sys.stdout.flush()
     if opens:
         import threading
         import webbrowser
 
         # A browser in a terminal would block the server.
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
 
 
 def _commands(options: Options) -> Commands:
@@ -297,11 +286,13 @@ def _commands(options: Options) -> Commands:
     from ideabridge.server.asking.forms import Commands
 
     absolute = _absolute(options)
+    asking = replace(absolute, allow_all=False)
+    without_tools = replace(asking, tools=())
     return Commands(
-        f"ideabridge approvals list{replace(absolute, tools=(), allow_all=False).again}",
+        f"ideabridge approvals list{without_tools.again}",
         f"ideabridge approvals decide{absolute.again}",
-        f"ideabridge ideas publish{replace(absolute, allow_all=False).again}",
-        f"ideabridge ui --link{replace(absolute, tools=(), allow_all=False).again}",
+        f"ideabridge ideas publish{asking.again}",
+        f"ideabridge ui --link{without_tools.again}",
     )
 
 
@@ -330,10 +321,10 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
-    say(
-        f"connecting to servers: {', '.join(names)}" if names else "no servers are configured",
-        "dim",
-    )
+    if names:
+        say(f"connecting to servers: {', '.join(names)}", "dim")
+    else:
+        say("no servers are configured", "dim")
 
 
 _OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once, within 10 minutes"
@@ -349,15 +340,11 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
     if ready.asks:
         say(f"Clients connect to {url} with the header")
         say("  Authorization: Bearer TOKEN")
-        kinds = ["a user's (`ideabridge users add NAME` makes one)"]
-        kinds += [f"the value of {TOKEN_VARIABLE}"] if os.environ.get(TOKEN_VARIABLE) else []
-        kinds += (
-            []
-            if configuration.auth is None
-            else [f"an access token of {configuration.auth.issuer}"]
-        )
-        for number, kind in enumerate(kinds):
-            say(f"{'or' if number else 'where TOKEN is'} {kind}")
+        say("where TOKEN is a user's (`ideabridge users add NAME` makes one)")
+        if os.environ.get(TOKEN_VARIABLE):
+            say(f"or the value of {TOKEN_VARIABLE}")
+        if configuration.auth is not None:
+            say(f"or an access token of {configuration.auth.issuer}")
 
         words += ["--header", "Authorization: Bearer TOKEN"]
     else:
@@ -405,7 +392,7 @@ def _print_unusable(status: ModuleStatus) -> None:
         report(status.why)
 
 
-def read_option(model: str) -> ModelConfiguration:
+def read_model_option(model: str) -> ModelConfiguration:
     """The model of `--model`; `UsageError` unless it is PROVIDER:MODEL."""
     from pydantic import ValidationError
 
@@ -419,7 +406,7 @@ def read_option(model: str) -> ModelConfiguration:
         ) from None
 
 
-def read_address(text: str) -> tuple[str, int]:
+def read_host_and_port(text: str) -> tuple[str, int]:
     """(host, port) of `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`; the default host is loopback.
 
     Raises:
@@ -441,134 +428,3 @@ def read_address(text: str) -> tuple[str, int]:
         )
 
     return host or "127.0.0.1", int(port)
-
-
-HostArgument = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, cursor or vscode.")]
-
-
-@command("config", "project", "store", "json")
-def install(
-    options: Options,
-    host: HostArgument,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write it to the host's file; a backup is kept.")
-    ] = False,
-    scope: Annotated[
-        Literal["project", "user"],
-        typer.Option(
-            "--scope",
-            metavar="project|user",
-            help="project: this project's file. user: everywhere you work.",
-        ),
-    ] = "project",
-) -> int:
-    """Print the configuration with which a host starts ideabridge, or write it to the host's file.
-
-    The host then starts this program by its absolute path. Everything else in the file stays.
-    """
-    from ideabridge.server.hosts.host import (
-        SERVER_NAME,
-        CommentedHostFileError,
-        HostEnvironment,
-        find_host,
-        read_host_document,
-    )
-
-    chosen = find_host(host)
-    places = HostEnvironment(project=options.folder())
-    file = chosen.target(places, scope)
-    entry = chosen.entry([*executable(), "serve", *_arguments(options, scope)])
-    document = read_host_document(file.path)
-    before = file.servers(document.content).get(SERVER_NAME)
-    content = file.with_server(document.content, SERVER_NAME, entry)
-    result: JSONObject = {
-        "host": chosen.name,
-        "file": str(file.path),
-        "scope": scope,
-        "entry": entry,
-        "written": False,
-    }
-    refused: str | None = None
-    if write and before != entry:
-        try:
-            backup = document.write(
-                content,
-                shared=scope == "project",
-                project=places.project if scope == "project" else None,
-            )
-            result["written"] = True
-            result["backup"] = str(backup) if backup else None
-        except CommentedHostFileError as error:
-            refused = str(error)
-            result["error"] = refused
-
-    if options.json:
-        print_json(result)
-    elif before == entry:
-        say(f"{chosen.title}: {file.path} has it already", "green")
-    elif result["written"]:
-        say(f"{chosen.title}: written to {file.path}", "green")
-        if isinstance(before, dict):
-            say(f"  it replaces another entry {SERVER_NAME!r}; backup: {result['backup']}")
-
-        move = f"`ideabridge servers import {chosen.name} --move`"
-        say(
-            f"Restart {chosen.title} or reload its MCP servers. {move} moves its other "
-            "servers behind ideabridge."
-        )
-    else:
-        if refused:
-            say(f"ideabridge: {refused}; add this by hand:", "yellow")
-        else:
-            say(f"{chosen.title} reads {file.path}; add this, or run again with --write:")
-
-        part: JSONObject = {SERVER_NAME: entry}
-        for key in reversed(file.keys):
-            part = {key: part}
-
-        show(readable_json(part, 2))
-        if chosen.command is not None and not refused:
-            say("or run:")
-            show(shlex.join(chosen.command(scope, entry)))
-
-    return ExitCode.FAILED if refused else ExitCode.DONE
-
-
-def _arguments(options: Options, scope: str) -> list[str]:
-    """The options with which `serve` finds the same configuration in any folder."""
-    words: list[str] = []
-    if options.config is not None:
-        words += ["--config", str(options.config.expanduser().absolute())]
-
-    if scope == "project" or options.project is not None:
-        words += ["--project", str(options.folder())]
-
-    if options.store is not None:
-        words += ["--store", str(options.place)]
-
-    return words
-
-
-def executable() -> list[str]:
-    """The words that start this ideabridge, with its absolute path.
-
-    Links are not resolved: the link of a tool installer still works after an upgrade.
-    """
-    if sys.platform == "win32":
-        names = ["ideabridge.exe", "ideabridge"]
-    else:
-        names = ["ideabridge"]
-
-    started = Path(sys.argv[0])
-    if started.name in names or started.stem == "ideabridge":
-        command = shutil.which(str(started))
-        if command:
-            return [str(Path(command).absolute())]
-
-    for name in names:
-        beside = Path(sys.executable).parent / name
-        if beside.is_file():
-            return [str(beside.absolute())]
-
-    # -P: a host starts this in a project's folder, whose files must not replace Python modules.
-    return [sys.executable, "-P", "-m", "ideabridge.server"]

@@ -21,8 +21,8 @@ from ideabridge.server.cli.console import (
     print_table,
     say,
 )
+from ideabridge.server.cli.install import HostArgument
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.serve import HostArgument
 from ideabridge.server.cli.servers import app
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -31,7 +31,7 @@ def demo(
 
     import anyio
 
-    from ideabridge.server.cli.serve import executable
+    from ideabridge.server.cli.install import executable
     from ideabridge.server.demo.demo import Demo, find_repository
 
     def say(text: str, style: str | None) -> None:
