@@ -82,7 +82,7 @@ def graph(boxes: list[tuple[str, str, str]], arrows: list[str]) -> str:
     """A graph as a picture that stands alone: boxes are (key, title, note), arrows `FROM>TO`; *
     marks our own box.
     """
-    found = drawing.draw(
+    found = drawing.place_boxes(
         [drawing.Box(key, title, note) for key, title, note in boxes],
         [
             drawing.Arrow(source, target, "data")

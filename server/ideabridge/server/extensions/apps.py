@@ -23,7 +23,7 @@ from ideabridge.server.answers import ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
 from ideabridge.server.ui.histories import Histories
-from ideabridge.server.ui.run_view import view, view_of
+from ideabridge.server.ui.run_view import run_view, run_view_of
 from ideabridge.server.ui.showing import short
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import run_status
@@ -113,31 +113,34 @@ class RunViews:
         async with self._histories.reading(record.id, fold=waits) as read:
             last = read.trace.last
             history = read.history
-            # Of a large run the trace says enough.
-            is_here = history is not None or not (waits or read.is_small)
-            run_view = await compute_in_thread(view_of, read) if is_here else {}
-            open_ = list[Pending]()
+            decisions = list[Pending]()
             if history is not None and status not in ENDED:
-                open_ += await self._histories.pending(record, history)
+                decisions = await self._histories.pending(record, history)
 
-        if not is_here:
+            view: JSONObject | None = None
+            # The trace of a large run is enough.
+            if history is not None or not (waits or read.is_small):
+                view = await compute_in_thread(run_view_of, read)
+
+        if view is None:
+            task = f"reading run {record.id}"
             read_view = await read_beside(
-                view, store, record.id, last, is_small=False, what=f"reading run {record.id}"
+                run_view, store, record.id, last, is_small=False, what=task
             )
-            run_view = cast("JSONObject", read_view)
+            view = cast("JSONObject", read_view)
 
         if history is None and waits:
-            open_ += await self._histories.pending(record)
+            decisions = await self._histories.pending(record)
 
         # A thread, because a call may be long.
-        approvals = await compute_in_thread(lambda: [_approval(approval) for approval in open_])
+        approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,
             "title": record.title,
             "status": status,
             "ended": status in ENDED,
             "reason": reason,
-            **run_view,
+            **view,
             "approvals": list[JSON](approvals),
             "mayDecide": may_decide,
         }
@@ -146,21 +149,17 @@ class RunViews:
 
 def _approval(pending: Pending) -> JSONObject:
     content = pending.shown(VIEW)
-    name = pending.question.shown.get("_tool")
+    tool = pending.question.shown.get("_tool")
+    title = short(tool if isinstance(tool, str) else pending.question.kind, 80)
+    if content.sums:
+        title += f" {content.sums}"
+
+    choices = content.choices(pending.question.choices)
     return {
         "approval": pending.approval,
-        "what": " ".join(
-            filter(
-                None,
-                [short(name if isinstance(name, str) else pending.question.kind, 80), content.sums],
-            )
-        ),
+        "what": title,
         "call": content.content,
         "why": content.why,
         "omitted": content.omitted,
-        "choices": [
-            choice
-            for choice in content.choices(pending.question.choices)
-            if choice in ("approve", "deny")
-        ],
+        "choices": [choice for choice in choices if choice in ("approve", "deny")],
     }

@@ -1,8 +1,8 @@
 """The views of modules: which are passed on to hosts, and what becomes of the others.
 
-A host knows one server, ideabridge, and lets a view call each tool of it that is marked for views.
-So the views of one module at most are passed on, and every tool of anybody else is then marked for
-models alone; the view of a run is not offered beside them.
+A host knows one server, ideabridge, and lets a view call each of its tools that is marked for
+views. So ideabridge passes on the views of one module at most, marks the tools of everybody else
+for models alone, and does not offer its own view of a run beside them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FOR_MODELS: Final = {"visibility": ["model"]}
 
 
 class ModuleViews:
-    """What is passed on of the views of modules.
+    """Decides which views of modules are passed on, and takes the others out of messages.
 
     Attributes:
-        module: the module whose views are passed on; None: no module's are.
+        module: the module whose views are passed on; None: no views are passed on.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -41,20 +41,22 @@ class ModuleViews:
             for name in bridge.modules.names
             if configuration.exposes(name) and configuration.modules[name].views
         ]
-        self.module = allowed[0] if allowed else None
+        self.module = next(iter(allowed), None)
         for name in allowed[1:]:
             problem = (
                 "its views are not passed on: hosts cannot keep the views of two servers "
-                f"apart, and {self.module!r}"
+                f"apart, and {self.module!r} has 'views', too"
             )
-            bridge.modules[name].note([f"{problem} has 'views', too"])
+            bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
         """Return whether a module may have, or report a change of, the resource with this URI."""
-        return not is_view_uri(uri) or (module == self.module and not is_own_view_uri(uri))
+        if not is_view_uri(uri):
+            return True
+        return module == self.module and not is_own_view_uri(uri)
 
     def meta(self, module: str | None, meta: JSONObject) -> JSONObject:
-        """The `_meta` of something of a module, without what is not passed on."""
+        """The `_meta` of a module's message, without the views that are not passed on."""
         if module is not None and module == self.module:
             return without_own_views(meta)
         return without_views(meta)
@@ -69,11 +71,10 @@ class ModuleViews:
         if changed == meta:
             return part
 
-        rest = {key: value for key, value in part.items() if key != "_meta"}
-        if changed:
-            rest["_meta"] = changed
-
-        return rest
+        passed_on: JSONObject = {**part, "_meta": changed}
+        if not changed:
+            del passed_on["_meta"]
+        return passed_on
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
         """The entries of a list of a module that are passed on."""
@@ -81,13 +82,14 @@ class ModuleViews:
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
         """The definition of a tool that is not the module's: no view of the module may call it."""
-        return {**tool, "_meta": {**tool.get("_meta", {}), "ui": _FOR_MODELS}}
+        meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
+        return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """The result of a call or of a prompt of a module. A text stands in for each view that is
-        withheld; HTML that is no view is passed on as plain text.
+        """The result of a call or of a prompt of a module. A text replaces each view that is
+        withheld. HTML that is not a view is passed on as plain text.
         """
-        changed = {**self.part(module, result)}
+        changed = dict(self.part(module, result))
         content = result.get("content")
         if isinstance(content, list):
             changed["content"] = [self._block(module, block) for block in content]
@@ -107,9 +109,12 @@ class ModuleViews:
         contents = result.get("contents")
         parts: list[JSON] = []
         for part in contents if isinstance(contents, list) else []:
-            if isinstance(part, dict) and self._withholds(module, part):
+            if not isinstance(part, dict):
+                parts.append(part)
+            elif self._withholds(module, part):
                 raise MCPError(types.INVALID_PARAMS, self.reason_withheld(module, part))
-            parts.append(self.part(module, part) if isinstance(part, dict) else part)
+            else:
+                parts.append(self.part(module, part))
 
         return {**self.part(module, result), "contents": parts}
 
@@ -132,23 +137,34 @@ class ModuleViews:
             return message
         content = message.get("content")
         if isinstance(content, list):
-            return {**message, "content": [self._block(module, block) for block in content]}
-        return {**message, "content": self._block(module, content)}
+            blocks: JSON = [self._block(module, block) for block in content]
+        else:
+            blocks = self._block(module, content)
+        return {**message, "content": blocks}
 
     def _block(self, module: str, block: JSON) -> JSON:
         if not isinstance(block, dict):
             return block
 
         block = self.part(module, block)
-        kind = block.get("type")
-        resource = block.get("resource") if kind == "resource" else block
-        if kind not in ("resource", "resource_link") or not isinstance(resource, dict):
-            return block
-        if self._withholds(module, resource):
-            return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}
+        if block.get("type") == "resource_link":
+            return self._withheld(module, block) or self._resource(module, block)
 
-        resource = self.part(module, resource)
-        if module != self.module and is_html(resource.get("mimeType")):
-            resource = {**resource, "mimeType": "text/plain"}
+        resource = block.get("resource")
+        if block.get("type") == "resource" and isinstance(resource, dict):
+            changed = self._resource(module, resource)
+            return self._withheld(module, resource) or {**block, "resource": changed}
 
-        return {**block, "resource": resource} if kind == "resource" else resource
+        return block
+
+    def _withheld(self, module: str, resource: JSONObject) -> JSONObject | None:
+        """The text that replaces a view which is withheld; None for any other resource."""
+        if not self._withholds(module, resource):
+            return None
+        return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}
+
+    def _resource(self, module: str, resource: JSONObject) -> JSONObject:
+        changed = self.part(module, resource)
+        if module != self.module and is_html(changed.get("mimeType")):
+            return {**changed, "mimeType": "text/plain"}
+        return changed

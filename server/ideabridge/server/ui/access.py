@@ -57,13 +57,13 @@ MOST_FIELDS: Final = 1000
 """Fields of a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
+"""Bytes of the form with which somebody unknown signs in."""
+
 _MOST_SIGN_INS: Final = 60
-"""Sign-ins of one caller in a minute, and those that fail from one address."""
+"""Sign-ins of one caller in a minute, and failed ones from one address."""
 
 _MOST_FAILURES: Final = 600
-"""Sign-ins that fail in a minute, from all addresses."""
-
-"""Bytes of the form with which somebody unknown signs in."""
+"""Failed sign-ins in a minute, from all addresses."""
 
 _IDLE_SECONDS: Final = 12 * 3600.0
 
@@ -166,6 +166,11 @@ class FormFields:
         """Every field of that name."""
         return [value for key, value in self.fields if key == name]
 
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """The first field of each name with this prefix, by the rest of its name."""
+        names = [name for name, _ in self.fields if name.startswith(prefix)]
+        return {name.removeprefix(prefix): self.get(name) for name in names}
+
 
 class Access:
     """The `Door` of the page; see the module.
@@ -237,55 +242,54 @@ class Access:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                answered = MutableHeaders(raw=message.setdefault("headers", []))
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
-                    answered.setdefault(name, value)
+                    headers.setdefault(name, value)
                 # The address of a file of the page changes with its content.
                 is_file = (
                     message["status"] == 200
                     and scope["query_string"]
                     and scope["path"].startswith(STATIC)
                 )
-                answered.setdefault("Cache-Control", _KEEP if is_file else "no-store")
+                headers.setdefault("Cache-Control", _KEEP if is_file else "no-store")
             await send(message)
 
-        visitor: Visitor | None = scope[VISITOR]
         form = FormFields()
         if scope["method"] == "POST":
-            connection = connection_of(scope)
-            most = _MOST_SIGN_IN if visitor is None else MAX_FORM
-            body = await _body(receive, connection.hold, most)
-            if visitor is not None:
-                connection.whole()
-
-            if body is None:
-                await self.refusal(413, f"this form has at most {most:,} bytes", {})(
-                    scope, receive, send
-                )
-                return
-
-            try:
-                fields = parse_qsl(
-                    body.decode(),
-                    keep_blank_values=True,
-                    max_num_fields=MOST_FIELDS,
-                    errors="strict",
-                )
-            except ValueError:
-                await self.refusal(400, "the form cannot be read", {})(scope, receive, send)
-                return
-
-            form = FormFields(fields)
-            if visitor is not None and not hmac.compare_digest(
-                form.get("secret").encode(), visitor.secret.encode()
-            ):
-                why = "the page is out of date: go back, load it again, and repeat what you did"
-                await self.refusal(403, why, {})(scope, receive, send)
+            form = await self._read_form(scope, receive)
+            if isinstance(form, Response):
+                await form(scope, receive, send)
                 return
 
         scope[FORM] = form
         scope[REVISION] = "{}.{}".format(*self._store.revision())
         await self._app(scope, receive, guarded)
+
+    async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:
+        """The form of a POST, or its refusal."""
+        visitor: Visitor | None = scope[VISITOR]
+        connection = connection_of(scope)
+        most = _MOST_SIGN_IN if visitor is None else MAX_FORM
+        body = await _body(receive, connection.hold, most)
+        if visitor is not None:
+            connection.whole()
+        if body is None:
+            return self.refusal(413, f"this form has at most {most:,} bytes", {})
+
+        try:
+            text = body.decode()
+            fields = parse_qsl(
+                text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict"
+            )
+        except ValueError:
+            return self.refusal(400, "the form cannot be read", {})
+
+        form = FormFields(fields)
+        secret = form.get("secret").encode()
+        if visitor is not None and not hmac.compare_digest(secret, visitor.secret.encode()):
+            why = "the page is out of date: go back, load it again, and repeat what you did"
+            return self.refusal(403, why, {})
+        return form
 
     # -- sessions ----------------------------------------------------------------------------------
 

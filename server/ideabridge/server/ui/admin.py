@@ -65,43 +65,35 @@ class AdminPages:
         configuration = bridge.configuration
         tokens = store.users.tokens()
         listed = store.runs.newest(SEES_ALL, limit=_COUNTED, rooms=False)
-        facts: list[tuple[str, str]] = [
-            (
-                "Program",
-                (
-                    f"ideabridge {version('ideabridge')}, mcp {version('mcp')}, Python "
-                    f"{platform.python_version()}"
-                ),
-            ),
-            ("Database", store.engine()),
-            (
-                "Store",
-                "in memory"
-                if store.path == ":memory:"
-                else f"{store.path}, {store.used_bytes() / 1e6:.1f} MB",
-            ),
-            ("Runs", f"{len(listed):,}{' or more' if len(listed) == _COUNTED else ''}"),
-            (
-                "Mind",
-                "the caller, or its client's model" if bridge.mind is None else bridge.mind.name,
-            ),
-            (
-                "Approval",
-                ", ".join(
-                    part if isinstance(part, str) else "rules"
-                    for part in approval_parts(configuration.approval_setting)
-                ),
-            ),
-            ("Order of effects", str(configuration.order)),
+        programs = f"ideabridge {version('ideabridge')}, mcp {version('mcp')}"
+        place = "in memory"
+        if store.path != ":memory:":
+            place = f"{store.path}, {store.used_bytes() / 1e6:.1f} MB"
+
+        runs = f"{len(listed):,}"
+        if len(listed) == _COUNTED:
+            runs += " or more"
+
+        mind = "the caller, or its client's model" if bridge.mind is None else bridge.mind.name
+        parts = approval_parts(configuration.approval_setting)
+        approval = ", ".join(part if isinstance(part, str) else "rules" for part in parts)
+        users = [
+            (user, [token for token in tokens if token.user == user.name])
+            for user in store.users.all()
         ]
         return self._site.page(
             request,
             "admin.html",
-            users=[
-                (user, [token for token in tokens if token.user == user.name])
-                for user in store.users.all()
+            users=users,
+            facts=[
+                ("Program", f"{programs}, Python {platform.python_version()}"),
+                ("Database", store.engine()),
+                ("Store", place),
+                ("Runs", runs),
+                ("Mind", mind),
+                ("Approval", approval),
+                ("Order of effects", str(configuration.order)),
             ],
-            facts=facts,
             limits=_limits(configuration),
             retention=configuration.retention,
             layers=configuration.layers,
@@ -140,7 +132,7 @@ class AdminPages:
             with self._bridge.store.transaction():
                 user = users.add(name, "admin" if form.get("role") == "admin" else "member")
                 _, text = users.add_token(name, "first", _expiry(form.get("expires")))
-            return self._told(request, f"{user.name} is a {user.role}", text)
+            return self._show_token(request, f"{user.name} is a {user.role}", text)
 
         if action in ("disable", "enable"):
             users.change(name, state="disabled" if action == "disable" else "active")
@@ -166,9 +158,9 @@ class AdminPages:
         _, text = users.add_token(
             form.get("name"), form.get("label").strip(), _expiry(form.get("expires"))
         )
-        return self._told(request, f"A token of {form.get('name')}", text)
+        return self._show_token(request, f"A token of {form.get('name')}", text)
 
-    def _told(self, request: Request, sentence: str, token: str) -> Response:
+    def _show_token(self, request: Request, sentence: str, token: str) -> Response:
         return self._site.back(
             request, f"{PREFIX}/admin", f"{sentence}. The token, which is shown only now:\n{token}"
         )

@@ -1,7 +1,7 @@
 """Approvals: the open decisions of all runs in one list, deciding them, and who decided what.
 
 A form that lets something happen holds the seal of the question that the page showed whole
-(`views/shown.py`). Without it, a decision is taken only if it lets nothing happen.
+(`views/shown.py`). Without the seal, a visitor can only refuse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.question import Choice
@@ -36,9 +35,9 @@ from ideabridge.server.views.shown import (
     Room,
     ShownQuestion,
     call_without_ids,
-    plan_without_ids,
+    shown_without_ids,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -48,7 +47,7 @@ MOST: Final = 200
 _DECIDED: Final = 50
 _EDITABLE: Final = 5000
 """Bytes of a call that can be changed together with others: `MOST` of them fit into a form. A
-longer one is changed alone.
+longer call is changed alone.
 """
 
 _NAMES: Final[dict[str, DecisionName]] = {
@@ -67,7 +66,7 @@ _MADE: Final[dict[str, str]] = {
     "skip": "skipped",
     "retry": "run again",
 }
-"""How a decision is called after it was made."""
+"""What the page calls a decision that was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Card:
         pending: the decision.
         shown: what the page shows of it.
         choices: the decisions that the page offers.
-        seal: what a form holds that lets something happen; see `ShownQuestion.seal`.
+        seal: see `ShownQuestion.seal`.
         since: what has happened in its run since it was asked.
     """
 
@@ -116,9 +115,9 @@ class DecisionRow:
 
     Attributes:
         key: `RUN:APPROVAL`.
-        pending: None: it waits no longer.
+        pending: the open decision; None: it waits no longer.
         text: the call in its field; None: it has no field.
-        seal: that of its card.
+        seal: the seal of its card.
         chosen: whether its box is checked.
         fault: why it cannot be decided as chosen and written.
     """
@@ -145,11 +144,7 @@ class DecisionRow:
     def shown(self) -> JSONObject:
         """What is decided on, as its row names it."""
         question = None if self.pending is None else self.pending.question
-        if question is None:
-            return {}
-        if question.kind == "plan":
-            return plan_without_ids(question.shown)
-        return call_without_ids(question.shown)
+        return {} if question is None else shown_without_ids(question)
 
     @property
     def is_changed(self) -> bool:
@@ -181,7 +176,7 @@ class ApprovalPages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Every open decision, and the latest ones that were made."""
+        """Every open decision, and the latest decisions that were made."""
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
@@ -191,7 +186,7 @@ class ApprovalPages:
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(decisions) > MOST
         # A new question is the last one, so that no other moves.
-        oldest_first = sorted(decisions[:MOST], key=lambda one: one.asked or 0)
+        oldest_first = sorted(decisions[:MOST], key=lambda pending: pending.asked or 0)
 
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
             cards = [Card.of(pending, visitor) for pending in oldest_first]
@@ -201,7 +196,7 @@ class ApprovalPages:
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
-        rows.update({one.key: one for one in tried or ()})
+        rows.update({row.key: row for row in tried or ()})
         return self._site.page(
             request,
             "approvals.html",
@@ -209,20 +204,18 @@ class ApprovalPages:
             cards=cards,
             rows=list(rows.values()),
             tried=tried,
-            reason="" if tried is None else form_of(request).get("reason"),
+            reason=form_of(request).get("reason"),
             more=has_more,
-            decided=[_row(one) for one in decided],
+            decided=[_row(decision) for decision in decided],
         )
 
     async def show_whole(self, request: Request) -> Response:
         """One open decision alone, with all that it would let happen."""
         key = request.query_params.get("which", "")
-        one = await self._pending(request, key)
-        visitor = visitor_of(request)
+        pending = await self._pending(request, key)
         card = None
-        if one is not None:
-            found = one
-            card = await compute_in_thread(lambda: Card.of(found, visitor, WHOLE_PAGE))
+        if pending is not None:
+            card = await compute_in_thread(Card.of, pending, visitor_of(request), WHOLE_PAGE)
 
         return await self._site.page_beside(
             request, "whole.html", card=card, run=key.partition(":")[0]
@@ -298,23 +291,14 @@ class ApprovalPages:
         if verdict not in ("approve", "deny"):
             raise DecisionError(f"decision: expected approve or deny, found {verdict[:40]!r}")
 
-        reason = form.get("reason").strip() or None
-        rows = await self._written(request)
-        ready: list[tuple[Pending, Decision]] = []
+        rows = await self._rows_of_form(request)
         checked: list[DecisionRow] = []
+        ready: list[tuple[Pending, Decision]] = []
         for row in rows:
             fault = ""
             try:
                 if row.chosen:
-                    pending = row.pending
-                    if pending is None:
-                        raise DecisionError(_waits_no_longer(row.key))
-
-                    decision = _by(_of_several(row, verdict, reason), request)
-                    run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
-                    run.check(pending.approval, decision)
-                    await compute_in_thread(_expect_seen, pending, decision, row.seal, visitor)
-                    ready.append((pending, decision))
+                    ready.append(await self._checked(request, row))
                 elif row.is_changed:
                     fault = "it is changed, but not chosen: choose it, or undo the change"
             except IdeabridgeError as error:
@@ -322,48 +306,63 @@ class ApprovalPages:
 
             checked.append(replace(row, fault=fault))
 
-        if any(row.fault for row in checked) or not ready:
-            if ready or any(row.fault for row in checked):
-                advice = ""
-            else:
-                advice = ": choose at least one call first"
-            visitor.notes.append(("bad", f"Nothing was decided{advice}."))
+        if any(row.fault for row in checked):
+            visitor.notes.append(("bad", "Nothing was decided."))
+            return await self._list(request, checked)
+        if not ready:
+            visitor.notes.append(("bad", "Nothing was decided: choose at least one call first."))
             return await self._list(request, checked)
 
-        made = Counter[str]()
-        faults: list[str] = []
-        for pending, decision in ready:
-            try:
-                await self._take(pending, decision)
-                made[_MADE[decision.decision]] += 1
-            except IdeabridgeError as error:
-                # It was decided elsewhere, or its run ended, after the check.
-                run_id = pending.record.id
-                faults.append(f"{run_id}: {error}" if run_id not in str(error) else str(error))
-
-        if made:
-            visitor.notes.append(
-                ("good", ", ".join(f"{count(n, 'call')} {how}" for how, n in made.items()) + ".")
-            )
-
+        faults = await self._take_several(ready, visitor)
         if faults:
             raise DecisionError("\n".join(faults))
         return self._site.back(request, f"{PREFIX}/approvals")
 
-    async def _written(self, request: Request) -> list[DecisionRow]:
-        """The rows of the form, as somebody has chosen and written."""
+    async def _checked(self, request: Request, row: DecisionRow) -> tuple[Pending, Decision]:
+        """The decision about a chosen row of the form.
+
+        Raises:
+            IdeabridgeError: it cannot be made.
+        """
+        pending = row.pending
+        if pending is None:
+            raise DecisionError(_waits_no_longer(row.key))
+
+        form = form_of(request)
+        reason = form.get("reason").strip() or None
+        decision = _by(_of_several(row, form.get("decision"), reason), request)
+        run = await self._bridge.run(pending.record.id, caller=pending.record.caller)
+        run.check(pending.approval, decision)
+        await compute_in_thread(_expect_seen, pending, decision, row.seal, visitor_of(request))
+        return pending, decision
+
+    async def _take_several(
+        self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
+    ) -> list[str]:
+        """Make checked decisions, and note how many were made; returns why others were not."""
+        counts = Counter[str]()
+        faults: list[str] = []
+        for pending, decision in decisions:
+            try:
+                await self._take(pending, decision)
+                counts[_MADE[decision.decision]] += 1
+            except IdeabridgeError as error:
+                # It was decided elsewhere, or its run ended, after the check.
+                fault = str(error)
+                run_id = pending.record.id
+                faults.append(fault if run_id in fault else f"{run_id}: {fault}")
+
+        if counts:
+            made = [f"{count(number, 'call')} {verdict}" for verdict, number in counts.items()]
+            visitor.notes.append(("good", f"{', '.join(made)}."))
+        return faults
+
+    async def _rows_of_form(self, request: Request) -> list[DecisionRow]:
+        """The rows of the form, with what the visitor has chosen and written."""
         form = form_of(request)
         chosen = form.all("which")
-        texts = {
-            name.removeprefix("call."): form.get(name)
-            for name, _ in form.fields
-            if name.startswith("call.")
-        }
-        seals = {
-            name.removeprefix("seal."): form.get(name)
-            for name, _ in form.fields
-            if name.startswith("seal.")
-        }
+        texts = form.with_prefix("call.")
+        seals = form.with_prefix("seal.")
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
@@ -426,8 +425,8 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
     if expected and hmac.compare_digest(seal.encode(), expected.encode()):
         return
     raise DecisionError(
-        f"{pending.key} was not shown whole, or is another question than the one that was shown: "
-        "open it with `Show all`, and decide there. Denying it is possible everywhere"
+        f"{pending.key} was not shown whole, or the question has changed since it was shown: "
+        "open it with `Show all`, and decide there. You can deny it anywhere"
     )
 
 
@@ -444,15 +443,21 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
+    """The decision that a form makes about one question; `plan`: it is about a plan."""
     reason = form.get("reason").strip() or None
-    value: JSON = None
-    if name in ("edit", "value"):
-        text = form.get("value").strip()
+    text = form.get("value").strip()
+    if name == "value":
         if not text:
-            raise ArgumentError(
-                "write what runs instead, as JSON" if name == "edit" else "write the value, as JSON"
-            )
-        value = decode(text, what="the value")
+            raise ArgumentError("write the value, as JSON")
+        return Decision(name, value=decode(text, what="the value"), reason=reason)
+
+    if name == "edit":
+        if not text:
+            raise ArgumentError("write what runs instead, as JSON")
+        edited = decode(text, what="the value")
+        if plan:
+            return Decision(name, plan=edited, reason=reason)
+        return Decision(name, call=edited, reason=reason)
 
     grant: JSONObject | None = None
     if form.get("decision") == "grant":
@@ -464,11 +469,4 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
                 raise ArgumentError(f"at most: expected a number of calls, found {most[:20]!r}")
             grant["max"] = number
 
-    return Decision(
-        name,
-        call=value if name == "edit" and not plan else None,
-        plan=value if name == "edit" and plan else None,
-        value=value if name == "value" else MISSING,
-        reason=reason,
-        grant=grant,
-    )
+    return Decision(name, reason=reason, grant=grant)

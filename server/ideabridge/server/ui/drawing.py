@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from ideabridge.bridge.context.references import format_reference
+from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import components
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.timeline import awaited, suppliers
@@ -23,6 +25,7 @@ _WIDTH = 168
 _HEIGHT = 40
 _GAP_X = 56
 _GAP_Y = 14
+_MARGIN: Final = 8
 _SWEEPS: Final = 4
 _TEXT: Final = 22
 
@@ -82,42 +85,32 @@ class Drawing:
         return _WIDTH, _HEIGHT
 
 
-def draw(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
+def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
     """Place boxes in layers from left to right, each after those that it waits for, so that
     few arrows cross.
     """
-    keys = {node.key for node in nodes}
-    arrows = [edge for edge in dict.fromkeys(edges) if edge.source in keys and edge.target in keys]
+    by_key = {node.key: node for node in nodes}
+    arrows = [
+        edge for edge in dict.fromkeys(edges) if edge.source in by_key and edge.target in by_key
+    ]
     layers = _layers(nodes, arrows)
-    before = defaultdict[str, list[str]](list)
-    after = defaultdict[str, list[str]](list)
-    for edge in arrows:
-        before[edge.target].append(edge.source)
-        after[edge.source].append(edge.target)
-
-    for sweep in range(_SWEEPS):
-        down = sweep % 2 == 0
-        order = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
-        for number in order:
-            _sort(
-                layers[number],
-                layers[number - 1 if down else number + 1],
-                before if down else after,
-            )
+    _sort_layers(layers, arrows)
 
     tallest = max((len(layer) for layer in layers), default=0)
-    by_key = {node.key: node for node in nodes}
-    places: dict[str, tuple[int, int]] = {}
-    for number, layer in enumerate(layers):
-        top = (tallest - len(layer)) * (_HEIGHT + _GAP_Y) // 2
+    column_width = _WIDTH + _GAP_X
+    row_height = _HEIGHT + _GAP_Y
+    placed: dict[str, Placed] = {}
+    for column, layer in enumerate(layers):
+        x = _MARGIN + column * column_width
+        top = _MARGIN + (tallest - len(layer)) * row_height // 2
         for row, key in enumerate(layer):
-            places[key] = 8 + number * (_WIDTH + _GAP_X), 8 + top + row * (_HEIGHT + _GAP_Y)
+            placed[key] = Placed(by_key[key], x, top + row * row_height)
 
     return Drawing(
-        [Placed(by_key[key], *place) for key, place in places.items()],
-        [(edge, _curve(places[edge.source], places[edge.target])) for edge in arrows],
-        16 + max(1, len(layers)) * (_WIDTH + _GAP_X) - _GAP_X,
-        16 + max(1, tallest) * (_HEIGHT + _GAP_Y) - _GAP_Y,
+        list(placed.values()),
+        [(edge, _curve(placed[edge.source], placed[edge.target])) for edge in arrows],
+        2 * _MARGIN + max(1, len(layers)) * column_width - _GAP_X,
+        2 * _MARGIN + max(1, tallest) * row_height - _GAP_Y,
     )
 
 
@@ -150,6 +143,23 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     return [layer for layer in layers if layer]
 
 
+def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
+    """Order the boxes in each layer so that few arrows cross: sweep over the layers to the right
+    and back.
+    """
+    before = defaultdict[str, list[str]](list)
+    after = defaultdict[str, list[str]](list)
+    for arrow in arrows:
+        before[arrow.target].append(arrow.source)
+        after[arrow.source].append(arrow.target)
+
+    for _ in range(_SWEEPS // 2):
+        for left, layer in pairwise(layers):
+            _sort(layer, left, before)
+        for right, layer in pairwise(reversed(layers)):
+            _sort(layer, right, after)
+
+
 def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
     """Order a layer by the middle of the neighbours that each box has in the layer beside it."""
     places = {key: place for place, key in enumerate(beside)}
@@ -157,17 +167,19 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
 
     def middle(key: str) -> float:
         near = [places[neighbour] for neighbour in neighbours.get(key, ()) if neighbour in places]
-        return sum(near) / len(near) if near else own[key]
+        if not near:
+            return own[key]
+        return sum(near) / len(near)
 
     layer.sort(key=middle)
 
 
-def _curve(source: tuple[int, int], target: tuple[int, int]) -> str:
+def _curve(source: Placed, target: Placed) -> str:
     """The path of an arrow from the right side of one box to the left side of another."""
-    x = source[0] + _WIDTH
-    y = source[1] + _HEIGHT // 2
-    to_x = target[0] - 4
-    to_y = target[1] + _HEIGHT // 2
+    x = source.x + _WIDTH
+    y = source.y + _HEIGHT // 2
+    to_x = target.x - 4
+    to_y = target.y + _HEIGHT // 2
     bend = max(24, (to_x - x) // 2)
     return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
 
@@ -181,14 +193,14 @@ class _Parts:
 
     def __init__(self) -> None:
         self._calls: list[Box] = []
-        self._givens: dict[str, Box] = {}
+        self._inputs: dict[str, Box] = {}
         # Equal arrows are one arrow.
         self._arrows: dict[Arrow, None] = {}
 
     @property
     def are_too_many(self) -> bool:
         """Whether nobody could read a drawing of them."""
-        return len(self._calls) + len(self._givens) + len(self._arrows) > _MOST_PARTS
+        return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
 
     def add_call(self, box: Box) -> None:
         """Add the box of a call."""
@@ -198,16 +210,17 @@ class _Parts:
         """Add an arrow between two calls."""
         self._arrows[arrow] = None
 
-    def add_given(self, text: str, target: str, note: str = "") -> None:
+    def add_input(self, text: str, target: str, note: str = "") -> None:
         """Add an arrow from a value that exists from the start to the call `target` that reads
         it.
         """
-        box = self._givens.setdefault(text, Box(f"g{len(self._givens)}", text, note, "given"))
+        box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", text, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self) -> Drawing:
         """Place them."""
-        return draw([*self._givens.values(), *self._calls], _without_detours([*self._arrows]))
+        boxes = [*self._inputs.values(), *self._calls]
+        return place_boxes(boxes, _without_detours([*self._arrows]))
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
@@ -220,34 +233,46 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
     parts = _Parts()
     for progress, bar in zip(machine.history, trace.bars, strict=False):
         call = progress.call
-        key = f"c{progress.call.index}"
-        writes = ", ".join(format_reference(path) for path in call.writes)
-        status = progress.status.value if progress.settled else bar.status
-        title = f"{call.index} {call.name}"
-        parts.add_call(
-            Box(
-                key, title, call.instance or writes.removeprefix("†"), status, f"{href}{call.index}"
-            )
+        box = Box(
+            key=_key(call.index),
+            title=f"{call.index} {call.name}",
+            note=call.instance or _note(map(format_reference, call.writes)),
+            status=progress.status.value if progress.settled else bar.status,
+            href=f"{href}{call.index}",
         )
+        parts.add_call(box)
         for read in call.reads:
-            for alternative, operands in zip(
-                read.expression.alternatives, read.bound, strict=False
-            ):
-                for operand, writers in zip(alternative, operands, strict=True):
-                    for writer in writers or ():
-                        parts.add_arrow(Arrow(f"c{writer}", key, "data", operand.text))
-                    if not writers and operand.kind != "item":
-                        parts.add_given(operand.text, key)
+            _add_read(parts, read, box.key)
 
         data = suppliers(progress)
         for number, reason in awaited(progress).items():
             if number not in data:
-                parts.add_arrow(Arrow(f"c{number}", key, "order", reason))
+                parts.add_arrow(Arrow(_key(number), box.key, "order", reason))
 
         if parts.are_too_many:
             return None
 
     return parts.draw()
+
+
+def _key(number: int) -> str:
+    """The key of the box of a call."""
+    return f"c{number}"
+
+
+def _note(writes: Iterable[str]) -> str:
+    """The note of a call, from the references to what it writes."""
+    return ", ".join(writes).removeprefix("†")
+
+
+def _add_read(parts: _Parts, read: Read, reader: str) -> None:
+    """Add the arrows of one value that a call reads; `reader` is the key of the call."""
+    for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
+        for operand, writers in zip(alternative, bound, strict=True):
+            for writer in writers or ():
+                parts.add_arrow(Arrow(_key(writer), reader, "data", operand.text))
+            if not writers and operand.kind != "item":
+                parts.add_input(operand.text, reader)
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
@@ -256,13 +281,13 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
     for edge in edges:
         before[edge.target].add(edge.source)
 
-    def reaches(target: str, source: str) -> bool:
-        """Whether a way from source to target has another box in between."""
+    def has_detour(arrow: Arrow) -> bool:
+        """Whether a way from its source to its target has another box in between."""
         passed: set[str] = set()
-        waiting = [key for key in before[target] if key != source]
+        waiting = [key for key in before[arrow.target] if key != arrow.source]
         while waiting:
             box = waiting.pop()
-            if box == source:
+            if box == arrow.source:
                 return True
             if box not in passed:
                 passed.add(box)
@@ -270,7 +295,7 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
         return False
 
-    return [edge for edge in edges if edge.kind != "order" or not reaches(edge.target, edge.source)]
+    return [edge for edge in edges if edge.kind != "order" or not has_detour(edge)]
 
 
 def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
@@ -283,23 +308,24 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
 
     parts = _Parts()
     keys = {
-        (call["place"], call.get("instance")): f"c{number}" for number, call in enumerate(calls)
+        (call["place"], call.get("instance")): _key(number) for number, call in enumerate(calls)
     }
     missing = frozenset[str](rehearsal.get("missing_inputs", ()))
     for number, call in enumerate(calls):
-        key = f"c{number}"
-        note = ", ".join(call["writes"])
+        key = _key(number)
+        title = f"{call['place']} {call['tool']}"
         status = "done" if call["read_only"] else "asking"
-        parts.add_call(Box(key, f"{call['place']} {call['tool']}", note.removeprefix("†"), status))
+        parts.add_call(Box(key, title, _note(call["writes"]), status))
         ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:
             source = keys.get((place, call.get("instance"))) or keys.get((place, None))
+            kind = "order" if place in ordered else "data"
             if source is not None:
-                parts.add_arrow(Arrow(source, key, "order" if place in ordered else "data"))
+                parts.add_arrow(Arrow(source, key, kind))
 
         for text in call["reads"]:
             if text.startswith("†input"):
-                parts.add_given(text, key, "missing" if text in missing else "")
+                parts.add_input(text, key, "missing" if text in missing else "")
 
         if parts.are_too_many:
             return None

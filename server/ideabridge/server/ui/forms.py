@@ -5,7 +5,7 @@ numbers from outside.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ideabridge.server.ui.access import FormFields
@@ -57,9 +57,10 @@ def fields_of(schema: JSONObject | None) -> list[Field]:
     """The fields of an object with this schema."""
     properties = (schema or {}).get("properties")
     required = (schema or {}).get("required")
-    needed = required if isinstance(required, list) else []
     if not isinstance(properties, dict):
         return []
+
+    needed = required if isinstance(required, list) else []
     return [
         _field(name, member if isinstance(member, dict) else {}, name in needed)
         for name, member in properties.items()
@@ -71,56 +72,39 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
     options = schema.get("enum")
     default = schema.get("default")
     has_default = "default" in schema
-    described = schema.get("description")
-    description = described if isinstance(described, str) else ""
-    hint = "left out: " + _plain(default) if has_default and not required else ""
+    description = schema.get("description")
+    field = Field(
+        name,
+        kind="json",
+        type="",
+        required=required,
+        description=description if isinstance(description, str) else "",
+        choices=[],
+        value="",
+        hint=f"left out: {_plain(default)}" if has_default and not required else "",
+    )
     if isinstance(options, list):
         choices = [(_plain(option), as_json(option)) for option in options]
-        return Field(
-            name,
-            "choice",
-            "",
-            required,
-            description,
-            choices,
-            as_json(default) if has_default else "",
-            hint,
-        )
+        value = as_json(default) if has_default else ""
+        return replace(field, kind="choice", choices=choices, value=value)
 
     if kind == "boolean":
-        return Field(
-            name, "choice", "", required, description, [("yes", "true"), ("no", "false")], "", hint
-        )
+        return replace(field, kind="choice", choices=[("yes", "true"), ("no", "false")])
 
     if isinstance(kind, str) and kind in _INPUTS:
-        long = kind == "string" and (
-            isinstance(default, str) and ("\n" in default or len(default) > _LONG)
-        )
-        form = schema.get("format")
-        if isinstance(form, str):
-            html = _DATES.get(form, _INPUTS[kind])
-        else:
-            html = _INPUTS[kind]
+        html = _DATES.get(str(schema.get("format")), _INPUTS[kind])
+        return replace(field, kind=_kind_of_text(html, default), type=html)
 
-        if long:
-            field_kind = "long"
-        elif html == "number":
-            field_kind = "number"
-        else:
-            field_kind = "text"
+    return replace(field, hint=field.hint or "JSON")
 
-        return Field(
-            name,
-            field_kind,
-            html,
-            required,
-            description,
-            [],
-            "",
-            hint,
-        )
 
-    return Field(name, "json", "", required, description, [], "", hint or "JSON")
+def _kind_of_text(html: str, default: JSON) -> str:
+    """The `Field.kind` of an input of this type; one with a long default has several lines."""
+    if html == "number":
+        return "number"
+    if isinstance(default, str) and ("\n" in default or len(default) > _LONG):
+        return "long"
+    return "text"
 
 
 def _plain(value: JSON) -> str:

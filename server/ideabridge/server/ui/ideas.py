@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -55,8 +56,15 @@ _VIEWS: Final = ("published", "suggested", "saved")
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """What a copied value may be for other data: (text, value of the option) of each
-    explanation.
+    """What a copied value may be for other data.
+
+    Attributes:
+        path: its place in the plan.
+        recorded: the value.
+        options: (text, value of the option) of each explanation.
+        taken: the explanation that a call follows at present.
+        runs: how many runs the explanations fit.
+        why: why there is no single explanation.
     """
 
     path: str
@@ -97,7 +105,7 @@ class ChangeSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlierDecisions:
-    """With what a run was published before: `parameters` and `choices` of `Bridge.publish`."""
+    """The `parameters` and `choices` of `Bridge.publish` with which a run was published before."""
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
@@ -130,14 +138,14 @@ class IdeaPages:
 
     async def list(self, request: Request) -> Response:
         """The published tools; with `show`, suggestions or every saved idea; with `q`, what
-        the words find.
+        a search for these words returns.
         """
-        asked = request.query_params
+        query = request.query_params
         visitor = visitor_of(request)
         store = self._bridge.store
-        words = asked.get("q", "").strip()
-        after = asked.get("after") or None
-        view = asked.get("show", "published")
+        words = query.get("q", "").strip()
+        after = query.get("after") or None
+        view = query.get("show", "published")
         if view not in _VIEWS:
             view = "published"
 
@@ -160,7 +168,7 @@ class IdeaPages:
                 values["ideas"] = page.items
                 following = page.next
             else:
-                # The newest that this caller may see.
+                # The newest ones that this caller may see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
@@ -234,11 +242,10 @@ class IdeaPages:
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
         older = ""
         if len(versions) > VERSIONS:
+            query = {"after": versions[VERSIONS - 1].version}
             if "version" in request.query_params:
-                chosen = {"version": str(publication.version)}
-            else:
-                chosen = {}
-            older = f"?{urlencode({**chosen, 'after': versions[VERSIONS - 1].version})}"
+                query["version"] = publication.version
+            older = f"?{urlencode(query)}"
 
         changes = await compute_in_thread(self._changes, versions, scope)
         # A thread, because what was recorded may be megabytes of JSON.
@@ -270,7 +277,9 @@ class IdeaPages:
         )
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """The differences to the version before, by each version but the first of these."""
+        """How each version differs from the version before it, by its number. The oldest of the
+        versions has no entry.
+        """
         changes: dict[int, ChangeSince] = {}
         for version, before in itertools.pairwise(versions):
             old = f"{version.name}@{before.version}"
@@ -281,12 +290,12 @@ class IdeaPages:
         return changes
 
     async def diff(self, request: Request) -> Response:
-        """The differences of two versions."""
+        """The differences between two versions."""
         publication = self._publication(request)
-        asked = request.query_params
+        query = request.query_params
         name = publication.name
-        old = number_of(asked.get("old", "1"))
-        new = number_of(asked.get("new", str(publication.version)))
+        old = number_of(query.get("old", "1"))
+        new = number_of(query.get("new", str(publication.version)))
         if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
 
@@ -297,7 +306,7 @@ class IdeaPages:
         )
 
     async def call(self, request: Request) -> Response:
-        """Call the tool with what was filled in, as an assistant would."""
+        """Call the tool with the fields of the form, as an assistant would."""
         publication = self._publication(request)
         visitor = visitor_of(request)
         arguments = read_fields(publication.input_schema, form_of(request))
@@ -318,16 +327,12 @@ class IdeaPages:
         visitor = visitor_of(request)
         [verdict] = await self._bridge.verify([publication.name], caller=visitor.caller)
         notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
+        tool = f"{verdict.name}, version {verdict.version}"
         if verdict.faults:
-            raise PublicationError(
-                f"{verdict.name}, version {verdict.version} does not hold{notes}:\n"
-                + "\n".join(verdict.faults)
-            )
+            raise PublicationError("\n".join([f"{tool} does not hold{notes}:", *verdict.faults]))
 
-        where = f"{PREFIX}/ideas/{publication.name}"
-        return self._site.back(
-            request, where, f"{verdict.name}, version {verdict.version} holds{notes}."
-        )
+        path = f"{PREFIX}/ideas/{publication.name}"
+        return self._site.back(request, path, f"{tool} holds{notes}.")
 
     async def choose_version(self, request: Request) -> Response:
         """Pin, unpin or roll back."""
@@ -349,9 +354,8 @@ class IdeaPages:
             raise ArgumentError(f"action: expected pin, unpin or rollback, found {action[:40]!r}")
 
         self._site.front.announcements.poke()
-        message = (
-            f"{chosen.name} means version {chosen.version}{', pinned' if chosen.pinned else ''}."
-        )
+        pinned = ", pinned" if chosen.pinned else ""
+        message = f"{chosen.name} means version {chosen.version}{pinned}."
         return self._site.back(request, f"{PREFIX}/ideas/{chosen.name}", message)
 
     async def unpublish(self, request: Request) -> Response:
@@ -367,9 +371,9 @@ class IdeaPages:
 
     async def draft(self, request: Request) -> Response:
         """The tool that a run would become, with what a person may decide about it."""
-        asked = request.query_params
-        runs = [run for run in asked.getlist("with") if run]
-        return await self._draft_page(request, asked.get("ref", ""), asked.get("name", ""), runs)
+        query = request.query_params
+        runs = [run for run in query.getlist("with") if run]
+        return await self._draft_page(request, query.get("ref", ""), query.get("name", ""), runs)
 
     async def _draft_page(
         self,
@@ -379,24 +383,20 @@ class IdeaPages:
         runs: list[str],
         refused: _RefusedText | None = None,
     ) -> Response:
-        """The page of a draft; `refused` is a program that was handed in on it."""
+        """The page of a draft; `refused` is a program that was submitted on it."""
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            try:
+            # The name may be free.
+            with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
-            except IdeabridgeError:
-                # The name is free.
-                before = None
 
         decided = self._decided(before, ref, visitor)
-        choices = decided.choices
+        choices = dict(decided.choices)
         if runs:
-            with_runs: JSONObject = {**choices, "runs": list[JSON](runs)}
-            choices = with_runs
+            choices["runs"] = list[JSON](runs)
 
         why = ""
-        report: JSONObject | None = None
         draft: Drafted | None = None
         as_it_is = False
         try:
@@ -405,34 +405,46 @@ class IdeaPages:
             draft = await drafting.draft(
                 ref, visitor.caller, choices=choices, parameters=decided.parameters
             )
-            report = draft.report
         except NoFinishedRunError:
             as_it_is = True
         except PublicationError as error:
             why = str(error)
 
-        # Reading the literals of many calls takes long.
-        copied = [] if draft is None else await compute_in_thread(_choices_in, draft)
+        values: dict[str, Any] = {
+            "report": None,
+            "rows": [],
+            "open": [],
+            "choices": [],
+            "fields": [],
+            "settled": _settled(decided.choices, []),
+        }
+        if draft is not None:
+            # Reading the literals of many calls takes long.
+            copied = await compute_in_thread(_choices_in, draft)
+            values = {
+                "report": draft.report,
+                "rows": read_rows(draft.report.get("rows")),
+                "open": read_open(draft.open),
+                "choices": copied,
+                "fields": _fields(draft, decided.parameters),
+                "settled": _settled(decided.choices, copied),
+            }
+
         return self._site.page(
             request,
             "publish.html",
             ref=ref,
             name=name,
-            description=before.description if before is not None else "",
-            report=report,
-            rows=read_rows((report or {}).get("rows")),
-            open=read_open(None if draft is None else draft.open),
+            description="" if before is None else before.description,
             programs=self._bridge.configuration.programs,
             refused=refused,
             why=why,
             as_it_is=as_it_is,
-            choices=copied,
-            settled=_settled(decided.choices, copied),
-            fields=_fields(report, draft, decided.parameters),
             fixed=[name for name, decision in decided.parameters.items() if _is_fixed(decision)],
             decided=encode_text([decided.parameters, decided.choices]),
             runs=runs,
             answers=_ANSWERS,
+            **values,
         )
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
@@ -441,13 +453,11 @@ class IdeaPages:
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
     def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
-        """With what this run was published before, as the present version."""
+        """What was decided when this run was published as the present version."""
         if before is None or before.plan is None:
-            lifting = None
-        else:
-            lifting = before.plan.get("lifting")
-
-        if before is None or not isinstance(lifting, dict):
+            return EarlierDecisions()
+        lifting = before.plan.get("lifting")
+        if not isinstance(lifting, dict):
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
             # Another run has other parameters.
@@ -461,11 +471,11 @@ class IdeaPages:
         )
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that what is to be published is no run of somebody else: the tool would
-        be that person's.
+        """Check that what is to be published is not the run of somebody else: the tool would
+        belong to that person.
 
         Raises:
-            PublicationError: it is.
+            PublicationError: it is the run of somebody else.
         """
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
@@ -523,28 +533,24 @@ class IdeaPages:
             return await self._draft_page(request, ref, name, runs, replace(written, why=why))
 
         self._site.front.announcements.poke()
-        message = (
-            f"{publication.name}, version {publication.version}, is a tool now, answered by "
-            f"{answered(publication)}."
-        )
+        tool = f"{publication.name}, version {publication.version}"
+        message = f"{tool}, is a tool now, answered by {answered(publication)}."
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}", message)
 
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A program as it stands in the form: its text, the inputs of the runs as JSON, and why
-    it was refused.
-    """
+    """A program in the form: its text, the inputs of the runs as JSON, and why it was refused."""
 
     program: str
     inputs: str
     why: str = ""
 
     def read_inputs(self) -> list[JSON] | None:
-        """The inputs of the runs; None: there are none.
+        """The inputs of the runs; None if the field is empty.
 
         Raises:
-            ArgumentError: they are no array.
+            ArgumentError: they are not an array.
         """
         if not self.inputs:
             return None
@@ -583,9 +589,10 @@ class ParameterField:
         key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description`
             and `.required`.
         about: what the report of the draft says about it.
-        description: what a person has written about it before; empty: what `about` says.
-        may_require: whether it can be left out, unless a person decides otherwise.
-        is_required: a person has decided so before.
+        description: what a person has written about it before; empty: `about` has the description.
+        may_require: whether a person may require it, because calls can leave it out at present or
+            because a person has required it.
+        is_required: a person has required it before.
     """
 
     key: str
@@ -595,31 +602,33 @@ class ParameterField:
     is_required: bool
 
 
-def _fields(
-    report: JSONObject | None, draft: Drafted | None, decided: JSONObject
-) -> list[ParameterField]:
-    listed = None if report is None else report.get("parameters")
-    if draft is None or not isinstance(listed, list):
+def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
+    parameters = draft.report.get("parameters")
+    if not isinstance(parameters, list):
         return []
 
-    merged = {
-        name
-        for name, decision in decided.items()
-        if isinstance(decision, dict) and "merge" in decision
-    }
+    merged = {name for name in decided if "merge" in _decision(decided, name)}
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     fields: list[ParameterField] = []
-    for about in listed:
-        if isinstance(about, dict):
-            key = keys.get(str(about.get("name")), str(about.get("name")))
-            before = decided.get(key)
-            decision = before if isinstance(before, dict) else {}
-            is_required = decision.get("required") is True
-            may_require = is_required or not about.get("required")
-            description = str(decision.get("description") or "")
-            fields.append(ParameterField(key, about, description, may_require, is_required))
+    for about in parameters:
+        if not isinstance(about, dict):
+            continue
+
+        name = str(about.get("name"))
+        key = keys.get(name, name)
+        decision = _decision(decided, key)
+        is_required = decision.get("required") is True
+        may_require = is_required or not about.get("required")
+        description = str(decision.get("description") or "")
+        fields.append(ParameterField(key, about, description, may_require, is_required))
 
     return fields
+
+
+def _decision(decided: JSONObject, parameter: str) -> JSONObject:
+    """What was decided about a parameter; empty if nothing was."""
+    decision = decided.get(parameter)
+    return decision if isinstance(decision, dict) else {}
 
 
 def _is_fixed(decision: JSON) -> bool:
@@ -631,44 +640,41 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     `ParameterField`.
     """
     decisions: dict[str, JSONObject] = {}
-    for name, earlier in decided.items():
-        if isinstance(earlier, dict):
-            decision: JSONObject = dict(earlier)
-        else:
-            decision = {}
-
+    for name in decided:
         # A box that is no longer ticked is not in the form.
-        decision.pop("fix", None)
-        decision.pop("required", None)
-        decisions[name] = decision
+        decisions[name] = _without(_decision(decided, name), "fix", "required")
 
     for entry, value in form.fields:
         head, _, field = entry.partition(".")
         name, _, part = field.rpartition(".")
-        if head != "a" or not name or not value.strip():
-            continue
+        if head == "a" and name and value.strip():
+            _decide(decisions.setdefault(name, {}), name, part, value.strip())
 
-        decision = decisions.setdefault(name, {})
-        match part:
-            case "fix" | "required":
-                decision[part] = True
-            case "rename" if value.strip() == name:
-                decision.pop("rename", None)
-            case "rename" | "description":
-                decision[part] = value.strip()
-            case _:
-                pass
+    for name, decision in decisions.items():
+        if _is_fixed(decision):
+            decisions[name] = _without(decision, "rename", "merge", "required")
 
-    for decision in decisions.values():
-        if decision.get("fix") is True:
-            for key in ("rename", "merge", "required"):
-                decision.pop(key, None)
+    return {name: decision for name, decision in decisions.items() if decision}
 
-    return dict[str, JSON]({name: decision for name, decision in decisions.items() if decision})
+
+def _without(decision: JSONObject, *keys: str) -> JSONObject:
+    return {key: value for key, value in decision.items() if key not in keys}
+
+
+def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
+    """Change the decision about a parameter by one field of the form."""
+    if part in ("fix", "required"):
+        decision[part] = True
+    elif part == "rename" and value == name:
+        decision.pop("rename", None)
+    elif part in ("rename", "description"):
+        decision[part] = value
 
 
 def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
-    """What was decided before about values that are no longer a question, by their paths."""
+    """What was decided before about values whose explanation is no longer open, by their
+    paths.
+    """
     earlier_take = choices.get("take")
     if not isinstance(earlier_take, dict):
         return {}
@@ -678,26 +684,29 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
     """What a person may choose for each copied value of a draft."""
-    return [_choice(literal, draft.calls) for literal in explained_in(draft.plan)]
+    return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
     """What is taken for each copied value of a published plan, under the present evidence."""
     plan = publication.plan or {}
-    calls = plan.get("calls")
     literals = explained_in(publication.learned or plan)
-    return [
-        _choice(literal, calls if isinstance(calls, list) else [], plan) for literal in literals
-    ]
+    return [_choice(literal, plan) for literal in literals]
 
 
-def _choice(literal: Explained, calls: list[JSON], plan: JSONObject | None = None) -> CopiedValue:
-    recorded = read(plan if plan is not None else {"calls": calls}, literal.at)
+def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
+    recorded = read(plan, literal.at)
+    if isinstance(recorded, Missing):
+        recorded = None
+
+    why = literal.why or ""
+    if literal.cut and not why:
+        why = CUT
+
     options = [(source.shown, encode_text(source.to_json())) for source in literal.by]
     options.append(("keep the recorded value", "keep"))
-    why = literal.why or (CUT if literal.cut else "")
-    value = None if isinstance(recorded, Missing) else recorded
-    return CopiedValue(".".join(literal.at), value, options, literal.by[0].shown, literal.runs, why)
+    path = ".".join(literal.at)
+    return CopiedValue(path, recorded, options, literal.by[0].shown, literal.runs, why)
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
@@ -711,8 +720,8 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
-    """The input and the output of the run that was published; others see the output only where
-    it answers calls.
+    """The input and the output of the run that was published. Visitors other than its owner see
+    the output only if it answers calls.
     """
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
@@ -720,8 +729,8 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
 
 
 def _runs(publication: Publication) -> JSONObject | None:
-    """What a call runs, with what it sends in the place of copied values; of a program, what stands
-    beside its text.
+    """The plan that a call runs, with the values that it sends in place of copied ones; for a
+    program, the other members of its plan.
     """
     plan = publication.present_plan
     if plan is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -71,7 +70,9 @@ class Playground:
         """The editor; a POST checks what is written, and with `action=run` runs it."""
         form = form_of(request)
         kind = form.get("kind", request.query_params.get("kind", "plan"))
-        kind = kind if kind in _EXAMPLES else "plan"
+        if kind not in _EXAMPLES:
+            kind = "plan"
+
         text = form.get("text", _EXAMPLES[kind])
         values: dict[str, Any] = {
             "found": None,
@@ -79,29 +80,22 @@ class Playground:
             "errors": [],
             "why": "",
             "checked": False,
+            "messages": None,
         }
-        values["messages"] = None
         if request.method == "POST":
             caller = visitor_of(request).caller
-            runs = form.get("action") == "run"
-            run: Run | None = None
             try:
+                if form.get("action") == "run":
+                    run = await self._run(form, kind, text, caller)
+                    return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+
                 if kind == "context":
-                    context = await compute_in_thread(_read_context, text)
-                    values.update(checked=True, messages=context)
-                    run = await self._solve(form, context, caller) if runs else None
-                elif runs:
-                    title = form.get("title").strip() or ("a program" if kind == "program" else "")
-                    run = await self._bridge.run_plan(
-                        _read(form, kind, text), caller=caller, title=title
-                    )
+                    values["messages"] = await compute_in_thread(_read_context, text)
                 else:
                     rehearsal = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
-                    graph = await compute_in_thread(drawing.of_dry_run, rehearsal)
-                    values.update(checked=True, found=rehearsal, graph=graph)
-
-                if run is not None:
-                    return self._site.back(request, f"{PREFIX}/runs/{run.id}")
+                    values["found"] = rehearsal
+                    values["graph"] = await compute_in_thread(drawing.of_dry_run, rehearsal)
+                values["checked"] = True
             except PlanError as error:
                 values["errors"] = _faults(error)
                 values["why"] = self._bridge.secrets.mask(str(error))
@@ -119,15 +113,24 @@ class Playground:
             **values,
         )
 
-    async def _solve(self, form: FormFields, context: Sequence[Message], caller: str) -> Run:
-        """Start the agent loop on a context. The title, if there is one, is the task."""
-        return await self._bridge.solve(
-            form.get("title").strip() or None,
-            context=[message.to_json() for message in context],
-            input=_input(form),
-            thought_process=True if form.get("thought_process") else None,
-            caller=caller,
-        )
+    async def _run(self, form: FormFields, kind: str, text: str, caller: str) -> Run:
+        """Start a plan or a program, or the agent loop on a context. The title of a context is
+        the task.
+        """
+        title = form.get("title").strip()
+        if kind == "context":
+            context = await compute_in_thread(_read_context, text)
+            return await self._bridge.solve(
+                title or None,
+                context=[message.to_json() for message in context],
+                input=_input(form),
+                thought_process=True if form.get("thought_process") else None,
+                caller=caller,
+            )
+
+        if kind == "program" and not title:
+            title = "a program"
+        return await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
 
     async def tools(self, request: Request) -> Response:
         """The tools with their parameters, for completion."""
@@ -143,8 +146,11 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
     needed = required if isinstance(required, list) else []
     parameters: list[JSON] = []
     for name, schema in (properties if isinstance(properties, dict) else {}).items():
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        note = f"{kind if isinstance(kind, str) else 'any'}{', required' if name in needed else ''}"
+        note = "any"
+        if isinstance(schema, dict) and isinstance(schema.get("type"), str):
+            note = str(schema["type"])
+        if name in needed:
+            note += ", required"
         parameters.append({"name": name, "note": note})
 
     return {
@@ -157,19 +163,18 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
     """The plan that somebody wrote, with the input beside it."""
-    if kind == "program":
-        plan: JSONObject = {"program": text}
-    else:
-        read = decode(text, what="the plan")
-        if not isinstance(read, dict):
+    plan: JSON = {"program": text}
+    if kind != "program":
+        plan = decode(text, what="the plan")
+        if not isinstance(plan, dict):
             raise ArgumentError('the plan: expected an object, {"calls": [...], "output": ...}')
-        plan = read
 
-    inputs = _input(form)
-    if inputs is not None:
-        written = plan.get("input")
-        plan = {**plan, "input": {**(written if isinstance(written, dict) else {}), **inputs}}
-    return plan
+    more_input = _input(form)
+    if more_input is None:
+        return plan
+    written = plan.get("input")
+    own_input = written if isinstance(written, dict) else {}
+    return {**plan, "input": {**own_input, **more_input}}
 
 
 def _input(form: FormFields) -> JSONObject | None:
@@ -196,10 +201,9 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
     """(the call, what is wrong) of each fault of a plan."""
     faults: list[tuple[str, str]] = []
     for entry in error.errors:
-        listed: JSONObject = dict(entry)
-        call = listed.get("call")
-        fault = listed.get("error")
-        place = listed.get("place")
+        members: JSONObject = dict(entry)
+        call = members.get("call")
+        place = members.get("place")
         if call is None:
             name = "output"
         elif isinstance(call, dict):
@@ -207,6 +211,8 @@ def _faults(error: PlanError) -> list[tuple[str, str]]:
         else:
             name = as_json(call)
 
-        faults.append((name if place is None else f"{place} {name}", message_of(fault)))
+        if place is not None:
+            name = f"{place} {name}"
+        faults.append((name, message_of(members.get("error"))))
 
     return faults

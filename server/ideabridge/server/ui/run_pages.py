@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ MOST_DRAWN: Final = 40
 
 _EVENTS: Final = 100
 _MOST_ERRORS: Final = 100
+_MOST_READERS: Final = 100
 _WHOLE: Final = 2**48
 
 _MOST_BYTES: Final = 2**30
@@ -83,60 +85,81 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     """The values of the page of a run, whose journal was read up to `about.at`."""
     trace = read.trace
     history = read.history
-    machine = None if history is None else history.machine
     href = f"{about.ui}/runs/{record.id}/calls/"
     is_now = about.at == about.last
     is_left = about.status == "interrupted" and is_now
+    end = None
     if is_left or not is_now:
-        now = store.runs.event_times(record.id).get(about.at)
-    else:
-        now = None
+        end = store.runs.event_times(record.id).get(about.at)
 
     rows = timeline(
         trace,
-        machine,
+        None if history is None else history.machine,
         first=about.calls,
         status=about.only_status,
         tool=about.only_tool,
-        now=now,
+        now=end,
         is_left=is_left,
     )
-    errors = [] if machine is None else machine.errors
-    events = [] if history is None else history.entries
-    start = about.events if about.events is not None else max(0, len(events) - _EVENTS)
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
-        "reason": (machine.reason if machine is not None else None) or about.reason,
-        "errors": errors[:_MOST_ERRORS],
-        "more_errors": len(errors[_MOST_ERRORS:]),
-        "skipped": []
-        if machine is None
-        else list(map(skipped_line, skipped_calls(machine)[:_MOST_ERRORS])),
+        "reason": about.reason,
         "trace": trace,
-        "machine": machine,
-        "broken": None if history is None else history.broken,
         "timeline": rows,
         "href": href,
         "at": about.at,
         "last": about.last,
-        "graph": None if machine is None else drawing.of_run(machine, trace, href),
         "program": _marked(trace) if trace.program else [],
         "lineage": lineage_of(store, record),
         "ended": about.status in ENDED,
         "tools": sorted({bar.name for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
+        "events_page": _EVENTS,
+        "input": input_of(store, record.id),
+        "is_own": about.is_own,
+        **(_UNFOLDED if history is None else _folded_values(history, trace, about, href)),
+    }
+
+
+_UNFOLDED: Final = {
+    "machine": None,
+    "broken": None,
+    "errors": (),
+    "more_errors": 0,
+    "skipped": (),
+    "graph": None,
+    "events": (),
+    "events_from": 0,
+    "events_total": 0,
+    "has_output": False,
+    "output": None,
+}
+
+
+def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -> dict[str, Any]:
+    """The values of the page of a run that come from its folded journal."""
+    machine = history.machine
+    errors = machine.errors
+    events = history.entries
+    start = about.events
+    if start is None:
+        start = max(0, len(events) - _EVENTS)
+
+    return {
+        "reason": machine.reason or about.reason,
+        "machine": machine,
+        "broken": history.broken,
+        "errors": errors[:_MOST_ERRORS],
+        "more_errors": len(errors[_MOST_ERRORS:]),
+        "skipped": [skipped_line(call) for call in skipped_calls(machine)[:_MOST_ERRORS]],
+        "graph": drawing.of_run(machine, trace, href),
         "events": events[start : start + _EVENTS],
         "events_from": start,
         "events_total": len(events),
-        "events_page": _EVENTS,
-        "output": without_payloads(machine.output)
-        if machine is not None and machine.has_output
-        else None,
-        "has_output": machine is not None and machine.has_output,
-        "input": input_of(store, record.id),
-        "is_own": about.is_own,
+        "has_output": machine.has_output,
+        "output": without_payloads(machine.output),
     }
 
 
@@ -146,15 +169,19 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
     Raises:
         UnknownRunError: the run has no such call.
     """
-    history, trace, progress, bar = _call_in(record, read, number)
+    history, progress, bar = _call_in(record, read, number)
+    trace = read.trace
     about = call_json(number, progress)
     machine = history.machine
-    events = [one for one in history.entries if getattr(one.event, "call", None) == number]
+    calls = machine.history
+    events = [entry for entry in history.entries if getattr(entry.event, "call", None) == number]
     waits = [
-        (one, machine.history[one].call.name, why)
-        for one, why in sorted(awaited(progress).items())
-        if one < len(machine.history)
+        (other, calls[other].call.name, why)
+        for other, why in sorted(awaited(progress).items())
+        if other < len(calls)
     ]
+    readers = [other.call.index for other in calls if number in suppliers(other)]
+    rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
     return {
         "record": record,
         "number": number,
@@ -171,23 +198,25 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
         "events": events,
         "begun": trace.begun,
         "waits": waits,
-        "read_by": [one.call.index for one in machine.history if number in suppliers(one)][:100],
+        "read_by": readers[:_MOST_READERS],
         "why": why_waited(progress, bar, trace, machine),
         "assumed": progress.doubts.assumed,
         "tool": progress.tool,
-        "rooms": [one for one in store.runs.rooms(record.id) if call_of_room(one.id)[0] == number],
-        "fork_at": next((one.number for one in reversed(events)), 1),
+        "rooms": rooms,
+        "fork_at": events[-1].number if events else 1,
     }
 
 
-def result_of(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]:
+def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]:
     """(`txt` or `json`, the text) of the result of a call.
 
     Raises:
         UnknownRunError: the run has no such call.
     """
-    value = call_json(number, _call_in(record, read, number)[2]).get("value")
-    return ["txt" if isinstance(value, str) else "json", text_of(value)]
+    _, progress, _ = _call_in(record, read, number)
+    value = call_json(number, progress).get("value")
+    ending = "txt" if isinstance(value, str) else "json"
+    return [ending, text_of(value)]
 
 
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
@@ -196,7 +225,8 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
     Raises:
         UnknownRunError: the run has no such call or image.
     """
-    images = _images(_answered(call_json(number, _call_in(record, read, number)[2])))
+    _, progress, _ = _call_in(record, read, number)
+    images = _images(_answered(call_json(number, progress)))
     if place >= len(images):
         raise UnknownRunError(f"call {number} of {record.id} has no image {place}")
     return [images[place].kind, base64.b64encode(images[place].data).decode()]
@@ -221,16 +251,17 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
 
 def _call_in(
     record: RunRecord, read: KeptJournal, number: int
-) -> tuple[RunHistory, Trace, Progress, CallBar]:
+) -> tuple[RunHistory, Progress, CallBar]:
+    """The folded journal of a run, and a call of it, folded and in the trace."""
     history = read.history
-    trace = read.trace
+    bars = read.trace.bars
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to show its calls")
 
-    listed = history.machine.history
-    if number >= min(len(listed), len(trace.bars)):
+    calls = history.machine.history
+    if number >= min(len(calls), len(bars)):
         raise UnknownRunError(f"run {record.id} has no call {number}")
-    return history, trace, listed[number], trace.bars[number]
+    return history, calls[number], bars[number]
 
 
 # -- whole, in a worker process --------------------------------------------------------------------
@@ -253,8 +284,8 @@ def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any]) -> 
 
 
 def result(store: Store, run_id: str, number: int) -> list[JSON]:
-    """See `result_of`."""
-    return result_of(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id), number)
+    """See `result_file`."""
+    return result_file(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id), number)
 
 
 def image(store: Store, run_id: str, number: int, place: int) -> list[JSON]:
@@ -316,8 +347,8 @@ def _images(value: JSON) -> list[Image]:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a program; `marks` are (tool, times called, a call's number) of the calls
-    that stand in it.
+    """A line of a program; `marks` are (tool, times called, number of its first call) of the tools
+    that it calls.
     """
 
     number: int
@@ -329,34 +360,27 @@ def _marked(trace: Trace) -> list[SourceLine]:
     """The source of the last program. A call belongs to the lines in which the name of its
     tool is called.
     """
-    lines = trace.program.rstrip().split("\n")
-    places: dict[int, set[str]] = {}
     try:
         tree = ast.parse(trace.program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.Module([], [])
 
+    names_by_line = defaultdict[int, set[str]](set)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 name = node.func.attr
             else:
                 name = getattr(node.func, "id", "")
-            places.setdefault(node.lineno, set()).add(str(name))
+            names_by_line[node.lineno].add(str(name))
 
-    calls_by_name: dict[str, list[int]] = {}
+    calls_by_name = defaultdict[str, list[int]](list)
     for bar in trace.bars:
-        calls_by_name.setdefault(bar.name, []).append(bar.number)
+        calls_by_name[bar.name].append(bar.number)
 
-    return [
-        SourceLine(
-            number,
-            text,
-            [
-                (name, len(calls_by_name[name]), calls_by_name[name][0])
-                for name in sorted(places.get(number, ()))
-                if name in calls_by_name
-            ],
-        )
-        for number, text in enumerate(lines, 1)
-    ]
+    lines: list[SourceLine] = []
+    for number, text in enumerate(trace.program.rstrip().split("\n"), 1):
+        called = sorted(names_by_line[number] & calls_by_name.keys())
+        marks = [(name, len(calls_by_name[name]), calls_by_name[name][0]) for name in called]
+        lines.append(SourceLine(number, text, marks))
+    return lines

@@ -15,25 +15,27 @@ MOST_ROWS: Final = 60
 """Calls that the view shows."""
 
 
-def view_of(read: KeptJournal) -> JSONObject:
+def run_view_of(read: KeptJournal) -> JSONObject:
     """The timeline of a run and its output."""
     machine = None if read.history is None else read.history.machine
     whole = timeline(read.trace, machine)
+    output = None
+    if machine is not None and machine.has_output:
+        output = short(without_payloads(machine.output), 2000)
+
     return {
         "took": duration(whole.seconds),
         "calls": len(read.trace.bars),
         "ticks": list[JSON](whole.ticks),
         "rows": [_row(row) for row in whole.rows[:MOST_ROWS]],
         "more": max(0, whole.total - MOST_ROWS),
-        "output": short(without_payloads(machine.output), 2000)
-        if machine is not None and machine.has_output
-        else None,
+        "output": output,
     }
 
 
-def view(store: Store, run_id: str, last: int) -> JSONObject:
-    """The same in a worker process, up to an event of a run."""
-    return view_of(read_until(store, run_id, last))
+def run_view(store: Store, run_id: str, last: int) -> JSONObject:
+    """`run_view_of` a run up to one of its events, for a worker process."""
+    return run_view_of(read_until(store, run_id, last))
 
 
 def _row(row: Row) -> JSONObject:

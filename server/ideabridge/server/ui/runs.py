@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -37,7 +37,7 @@ from ideabridge.server.views.records import (
     listed_runs,
     run_status,
 )
-from ideabridge.tools.encoding import JSON, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
 
@@ -101,7 +101,7 @@ class RunPages:
             store,
             user if user and visitor.manages else visitor.scope,
             PAGE + 1,
-            status=next((known for known in STATUSES if known == status), None),
+            status=next((listed for listed in STATUSES if listed == status), None),
             after=after,
             chosen=RunFilter(**{name: value or None for name, value in conditions.items()}),
         )
@@ -141,32 +141,38 @@ class RunPages:
             last = about.last = read.trace.last
             about.at = at if 0 < at < last else last
             is_folded = read.history is not None and about.at == last
+            cards = ""
+            if is_folded:
+                cards = await self._cards(request, record, read.history)
+
             # The page of a large run is made from its trace.
             if is_folded or (about.at == last and not waits and not read.is_small):
-                cards = await self._cards(request, record, read.history) if is_folded else ""
                 values = await compute_in_thread(
                     run_pages.run_values, self._bridge.store, record, read, about
                 )
                 return self._site.page(request, "run.html", cards=cards, **values)
 
-        cards = await self._cards(request, record, None) if about.at == last else ""
-        return await self._made(request, run_pages.run_page, record, about.to_json(), cards=cards)
+        if about.at == last:
+            cards = await self._cards(request, record, None)
+        return await self._page_by_worker(
+            request, run_pages.run_page, record, about.to_json(), cards=cards
+        )
 
     def _about(self, request: Request, record: RunRecord) -> About:
-        asked = request.query_params
+        query = request.query_params
         status, reason = run_status(record)
         return About(
             status=status,
             reason=reason,
-            calls=number_of(asked.get("calls", "")) or 0,
-            events=number_of(asked.get("events", "")),
-            only_status=asked.get("is", ""),
-            only_tool=asked.get("tool", ""),
+            calls=number_of(query.get("calls", "")) or 0,
+            events=number_of(query.get("events", "")),
+            only_status=query.get("is", ""),
+            only_tool=query.get("tool", ""),
             is_own=record.caller == visitor_of(request).caller,
             ui=PREFIX,
         )
 
-    async def _made(
+    async def _page_by_worker(
         self,
         request: Request,
         work: Callable[..., str],
@@ -180,41 +186,43 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
+        """What a worker reads from the journal of a run."""
         store = self._bridge.store
         task = f"reading run {record.id}"
         return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
 
     async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
-        """The open decisions of a run, as a part of its page. Those of a room are with the run
-        that it belongs to.
+        """The open decisions of a run, as a part of its page. Those of a room are on the page of
+        the run that it belongs to.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return ""
         if history is None and record.status not in ("needs_approval", "needs_solution"):
             return ""
 
-        asked = await self._site.histories.pending(record, history)
+        decisions = await self._site.histories.pending(record, history)
         visitor = visitor_of(request)
+        path = request.url.path
+
+        def text() -> str:
+            cards = [Card.of(pending, visitor) for pending in decisions]
+            now = time.time()
+            return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
+
         # A thread, because a call may be long.
-        cards = await compute_in_thread(lambda: [Card.of(one, visitor) for one in asked])
-        frame: dict[str, Any] = {
-            "ui": PREFIX,
-            "path": request.url.path,
-            "now": time.time(),
-            "visitor": visitor,
-        }
-        return await compute_in_thread(lambda: render("cards.html", cards=cards, **frame))
+        return await compute_in_thread(text)
 
     async def picture(self, request: Request) -> Response:
         """The first calls of the timeline as a picture that stands alone."""
         record = self._site.record(request, request.path_params["run"])
+        text: JSON = None
         async with self._site.histories.reading(record.id) as read:
             if read.history is not None or not read.is_small:
                 text = await compute_in_thread(run_pages.picture_of, record, read)
-                return Response(text, media_type="image/svg+xml")
-        return Response(
-            str(await self._read(run_pages.picture, record)), media_type="image/svg+xml"
-        )
+
+        if text is None:
+            text = await self._read(run_pages.picture, record)
+        return Response(str(text), media_type="image/svg+xml")
 
     async def cancel(self, request: Request) -> Response:
         """End a run."""
@@ -233,7 +241,7 @@ class RunPages:
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if record.caller != visitor.caller:
-            # Its journal says only what happens in it, and is the same whoever lets it continue.
+            # The journal does not name who lets a run continue.
             logger.info(
                 "run %s of %s: resumed on the page by %s",
                 run.id,
@@ -245,7 +253,7 @@ class RunPages:
         return self._site.back(request, f"{PREFIX}/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
-        """Continue from a point of a run in a new one, with other input or another solution.
+        """Continue from a point of a run in a new run, with other input or another solution.
 
         Raises:
             ForkError: the run belongs to somebody else. Its calls would run in that person's name.
@@ -259,25 +267,26 @@ class RunPages:
 
         form = form_of(request)
         at = number_of(form.get("at"))
-        inputs = form.get("input").strip()
-        solution = form.get("solution").strip()
         if at is None:
             raise ArgumentError(
                 f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
             )
 
-        changes = decode(inputs, what="the input") if inputs else None
-        if changes is not None and not isinstance(changes, dict):
-            raise ArgumentError("the input: expected an object")
+        changed_members = form.get("input").strip()
+        complete_input: JSONObject | None = None
+        if changed_members:
+            changes = decode(changed_members, what="the input")
+            if not isinstance(changes, dict):
+                raise ArgumentError("the input: expected an object")
+            complete_input = {**input_of(self._bridge.store, record.id), **changes}
 
-        if changes is None:
-            complete = None
-        else:
-            complete = {**input_of(self._bridge.store, record.id), **changes}
+        written_solution = form.get("solution").strip()
+        solution: JSON = None
+        if written_solution:
+            solution = decode(written_solution, what="the solution")
 
-        replacement = decode(solution, what="the solution") if solution else None
         run = await self._bridge.fork(
-            record.id, at, solution=replacement, input=complete, caller=visitor.caller
+            record.id, at, solution=solution, input=complete_input, caller=visitor.caller
         )
         return self._site.back(
             request, f"{PREFIX}/runs/{run.id}", f"This run continues {record.id}."
@@ -298,18 +307,20 @@ class RunPages:
                 )
                 return self._site.page(request, "call.html", **values)
 
-        return await self._made(request, run_pages.call_page, record, number)
+        return await self._page_by_worker(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
         """The result of a call as a file."""
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
+        result: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
-            here = None
             if read.history is not None:
-                here = await compute_in_thread(run_pages.result_of, record, read, number)
+                result = await compute_in_thread(run_pages.result_file, record, read, number)
 
-        kind, text = cast("list[str]", here or await self._read(run_pages.result, record, number))
+        if result is None:
+            result = await self._read(run_pages.result, record, number)
+        kind, text = cast("list[str]", result)
         name = f"{record.id}-{number}.{kind}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
@@ -319,14 +330,14 @@ class RunPages:
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
         place = _number_in(request, "image")
+        image: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
-            here = None
             if read.history is not None:
-                here = await compute_in_thread(run_pages.image_of, record, read, number, place)
+                image = await compute_in_thread(run_pages.image_of, record, read, number, place)
 
-        kind, data = cast(
-            "list[str]", here or await self._read(run_pages.image, record, number, place)
-        )
+        if image is None:
+            image = await self._read(run_pages.image, record, number, place)
+        kind, data = cast("list[str]", image)
         return Response(base64.b64decode(data), media_type=kind)
 
 
@@ -334,9 +345,10 @@ def _row(record: RunRecord) -> RunRow:
     from datetime import datetime
 
     status, reason = run_status(record)
-    began = datetime.fromisoformat(record.created)
-    changed = datetime.fromisoformat(record.updated or record.created)
-    seconds = (changed - began).total_seconds() if status in ENDED else None
+    seconds = None
+    if status in ENDED and record.updated:
+        began = datetime.fromisoformat(record.created)
+        seconds = (datetime.fromisoformat(record.updated) - began).total_seconds()
     return RunRow(record, status, reason, errors_of(record), seconds)
 
 
@@ -351,7 +363,7 @@ def _number_in(request: Request, name: str) -> int:
     """A number in the path of a run.
 
     Raises:
-        UnknownRunError: it is none.
+        UnknownRunError: it is not a number.
     """
     run = request.path_params["run"]
     text = request.path_params[name]

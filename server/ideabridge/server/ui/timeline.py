@@ -19,22 +19,24 @@ ROWS: Final = 100
 """Rows of a page."""
 
 _NARROWEST: Final = 0.4
-"""Per cent of the width: a shorter bar would not be seen."""
+"""Per cent of the width: nobody would see a narrower bar."""
 
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
-"""A long stretch in which nothing ran is drawn as this part of the time in which
-something ran, ..."""
+"""The width of a long stretch in which nothing ran, as a part of the time in which something
+ran."""
 
 _LEAST_IDLE: Final = 0.01
+"""Seconds: the least width of such a stretch."""
+
 _LONG_IDLE: Final = 2.0
-"""... if it is so many times longer than that. `_LEAST_IDLE` is in seconds."""
+"""A stretch is long if it lasts so many times its width."""
 
 _MOST_BREAKS: Final = 20
-"""Stretches that are drawn shorter: each row has a mark for each of them."""
+"""Stretches that are drawn shorter. Each row has a mark for each of them."""
 
 _NOTICED: Final = 0.001
-"""Seconds: a shorter wait is not explained."""
+"""Seconds: a shorter wait has no bar and no explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +69,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Rows of a run, of which one page is shown.
+    """One page of the rows of a run.
 
     Attributes:
-        first: the place of the first row among those that were chosen.
-        total: how many were chosen.
+        first: the place of its first row among those that were chosen.
+        total: how many rows were chosen.
         most: the most calls that ran at the same time.
         density: for a run with more than one page, how many calls ran in each part of its time, as
             (x, height) in per cent.
         seconds: the time that the run took so far.
         ticks: the texts of the marks on the axis, at equal distances.
-        breaks: (left, width, seconds) in per cent of each stretch in which nothing ran, and which
-            is drawn shorter.
+        breaks: (left, width, seconds) of each stretch in which nothing ran and which is drawn
+            shorter; left and width are in per cent.
     """
 
     rows: list[Row]
@@ -105,90 +107,101 @@ def timeline(
 
     Args:
         trace: its journal.
-        machine: the folded journal, which knows why calls waited, and the exact status of those
-            that never started.
+        machine: the folded journal, which knows why calls waited, and the exact status of calls
+            that never started; None: it was not folded.
         first: the first row of the page.
         status: only rows with this status.
         tool: only rows of this tool.
         now: the end of what still runs; None: the present time.
-        is_left: no process is at work on the run, so nothing of it runs any more.
+        is_left: no process is at work on the run, so none of its calls runs any more.
     """
+    bars = [*trace.minds, *trace.bars]
+    if trace.minds:
+        bars.sort(key=lambda bar: bar.event)
+
     end = trace.ended or now or time.time()
     begun = end if trace.begun is None else trace.begun
-    last = max(
-        (bar.finished or bar.started or 0.0 for bar in (*trace.bars, *trace.minds)), default=0.0
-    )
-    end = max(end, last)
+    end = max([end, *(bar.finished or bar.started or 0.0 for bar in bars)])
     ran = _ran(trace.bars, end)
     answered = _ran(trace.minds, end) if trace.mind else []
     axis = _Axis.of([*ran, *answered], begun, end)
-    place = axis.place
-
-    def bar_between(start: float | None, finish: float | None) -> tuple[float, float] | None:
-        if start is None or finish is None or finish - start < _NOTICED:
-            return None
-        return place(start), max(_NARROWEST, place(finish) - place(start))
-
-    def row(bar: CallBar) -> Row:
-        left = None if bar.started is None else min(place(bar.started), 100 - _NARROWEST)
-        finish = bar.finished if bar.finished is not None else end
-        if machine is not None and 0 <= bar.number < len(machine.history):
-            progress = machine.history[bar.number]
-        else:
-            progress = None
-
-        instance = bar.call.get("_instance")
-        return Row(
-            bar.number,
-            bar.name,
-            module_of(bar, trace),
-            instance if isinstance(instance, str) else "",
-            "interrupted" if is_left and bar.status == "running" else _status(bar, progress),
-            left,
-            0.0 if left is None else max(_NARROWEST, place(finish) - left),
-            bar_between(bar.asked, bar.decided if bar.decided is not None else bar.finished or end),
-            bar_between(bar.listed, bar.started),
-            None if bar.started is None else finish - bar.started,
-            bar.items,
-            bar.error or _error(progress),
-            ""
-            if progress is None or machine is None
-            else why_waited(progress, bar, trace, machine),
-        )
-
-    if trace.minds:
-        every = sorted((*trace.minds, *trace.bars), key=lambda bar: bar.event)
-    else:
-        every = trace.bars
-
     chosen = [
         bar
-        for bar in every
+        for bar in bars
         if (not status or bar.status == status) and (not tool or bar.name == tool)
     ]
+    rows = [_row(bar, trace, machine, axis, is_left) for bar in chosen[first : first + ROWS]]
     most, density = _density(ran, axis)
-    shown = [row(bar) for bar in chosen[first : first + ROWS]]
-    density = density if len(chosen) > ROWS else []
     return Timeline(
-        shown, first, len(chosen), most, density, end - begun, axis.ticks(), axis.breaks()
+        rows,
+        first,
+        len(chosen),
+        most,
+        density if len(chosen) > ROWS else [],
+        end - begun,
+        axis.ticks(),
+        axis.breaks(),
+    )
+
+
+def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: _Axis, is_left: bool) -> Row:
+    progress = None
+    why = ""
+    if machine is not None and 0 <= bar.number < len(machine.history):
+        progress = machine.history[bar.number]
+        why = why_waited(progress, bar, trace, machine)
+
+    status = _status(bar, progress)
+    if is_left and bar.status == "running":
+        status = "interrupted"
+
+    left = None
+    width = 0.0
+    took = None
+    if bar.started is not None:
+        finish = axis.end if bar.finished is None else bar.finished
+        left = min(axis.place(bar.started), 100 - _NARROWEST)
+        width = max(_NARROWEST, axis.place(finish) - left)
+        took = finish - bar.started
+
+    decided = bar.decided
+    if decided is None:
+        decided = bar.finished or axis.end
+
+    instance = bar.call.get("_instance")
+    return Row(
+        number=bar.number,
+        name=bar.name,
+        module=module_of(bar, trace),
+        instance=instance if isinstance(instance, str) else "",
+        status=status,
+        left=left,
+        width=width,
+        asked=axis.stretch(bar.asked, decided),
+        waited=axis.stretch(bar.listed, bar.started),
+        took=took,
+        items=bar.items,
+        error=bar.error or _error(progress),
+        why=why,
     )
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """When each bar began and ended; one that runs ends at `end`."""
-    return [
-        (bar.started, end if bar.finished is None else bar.finished)
-        for bar in bars
-        if bar.started is not None
-    ]
+    """When each bar began and ended; one that still runs ends at `end`."""
+    ran: list[tuple[float, float]] = []
+    for bar in bars:
+        if bar.started is not None:
+            ran.append((bar.started, end if bar.finished is None else bar.finished))
+    return ran
 
 
 def _status(bar: CallBar, progress: Progress | None) -> str:
-    if progress is not None and bar.status in ("waiting", "not run", "done", "failed"):
-        if bar.status == "failed" and progress.status is CallStatus.CAUGHT:
-            return "caught"
-        if bar.status in ("waiting", "not run") and progress.settled:
-            return progress.status.value
+    if progress is None:
+        return bar.status
+    if bar.status == "failed" and progress.status is CallStatus.CAUGHT:
+        return "caught"
+    if bar.status in ("waiting", "not run") and progress.settled:
+        return progress.status.value
     return bar.status
 
 
@@ -206,11 +219,17 @@ class _Axis:
     """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran
     is drawn shorter.
 
-    `points` are (seconds since 1970, per cent) of the ends of the stretches; between two of
-    them time is even.
+    `points` are (seconds since 1970, per cent) of the ends of the stretches. Between two of
+    them, the same time has the same width.
+
+    Attributes:
+        end: when the run ended, or now.
     """
 
-    def __init__(self, points: list[tuple[float, float]], idle: list[tuple[float, float]]) -> None:
+    def __init__(
+        self, points: list[tuple[float, float]], idle: list[tuple[float, float]], end: float
+    ) -> None:
+        self.end = end
         self._points = points
         self._times = [at for at, _ in points]
         self._idle = idle
@@ -220,23 +239,12 @@ class _Axis:
         """The axis of a run from its beginning to its end, in which something ran at these
         times.
         """
-        busy = sorted(ran)
-        gaps: list[tuple[float, float]] = []
-        reached = begun
-        for start, finish in busy:
-            if start > reached:
-                gaps.append((reached, start))
-            reached = max(reached, finish)
-
-        if end > reached:
-            gaps.append((reached, end))
-
-        idle_seconds = sum(finish - start for start, finish in gaps)
-        work = end - begun - idle_seconds
-        shown = max(_IDLE * work, _LEAST_IDLE)
+        gaps = _gaps(ran, begun, end)
+        work = end - begun - sum(map(_length, gaps))
+        idle_width = max(_IDLE * work, _LEAST_IDLE)
         idle: list[tuple[float, float]] = []
         if work > 0:
-            long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * shown]
+            long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * idle_width]
             idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
 
         points = [(begun, 0.0)]
@@ -245,31 +253,40 @@ class _Axis:
         for start, finish in idle:
             place += start - before
             points.append((start, place))
-            place += shown
+            place += idle_width
             points.append((finish, place))
             before = finish
 
         place += end - before
         points.append((max(end, before + 1e-6), max(place, 1e-6)))
         whole = points[-1][1]
-        return cls([(at, value / whole * 100) for at, value in points], idle)
+        return cls([(at, value / whole * 100) for at, value in points], idle, end)
 
     def place(self, at: float) -> float:
         """The place of a time, in per cent."""
         number = min(max(1, bisect_right(self._times, at)), len(self._points) - 1)
         start, left = self._points[number - 1]
         finish, right = self._points[number]
-        part = (at - start) / (finish - start) if finish > start else 0.0
-        return min(100.0, max(0.0, left + part * (right - left)))
+        if finish <= start:
+            return left
+        place = left + (at - start) / (finish - start) * (right - left)
+        return min(100.0, max(0.0, place))
 
     def time(self, place: float) -> float:
         """The time at a place."""
         for (start, left), (finish, right) in pairwise(self._points):
+            if left < right and place <= right:
+                return start + (finish - start) * (place - left) / (right - left)
             if place <= right:
-                return start + (finish - start) * (
-                    (place - left) / (right - left) if right > left else 0.0
-                )
+                return start
         return self._points[-1][0]
+
+    def stretch(self, start: float | None, finish: float | None) -> tuple[float, float] | None:
+        """(left, width) of a time in per cent; None for one that nobody would notice."""
+        if start is None or finish is None or finish - start < _NOTICED:
+            return None
+        left = self.place(start)
+        return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
         """The times at five equal distances, since the beginning."""
@@ -282,6 +299,22 @@ class _Axis:
             (self.place(start), self.place(finish) - self.place(start), finish - start)
             for start, finish in self._idle
         ]
+
+
+def _gaps(
+    ran: Iterable[tuple[float, float]], begun: float, end: float
+) -> list[tuple[float, float]]:
+    """The stretches of a run in which nothing ran."""
+    gaps: list[tuple[float, float]] = []
+    reached = begun
+    for start, finish in sorted(ran):
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, finish)
+
+    if end > reached:
+        gaps.append((reached, end))
+    return gaps
 
 
 def _density(
@@ -346,20 +379,21 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
     before = awaited(progress)
     parts = list[str]()
-    last = _last(trace, set(before), start)
+    last = _last(trace, before, start)
     if last is not None:
         finish = trace.bars[last].finished
-        if finish is not None and finish > bar.listed:
-            time_ = f" {duration(finish - bar.listed)}"
+        if finish is None:
+            waits = "waits"
+        elif finish > bar.listed:
+            waits = f"waited {duration(finish - bar.listed)}"
         else:
-            time_ = ""
+            waits = "waited"
 
-        name = machine.history[last].call.label
-        parts.append(f"{'waits' if finish is None else 'waited'}{time_} for {name}: {before[last]}")
+        parts.append(f"{waits} for {machine.history[last].call.label}: {before[last]}")
 
     if bar.started is not None:
-        for who, seconds in bar.approvals:
-            decided = f"{who} decided" if who else "it was decided"
+        for decider, seconds in bar.approvals:
+            decided = f"{decider} decided" if decider else "it was decided"
             parts.append(f"{decided} after {duration(seconds)}")
     elif bar.asked is not None and bar.decided is None and bar.finished is None:
         parts.append("waits for a decision")
@@ -370,20 +404,17 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
     return "; ".join(parts)
 
 
-def _last(trace: Trace, before: set[int], start: float | None) -> int | None:
-    """The call that ended last, before a time, among the calls that another waited for; an open
-    one comes first.
+def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:
+    """The call that ended last among the calls that another waited for. If the other has not
+    started, an open call comes first.
     """
-    open_ = [
-        number
-        for number in before
-        if number < len(trace.bars) and trace.bars[number].finished is None
-    ]
-    if open_ and start is None:
-        return min(open_)
-    ended = [
-        (finish, number)
-        for number in before
-        if number < len(trace.bars) and (finish := trace.bars[number].finished)
-    ]
-    return max(ended)[1] if ended else None
+    bars = [trace.bars[number] for number in before if number < len(trace.bars)]
+    if start is None:
+        unfinished = [bar.number for bar in bars if bar.finished is None]
+        if unfinished:
+            return min(unfinished)
+
+    finished = [(bar.finished, bar.number) for bar in bars if bar.finished]
+    if not finished:
+        return None
+    return max(finished)[1]

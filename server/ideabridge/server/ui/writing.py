@@ -53,7 +53,7 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # What is saved was looked at: it may come from somebody else.
+                # Nobody saves what they have not seen: it may come from somebody else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == digest:
@@ -65,12 +65,11 @@ class WritingPage:
                     )
                     name = written.name or ""
                     self._site.front.announcements.poke()
-                    if not saved.is_unchanged:
-                        note = f"{name} is a tool now."
-                    else:
+                    note = f"{name} is a tool now."
+                    if saved.is_unchanged:
                         note = f"{name} is exactly this already."
-
-                    note = " ".join([note, *(f"Missing here: {line}." for line in saved.missing)])
+                    for line in saved.missing:
+                        note += f" Missing here: {line}."
                     return self._site.back(request, f"{PREFIX}/ideas/{name}", note)
             except IdeabridgeError as error:
                 values["why"] = self._bridge.secrets.mask(str(error))
@@ -90,13 +89,19 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 
 
 def _shown(written: WrittenIdea) -> dict[str, Any]:
-    """Everything that a call runs, or that a mind is told."""
-    plan = written.published_plan()
-    if written.program is not None:
-        del plan["program"]
-    return {
+    """Everything that a call runs, or that a mind reads."""
+    values: dict[str, Any] = {
         "program": source_text(written.program or ""),
-        "plan": plan if written.answer in ("plan", "program") else None,
-        "guide": written.guide(list(written.tools or ())) if written.answer == "solve" else None,
-        "recorded": written.recorded_output() if written.answer == "recorded" else None,
+        "plan": None,
+        "guide": None,
+        "recorded": None,
     }
+    if written.answer == "solve":
+        values["guide"] = written.guide(list(written.tools or ()))
+    elif written.answer == "recorded":
+        values["recorded"] = written.recorded_output()
+    else:
+        plan = written.published_plan()
+        plan.pop("program", None)
+        values["plan"] = plan
+    return values

@@ -76,9 +76,8 @@ class RunHistory:
             except IdeabridgeError as error:
                 self.broken = f"event {number} cannot be read: {error}"
                 return
-            self.entries.append(
-                HistoryEntry(number, times.get(number), *_event_line(event, self.machine), event)
-            )
+            text, style = _event_line(event, self.machine)
+            self.entries.append(HistoryEntry(number, times.get(number), text, style, event))
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
@@ -93,24 +92,30 @@ def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, floa
 def _event_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.RunStarted():
+            mind = ""
             if event.mind:
-                by = f", answered by {event.mind}"
+                mind = f", answered by {event.mind}"
             elif event.mode == "solve":
-                by = ", by turns"
-            else:
-                by = ""
-            return f"the run begins ({event.mode}{by}); {counted(len(event.tools), 'tool')}", "bold"
+                mind = ", by turns"
+            tools = counted(len(event.tools), "tool")
+            return f"the run begins ({event.mode}{mind}); {tools}", "bold"
         case events.ConfigurationChanged():
-            return (
-                (
-                    "the run continues under another configuration, whose rules "
-                    "hold as well from now on"
-                ),
-                "bold",
-            )
+            return "the run continues under another configuration, whose rules now hold too", "bold"
         case events.RequestMade():
             size = "" if event.bytes is None else f", {cost_of_request(event.bytes)}"
             return f"request {event.step} is sent ({event.request[:12]}{size})", "bold"
+        case events.UsageNoted():
+            return f"used: {shortened(event.usage)}", "dim"
+        case events.MessageAdded():
+            return f"{_name(machine, event.call)} adds a message: {shortened(event.message)}", None
+        case events.RunEnded():
+            return f"the run ends: {event.status}{_because(event.reason)}", "bold"
+        case _:
+            return _solution_line(event) or _call_line(event, machine)
+
+
+def _solution_line(event: Event) -> Line | None:
+    match event:
         case events.SolutionProposed():
             output = "" if event.output is None else f", output {shortened(event.output)}"
             return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan"
@@ -119,82 +124,75 @@ def _event_line(event: Event, machine: Machine) -> Line:
         case events.Printed():
             return f"printed: {shortened(event.text)}", None
         case events.CallProposed():
-            if isinstance(event.call, dict):
-                call = call_without_ids(event.call)
-            else:
-                call = event.call
+            call = event.call
+            if isinstance(call, dict):
+                call = call_without_ids(call)
             return f"a call is listed: {shortened(call)}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
         case events.SolutionClosed() if event.error is not None:
             return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
+        case events.SolutionClosed() if event.broken:
+            return f"the answer breaks off: {event.broken}", None
         case events.SolutionClosed():
-            return (
-                f"the answer breaks off: {event.broken}" if event.broken else "the answer ends",
-                None,
-            )
+            return "the answer ends", None
         case events.SolutionRejected():
             return f"a solution is malformed: {shortened(event.errors)}", "red"
-        case events.UsageNoted():
-            return f"used: {shortened(event.usage)}", "dim"
-        case events.MessageAdded():
-            return f"{_name(machine, event.call)} adds a message: {shortened(event.message)}", None
-        case events.RunEnded():
-            return f"the run ends: {event.status}{_why(event.reason)}", "bold"
         case _:
-            return _call_line(event, machine)
+            return None
 
 
 def _call_line(event: Event, machine: Machine) -> Line:
     match event:
-        case events.CallStarted():
-            return (
-                f"▶ {_label(machine, event.call, event.item)} {_parameters(machine, event)}",
-                None,
-            )
-        case events.CallFinished() if event.error is not None:
-            message = event.error.get("message")
-            return f"✗ {_label(machine, event.call, event.item)} {message}", "red"
-        case events.CallFinished():
-            return f"✓ {_label(machine, event.call, event.item)} {shortened(event.value)}", "green"
-        case events.ApprovalAsked():
-            approval = machine.history[event.call].approval
-            resolved = ""
-            if approval is not None:
-                resolved = shortened(call_without_ids(approval.resolved))
-            return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow"
-        case events.CallDecided():
-            edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
-            what = (
-                f"{decision_text(event)} by {event.by}{_why(event.reason)}{edited}{_grant(event)}"
-            )
-            return f"! {_label(machine, event.call, None)} {what}", "yellow"
-        case events.OutcomeAsked():
-            label = _label(machine, event.call, event.item)
-            why = _why(event.why)
-            return f"? {label} was cut off{why}: what is its outcome?", "yellow"
-        case events.OutcomeDecided():
-            what = f"{event.decision} by {event.by}{_why(event.reason)}"
-            return f"! {_label(machine, event.call, event.item)} {what}", "yellow"
-        case events.QuestionAsked():
-            question = (
-                f"server {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
-            )
-            return f"? {_label(machine, event.call, event.item)} {question}", "yellow"
-        case events.QuestionAnswered():
-            what = f"{event.action} by {event.by}{_why(event.reason)}"
-            content = "" if event.content is None else f": {shortened(event.content)}"
-            return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow"
-        case events.QuestionRefused():
-            question = (
-                f"server {event.module} asked {shortened(event.message)}, and was "
-                f"not answered: {event.why}"
-            )
-            return f"! {_label(machine, event.call, event.item)} {question}", "red"
         case events.PlanAsked():
             return "? the plan waits to be accepted", "yellow"
         case events.PlanDecided():
-            return f"! the plan: {event.decision} by {event.by}{_why(event.reason)}", "yellow"
+            return f"! the plan: {event.decision}{_by(event.by, event.reason)}", "yellow"
+        case events.CallStarted():
+            label = _label(machine, event.call, event.item)
+            return f"▶ {label} {_parameters(machine, event)}", None
+        case events.CallFinished():
+            label = _label(machine, event.call, event.item)
+            if event.error is not None:
+                return f"✗ {label} {event.error.get('message')}", "red"
+            return f"✓ {label} {shortened(event.value)}", "green"
+        case events.ApprovalAsked():
+            approval = machine.history[event.call].approval
+            call = ""
+            if approval is not None:
+                call = shortened(call_without_ids(approval.resolved))
+            return f"? {_label(machine, event.call, None)} asks for approval: {call}", "yellow"
+        case events.CallDecided():
+            label = _label(machine, event.call, None)
+            decision = f"{decision_text(event)}{_by(event.by, event.reason)}"
+            edited = "" if event.edited is None else f", as {shortened(event.edited)}"
+            return f"! {label} {decision}{edited}{_grant(event)}", "yellow"
+        case events.OutcomeAsked():
+            label = _label(machine, event.call, event.item)
+            why = _because(event.why)
+            return f"? {label} was cut off{why}: what is its outcome?", "yellow"
+        case events.OutcomeDecided():
+            label = _label(machine, event.call, event.item)
+            return f"! {label} {event.decision}{_by(event.by, event.reason)}", "yellow"
+        case _:
+            return _question_line(event, machine)
+
+
+def _question_line(event: Event, machine: Machine) -> Line:
+    """The line of a question that a server asks during a call, or of its answer."""
+    match event:
+        case events.QuestionAsked():
+            label = _label(machine, event.call, event.item)
+            question = f"{shortened(event.message)} {shortened(event.schema)}"
+            return f"? {label} server {event.module} asks: {question}", "yellow"
+        case events.QuestionAnswered():
+            label = _label(machine, event.call, event.item)
+            content = "" if event.content is None else f": {shortened(event.content)}"
+            return f"! {label} {event.action}{_by(event.by, event.reason)}{content}", "yellow"
+        case events.QuestionRefused():
+            label = _label(machine, event.call, event.item)
+            asked = f"server {event.module} asked {shortened(event.message)}"
+            return f"! {label} {asked}, and was not answered: {event.why}", "red"
         case _:
             return event.name, None
 
@@ -204,12 +202,18 @@ def _grant(event: events.CallDecided) -> str:
     return f", {shortened(limits)}" if limits else ""
 
 
-def _why(reason: str | None) -> str:
+def _because(reason: str | None) -> str:
     return f": {reason}" if reason else ""
 
 
+def _by(decider: events.Decider, reason: str | None) -> str:
+    return f" by {decider}{_because(reason)}"
+
+
 def _name(machine: Machine, call: int) -> str:
-    return machine.history[call].call.name if call < len(machine.history) else "?"
+    if call >= len(machine.history):
+        return "?"
+    return machine.history[call].call.name
 
 
 def _label(machine: Machine, call: int, item: int | None) -> str:
@@ -222,11 +226,11 @@ def _label(machine: Machine, call: int, item: int | None) -> str:
 
 
 def _parameters(machine: Machine, event: events.CallStarted) -> str:
-    progress = machine.history[event.call]
-    items = progress.items
-    if (event.item or 0) < len(items):
-        return shortened(items[event.item or 0].parameters)
-    return ""
+    items = machine.history[event.call].items
+    number = event.item or 0
+    if number >= len(items):
+        return ""
+    return shortened(items[number].parameters)
 
 
 def call_json(number: int, progress: Progress) -> JSONObject:

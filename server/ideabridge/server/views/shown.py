@@ -2,36 +2,38 @@
 
 The form, the page, the view inside an assistant and the terminal differ in how much of a question
 fits. `show_question` decides for all of them whether it is shown whole. A person cannot allow what
-they have not seen: without the whole, a question takes a refusal only.
+they have not seen: a question that is not shown whole can only be refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.loop.question import Choice, Kind, Question
-from ideabridge.server.views.text import Beginning
+from ideabridge.server.views.text import Beginning, counted
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that let nothing happen: they are possible whatever was shown."""
+"""The decisions that let nothing happen. A person may make them without seeing the whole
+question."""
 
 _COLUMNS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question is shown in one place.
+    """How much of a question one place can show.
 
     Attributes:
-        characters: of what would happen, as JSON in one line.
-        lines: of the same, 80 columns wide; each line end in a text begins another line.
-        reasons: characters of the reasons for the question.
+        characters: the most characters of what would happen, as JSON in one line.
+        lines: the most lines of the same, 80 columns wide. Each line end in a text begins another
+            line.
+        reasons: the most characters of the reasons for the question.
     """
 
     characters: int
@@ -52,7 +54,7 @@ WHOLE_PAGE: Final = Room(2_000_000, 100_000, 2_000_000)
 """A page with one question alone."""
 
 TERMINAL: Final = Room(2**63, 2**63, 2**63)
-"""A terminal keeps what it was told."""
+"""A terminal, in which a person can scroll back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,13 @@ class ShownQuestion:
     """A question in one place.
 
     Attributes:
-        content: what would happen as indented JSON for people; of a question that is not
-            whole, the beginning.
-        why: the reasons, likewise.
-        omitted: about how many characters are in neither; 0 if it is whole.
-        sums: how often something would happen: `3,000 executions`; empty for a single one.
+        content: what would happen as indented JSON for people, or its beginning if the question
+            is not whole.
+        why: the reasons, or their beginning.
+        omitted: about how many characters are not shown; 0 if the question is whole.
+        sums: how often something would happen: `3,000 executions`; empty if only once.
         whole: whether a person sees all that an approval covers.
-        digest: names all that an approval covers; empty if it is not whole.
+        digest: a hash of all that an approval covers; empty if the question is not whole.
     """
 
     content: str
@@ -81,18 +83,17 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """What a form holds that comes from a place which shows the question whole; empty for
-        any other place.
+        """The text in a form which proves that the form showed the question whole; empty if it
+        does not.
 
         Args:
-            secret: the secret of the session, so that nobody else can make it.
+            secret: the secret of the session, so that nobody else can make the text.
             key: the run and the approval.
         """
         if not self.whole:
             return ""
-        return hmac.new(
-            secret.encode(), f"{key} {self.digest}".encode(), hashlib.sha256
-        ).hexdigest()
+        message = f"{key} {self.digest}".encode()
+        return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
@@ -110,24 +111,25 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
 
-    # A call may have megabytes, of which JSON for people takes a second for each.
+    # A call may have megabytes, and JSON for people takes a second for each of them.
     part = Beginning(content, room.characters)
-    shown = _beginning(readable_json(part.value, 2), room)
-    length = len(encode(content)) if part.is_cut else len(readable_json(content, 2))
-    first = visible(why[: room.reasons], "\n")[: room.reasons]
-    omitted = max(0, length - len(shown)) + max(0, len(why) - len(first))
-    return ShownQuestion(shown, first, max(1, omitted), sums, False, "")
+    text = readable_json(part.value, 2)
+    beginning = _beginning(text, room)
+    length = len(encode(content)) if part.is_cut else len(text)
+    first_reasons = visible(why[: room.reasons], "\n")[: room.reasons]
+    omitted = max(0, length - len(beginning)) + max(0, len(why) - len(first_reasons))
+    return ShownQuestion(beginning, first_reasons, max(1, omitted), sums, False, "")
 
 
 def fits(content: JSONObject, why: str, room: Room) -> bool:
-    """Return whether a place shows what a question asks whole; see `show_question`. No more is
-    written than the place has room for.
-    """
+    """Return whether a place shows what a question asks whole; see `show_question`."""
     return _line_of(content, room) is not None and _reasons_of(why, room) is not None
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
-    """Those of the choices that a person has who sees a question `whole`, or not."""
+    """The choices that a person has: all of them if they see the question whole, else those
+    that refuse it.
+    """
     return tuple(choice for choice in choices if whole or choice in REFUSING)
 
 
@@ -136,7 +138,10 @@ def _line_of(content: JSONObject, room: Room) -> str | None:
     if Beginning(content, room.characters).is_cut:
         return None
     line = readable_json(content)
-    return line if _is_whole(line, room) else None
+    lines = 1 + len(line) // _COLUMNS + line.count("\\n")
+    if len(line) > room.characters or lines > room.lines:
+        return None
+    return line
 
 
 def _reasons_of(why: str, room: Room) -> str | None:
@@ -144,13 +149,9 @@ def _reasons_of(why: str, room: Room) -> str | None:
     if len(why) > room.reasons:
         return None
     reasons = visible(why, "\n")
-    return reasons if len(reasons) <= room.reasons else None
-
-
-def _is_whole(line: str, room: Room) -> bool:
-    """Return whether a JSON text, which is one line, fits into a place."""
-    lines = 1 + len(line) // _COLUMNS + line.count("\\n")
-    return len(line) <= room.characters and lines <= room.lines
+    if len(reasons) > room.reasons:
+        return None
+    return reasons
 
 
 def _beginning(text: str, room: Room) -> str:
@@ -161,54 +162,53 @@ def _beginning(text: str, room: Room) -> str:
 
 def content_of(question: Question) -> JSONObject:
     """What a question is about: the call, the plan, or what a module asks during a call."""
+    content = shown_without_ids(question)
+    elicitation = question.asked
+    if elicitation is None:
+        return content
+    return {"message": elicitation.message, "schema": elicitation.schema, "call": content}
+
+
+def shown_without_ids(question: Question) -> JSONObject:
+    """The call or the plan of a question, as a person sees it."""
     if question.kind == "plan":
-        shown = plan_without_ids(question.shown)
-    else:
-        shown = call_without_ids(question.shown)
-
-    if question.asked is None:
-        return shown
-
-    asked = question.asked
-    return {"message": asked.message, "schema": asked.schema, "call": shown}
+        return plan_without_ids(question.shown)
+    return call_without_ids(question.shown)
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """Return a call that is put before a person without its id and those of the calls for which it
-    has waited: they change nothing of what it does.
+    """A call as a person sees it: without its id and the ids of the calls for which it has
+    waited, which change nothing of what it does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """Return a plan that is put before a person without the ids of its calls: a call
-    waits for `calls.2`.
-    """
+    """A plan as a person sees it: without the ids of its calls. A call waits for `calls.2`."""
     calls = plan.get("calls")
     if not isinstance(calls, list):
         return plan
 
-    places: dict[str, str] = {}
+    places: dict[JSON, JSON] = {}
     for number, call in enumerate(calls):
         if isinstance(call, dict) and isinstance(call.get("_id"), str):
-            places[str(call["_id"])] = f"calls.{number}"
+            places[call["_id"]] = f"calls.{number}"
 
-    shown: list[JSON] = []
-    for call in calls:
-        if not isinstance(call, dict):
-            shown.append(call)
-            continue
+    return {**plan, "calls": [_planned_call(call, places) for call in calls]}
 
-        members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
-        after = members.get("_after")
-        if isinstance(after, list):
-            members["_after"] = [
-                places.get(name, name) if isinstance(name, str) else name for name in after
-            ]
 
-        shown.append(members)
+def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
+    """A call of a plan without its id; `places` has the place of each call by its id."""
+    if not isinstance(call, dict):
+        return call
 
-    return {**plan, "calls": shown}
+    members: JSONObject = {key: value for key, value in call.items() if key != "_id"}
+    after = members.get("_after")
+    if isinstance(after, list):
+        members["_after"] = [
+            places.get(name, name) if isinstance(name, str) else name for name in after
+        ]
+    return members
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
@@ -220,12 +220,11 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
         instances: the instances of the run; 0: it has none.
     """
     if kind == "plan":
-        calls = _count(content.get("calls"), "call")
-        return f"{calls} for each of {instances:,} instances" if instances else calls
+        calls = content.get("calls")
+        text = counted(len(calls) if isinstance(calls, list) else 0, "call")
+        return f"{text} for each of {instances:,} instances" if instances else text
+
     each = content.get("_each")
-    return _count(each, "execution") if isinstance(each, list) else ""
-
-
-def _count(listed: JSON, noun: str) -> str:
-    number = len(listed) if isinstance(listed, list) else 0
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    if not isinstance(each, list):
+        return ""
+    return counted(len(each), "execution")

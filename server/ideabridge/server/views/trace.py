@@ -1,17 +1,17 @@
 """Trace: when each call of a run was listed, asked about, started and finished, read from
 the journal alone.
 
-A page must open at once, also for a run of 10,000 calls. Folding its journal takes seconds, because
-the machine binds references and checks parameters; a trace only notes times and takes 100 ms. What
-a trace cannot know (why a call that never started did not run, what its references resolved to)
-comes from the folded `RunHistory`.
+A page must open at once, also that of a run of 10,000 calls. Folding its journal takes seconds,
+because the machine binds references and checks parameters. A trace only notes times, which takes
+100 ms. What a trace cannot know (why a call never started, what its references resolved to) comes
+from the folded `RunHistory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ideabridge.bridge.loop.event import decider_text, denial_text
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -23,8 +23,6 @@ BarStatus: TypeAlias = Literal[
 ended while it ran. `denied`: a person or a rule refused it. `not run`: the run ended before the
 call started."""
 
-_FAILED: Final = ("failed", "denied")
-
 
 @dataclass(slots=True)
 class CallBar:
@@ -33,10 +31,10 @@ class CallBar:
 
     Attributes:
         number: the number of the call in the run; -1 for an answer of the mind.
-        name: its tool.
+        name: its tool, or the name of the mind.
         call: the call as it was written.
-        approvals: (who, seconds) of each decision without which it would not have run: who decided,
-            in words, and how long after the question. First that on its plan, if there was one.
+        approvals: (decider, seconds) of each decision that it needed to run: who decided, in
+            words, and how long after the question. The decision on its plan is first.
         items: how many executions have started; more than 1 with `_each`.
         open: how many executions are running now.
         event: the number of the event that listed it.
@@ -57,11 +55,21 @@ class CallBar:
     error: str = ""
     event: int = 0
 
+    def finish(self, error: JSON, at: float | None) -> None:
+        """End one of its executions, with an error unless it is null."""
+        self.open = max(0, self.open - 1)
+        self.finished = at
+        if isinstance(error, dict):
+            self.error = str(error.get("message", ""))
+            self.status = "denied" if error.get("kind") == "denied" else "failed"
+        elif self.status not in ("failed", "denied"):
+            self.status = "running" if self.open else "done"
+
 
 @dataclass(slots=True)
 class Trace:
-    """The bars of a run, made by `add` from the events of its journal, in order. A growing journal
-    can be added on.
+    """The bars of a run. `add` makes them from the events of its journal, in order, and takes more
+    events as the journal grows.
 
     Attributes:
         bars: a bar for each call, by its number.
@@ -69,13 +77,14 @@ class Trace:
         last: the number of the last event.
         begun, ended: the times of the first event, and of the end of the run.
         mode: `plan` or `solve`.
-        mind: the name of the mind; empty: by turns, or none.
+        mind: the name of the mind; empty: the run is answered by turns, or needs no mind.
         program: the text of the program, if the last Solution is one.
         printed: what programs printed.
         output: the output as written.
         modules: tool -> its module, for tools of modules.
-        decisions: (time, call, decision, who, reason) of each decision, except those by a grant.
-        plan_asked: when it was asked whether the last plan is accepted.
+        decisions: (time, call, decision, decider, reason) of each decision, except those by a
+            grant.
+        plan_asked: when the approval of the last plan was asked for.
         tokens, cost: the usage of the answers so far.
         proposed: the number of the first call of the last Solution that arrived whole.
     """
@@ -112,124 +121,139 @@ class Trace:
     def _take(self, kind: str, event: JSONObject, at: float | None) -> None:
         match kind:
             case "run_started":
-                self.mode = str(event.get("mode"))
-                self.mind = str(event.get("mind") or "")
-                for tool in _objects(event.get("tools")):
-                    if isinstance(tool.get("module"), str):
-                        self.modules[str(tool.get("name"))] = str(tool["module"])
+                self._start(event)
             case "request_made":
-                name = self.mind
-                self.minds.append(
-                    CallBar(-1, name, {}, "running", listed=at, started=at, event=self.last)
-                )
-            case "call_proposed":
-                self._list(event.get("call"), at)
-            case "solution_proposed":
-                self._answered(at)
-                self.output = event.get("output")
-                self.proposed = len(self.bars)
-                for call in _list(event.get("calls")):
-                    self._list(call, at)
+                bar = CallBar(-1, self.mind, {}, "running", event=self.last)
+                bar.listed = bar.started = at
+                self.minds.append(bar)
             case "plan_asked":
                 self.plan_asked = at
             case "plan_decided":
-                who = decider_text(event)
-                if event.get("decision") == "approve":
-                    self._accept(who, at)
-                else:
-                    # What was proposed does not run; an edited plan runs in its place.
-                    del self.bars[self.proposed :]
-                for call in _list(event.get("calls")):
-                    self._list(call, at)
-                self.decisions.append(
-                    (at, None, str(event.get("decision")), who, str(event.get("reason") or ""))
-                )
+                self._decide_plan(event, at)
+            case "printed":
+                self.printed += str(event.get("text"))
+            case "usage_noted":
+                self._note_usage(event)
+            case "run_ended":
+                self._end(str(event.get("status")), at)
+            case _:
+                self._take_of_solution(kind, event, at)
+
+    def _start(self, event: JSONObject) -> None:
+        self.mode = str(event.get("mode"))
+        self.mind = str(event.get("mind") or "")
+        for tool in _list(event.get("tools")):
+            if isinstance(tool, dict) and isinstance(tool.get("module"), str):
+                self.modules[str(tool.get("name"))] = str(tool["module"])
+
+    def _decide_plan(self, event: JSONObject, at: float | None) -> None:
+        if event.get("decision") == "approve":
+            self._accept(decider_text(event), at)
+        else:
+            # What was proposed does not run; an edited plan runs in its place.
+            del self.bars[self.proposed :]
+
+        self._add_calls(event, at)
+        self._note_decision(event, None, at)
+
+    def _note_decision(self, event: JSONObject, call: int | None, at: float | None) -> None:
+        decision = str(event.get("decision") or event.get("action"))
+        reason = str(event.get("reason") or "")
+        self.decisions.append((at, call, decision, decider_text(event), reason))
+
+    def _note_usage(self, event: JSONObject) -> None:
+        usage = event.get("usage")
+        if not isinstance(usage, dict):
+            return
+        for key in ("input_tokens", "output_tokens"):
+            count = usage.get(key)
+            self.tokens += count if isinstance(count, int) else 0
+        cost = usage.get("cost")
+        self.cost += cost if isinstance(cost, float | int) else 0.0
+
+    def _take_of_solution(self, kind: str, event: JSONObject, at: float | None) -> None:
+        match kind:
+            case "call_proposed":
+                self._add_call(event.get("call"), at)
+            case "solution_proposed":
+                self._end_answer(at)
+                self.output = event.get("output")
+                self.proposed = len(self.bars)
+                self._add_calls(event, at)
             case "program_proposed":
-                self._answered(at)
+                self._end_answer(at)
                 self.program = str(event.get("program"))
             case "output_proposed":
                 self.output = event.get("output")
             case "solution_closed" | "solution_rejected":
-                self._answered(at)
-            case "printed":
-                self.printed += str(event.get("text"))
-            case "usage_noted":
-                usage = event.get("usage")
-                if isinstance(usage, dict):
-                    self.tokens += sum(
-                        _number(usage.get(key)) for key in ("input_tokens", "output_tokens")
-                    )
-                    cost = usage.get("cost")
-                    self.cost += cost if isinstance(cost, float | int) else 0.0
-            case "run_ended":
-                self._end(str(event.get("status")), at)
+                self._end_answer(at)
             case _:
                 bar = self._bar(event.get("call"))
                 if bar is not None:
-                    self._of_call(kind, event, bar, at)
+                    self._take_of_call(kind, event, bar, at)
 
-    def _of_call(self, kind: str, event: JSONObject, bar: CallBar, at: float | None) -> None:
+    def _take_of_call(self, kind: str, event: JSONObject, bar: CallBar, at: float | None) -> None:
         match kind:
             case "call_started":
                 bar.items += 1
                 bar.open += 1
                 bar.status = "running"
-                bar.started = at if bar.started is None else bar.started
+                if bar.started is None:
+                    bar.started = at
             case "call_finished":
-                bar.open = max(0, bar.open - 1)
-                bar.finished = at
-                error = event.get("error")
-                if isinstance(error, dict):
-                    bar.error = str(error.get("message", ""))
-                    bar.status = "denied" if error.get("kind") == "denied" else "failed"
-                elif bar.status not in _FAILED:
-                    bar.status = "running" if bar.open else "done"
+                bar.finish(event.get("error"), at)
             case "approval_asked":
                 # Stricter rules ask again; a decision answers the last question.
                 bar.asked = at
                 bar.decided = None
                 bar.status = "asking"
             case "outcome_asked" | "question_asked":
-                bar.asked = at if bar.asked is None else bar.asked
+                if bar.asked is None:
+                    bar.asked = at
                 bar.status = "asking"
-            case "call_decided" | "outcome_decided" | "question_answered":
-                decision = str(event.get("decision") or event.get("action"))
-                who = decider_text(event)
-                bar.decided = at
-                if kind == "call_decided" and at is not None and bar.asked is not None:
-                    bar.approvals.append((who, at - bar.asked))
-                if decision == "deny":
-                    bar.status = "denied"
-                elif bar.open:
-                    bar.status = "running"
-                else:
-                    bar.status = "waiting"
-                if decision == "deny":
-                    bar.finished = at
-                    reason = event.get("reason")
-                    bar.error = denial_text(who, reason if isinstance(reason, str) else None)
-                if event.get("granted") is None:
-                    self.decisions.append(
-                        (at, bar.number, decision, who, str(event.get("reason") or ""))
-                    )
+            case "call_decided":
+                if at is not None and bar.asked is not None:
+                    bar.approvals.append((decider_text(event), at - bar.asked))
+                self._decide_call(event, bar, at)
+            case "outcome_decided" | "question_answered":
+                self._decide_call(event, bar, at)
             case _:
                 pass
 
-    def _accept(self, who: str, at: float | None) -> None:
+    def _decide_call(self, event: JSONObject, bar: CallBar, at: float | None) -> None:
+        bar.decided = at
+        if event.get("decision") == "deny":
+            bar.status = "denied"
+            bar.finished = at
+            reason = event.get("reason")
+            bar.error = denial_text(
+                decider_text(event), reason if isinstance(reason, str) else None
+            )
+        else:
+            bar.status = "running" if bar.open else "waiting"
+
+        if event.get("granted") is None:
+            self._note_decision(event, bar.number, at)
+
+    def _accept(self, decider: str, at: float | None) -> None:
         """The plan that waited is accepted: its calls are those that wait now."""
         if at is None or self.plan_asked is None:
             return
         for bar in self.bars:
             if bar.status == "waiting":
-                bar.approvals.append((who, at - self.plan_asked))
+                bar.approvals.append((decider, at - self.plan_asked))
 
-    def _list(self, call: JSON, at: float | None) -> None:
-        raw = call if isinstance(call, dict) else {}
-        tool = raw.get("_tool")
+    def _add_calls(self, event: JSONObject, at: float | None) -> None:
+        for call in _list(event.get("calls")):
+            self._add_call(call, at)
+
+    def _add_call(self, call: JSON, at: float | None) -> None:
+        members = call if isinstance(call, dict) else {}
+        tool = members.get("_tool")
         name = tool if isinstance(tool, str) else "?"
-        self.bars.append(CallBar(len(self.bars), name, raw, listed=at, event=self.last))
+        self.bars.append(CallBar(len(self.bars), name, members, listed=at, event=self.last))
 
-    def _answered(self, at: float | None) -> None:
+    def _end_answer(self, at: float | None) -> None:
         if self.minds and self.minds[-1].finished is None:
             self.minds[-1].finished = at
             self.minds[-1].status = "done"
@@ -242,7 +266,7 @@ class Trace:
     def _end(self, status: str, at: float | None) -> None:
         self.ended = at
         self.status = status
-        self._answered(at)
+        self._end_answer(at)
         for bar in self.bars:
             if bar.status in ("waiting", "asking"):
                 bar.status = "not run"
@@ -261,11 +285,3 @@ def module_of(bar: CallBar, trace: Trace) -> str:
 
 def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
-
-
-def _objects(value: JSON) -> list[JSONObject]:
-    return [entry for entry in _list(value) if isinstance(entry, dict)]
-
-
-def _number(value: JSON) -> int:
-    return value if isinstance(value, int) else 0
