@@ -110,6 +110,7 @@ from ideabridge.bridge.runs.pins import (
     changed_in,
     check_pins,
     defined_in,
+    definitions_in,
     essences_of,
     read_pins,
     with_accepted,
@@ -117,7 +118,6 @@ from ideabridge.bridge.runs.pins import (
 )
 from ideabridge.bridge.runs.replay import (
     Ways,
-    definitions_in,
     plan_of,
     with_plain_ideas,
 )

@@ -77,7 +77,9 @@ class Pin:
             "digest": self.digest,
             "prose": self.prose,
         }
-        return {**pin, "accepted": list(self.accepted)} if self.accepted else pin
+        if self.accepted:
+            pin["accepted"] = list(self.accepted)
+        return pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
         """The pin of the present definition, which a person accepts in place of the earlier one."""
@@ -92,19 +94,34 @@ def read_pins(plan: JSONObject | None) -> list[Pin] | None:
         return None
 
     pins: list[Pin] = []
-    for one in listed:
-        parts = one if isinstance(one, dict) else {}
-        module, tool, digest, prose = (
-            parts.get(key) for key in ("module", "tool", "digest", "prose")
-        )
-        if not (isinstance(module, str) and isinstance(tool, str) and isinstance(digest, str)):
+    for entry in listed:
+        pin = _read_pin(entry)
+        if pin is None:
             return None
-
-        accepted = parts.get("accepted")
-        steps = tuple(accepted) if isinstance(accepted, list) else ()
-        pins.append(Pin(module, tool, digest, prose if isinstance(prose, str) else "", steps))
+        pins.append(pin)
 
     return pins
+
+
+def _read_pin(entry: JSON) -> Pin | None:
+    if not isinstance(entry, dict):
+        return None
+
+    module = entry.get("module")
+    tool = entry.get("tool")
+    digest = entry.get("digest")
+    if not (isinstance(module, str) and isinstance(tool, str) and isinstance(digest, str)):
+        return None
+
+    prose = entry.get("prose")
+    accepted = entry.get("accepted")
+    return Pin(
+        module,
+        tool,
+        digest,
+        prose if isinstance(prose, str) else "",
+        tuple(accepted) if isinstance(accepted, list) else (),
+    )
 
 
 def calls_in(plan: JSON) -> list[JSON]:
@@ -115,12 +132,17 @@ def calls_in(plan: JSON) -> list[JSON]:
 
 def defined_in(plan: JSONObject | None) -> frozenset[str]:
     """The names of the tools that a plan, or the context of a guide, defines."""
-    listed = (plan or {}).get("tools")
-    context = (plan or {}).get("context")
+    return frozenset(str(tool.get("name")) for tool in definitions_in(plan or {}))
+
+
+def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
+    """The tools that a plan, or the context of a guide, defines."""
+    listed = plan.get("tools")
+    tools = list(listed) if isinstance(listed, list) else []
+    context = plan.get("context")
     messages = context if isinstance(context, list) else []
-    tools: list[JSON] = [one.get("tool") for one in messages if isinstance(one, dict)]
-    tools += listed if isinstance(listed, list) else []
-    return frozenset(str(one.get("name")) for one in tools if isinstance(one, dict))
+    tools += [message.get("tool") for message in messages if isinstance(message, dict)]
+    return tuple(tool for tool in tools if isinstance(tool, dict))
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
@@ -135,11 +157,8 @@ def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     module, name = tool.origin
     if call.get("_tool") == name and call.get("_module") == module:
         return call
-    return {
-        "_tool": name,
-        "_module": module,
-        **{k: v for k, v in call.items() if k not in ("_tool", "_module")},
-    }
+    rest = {key: value for key, value in call.items() if key not in ("_tool", "_module")}
+    return {"_tool": name, "_module": module, **rest}
 
 
 _built_in = cache(builtin_toolbox)
@@ -150,6 +169,13 @@ def _is_built_in(tool: Tool) -> bool:
     return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
+def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
+    """Whether a tool, unless it is built in, is defined outside the plan."""
+    if tool.module is None:
+        return tool.name not in defined
+    return tool.module != ANONYMOUS
+
+
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
@@ -157,14 +183,7 @@ def pinned_tools(
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
-        if (
-            tool is None
-            or tool.module == ANONYMOUS
-            or (tool.module is None and tool.name in defined)
-        ):
-            continue
-
-        if not _is_built_in(tool):
+        if tool is not None and _needs_pin(tool, defined) and not _is_built_in(tool):
             tools[tool.origin] = tool
 
     return [tools[key] for key in sorted(tools, key=lambda key: (key[0] or "", key[1]))]
@@ -196,8 +215,8 @@ class PinCheck:
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(
-                f"`ideabridge servers accept {one or '--own'}`"
-                for one in dict.fromkeys(self.modules)
+                f"`ideabridge servers accept {module or '--own'}`"
+                for module in dict.fromkeys(self.modules)
             )
             lines.append(
                 f"See `ideabridge ideas verify {name}`; {accept} accepts the definitions of now."
@@ -206,7 +225,7 @@ class PinCheck:
 
 
 def check_pins(
-    held: JSONObject | None,
+    pinned: JSONObject | None,
     calls: list[JSON],
     catalogue: Catalogue,
     definition: Definition,
@@ -215,55 +234,34 @@ def check_pins(
     """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        held: the plan or guide that contains the pins. Without pins, only tools that are
+        pinned: the plan or guide that contains the pins. Without pins, only tools that are
             gone are reported.
         calls: the calls of the plan.
         catalogue: the present tools, with those that the calls name.
         definition: see `Definition`.
         away: returns why a configured module is not up; None if it is up or not configured.
     """
-    pins = read_pins(held)
-    defined = defined_in(held)
+    pins = read_pins(pinned)
+    defined = defined_in(pinned)
     # What a program may call has no order.
-    is_program = "program" in (held or {})
-    known = {pin.key: pin for pin in pins or ()}
+    is_program = "program" in (pinned or {})
+    by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
     compared: set[ToolKey] = set()
     for place, call in called_in(calls, catalogue):
         if not isinstance(call, dict):
             continue
 
-        module = call.get("_module")
-        name = str(call.get("_tool"))
         where = "" if is_program else f"calls.{place}: "
-        own = not isinstance(module, str) or module == ANONYMOUS
-        try:
-            tool = catalogue.find(name, None if not isinstance(module, str) else module)
-        except UnknownToolError as error:
-            why = None if own else away(str(module))
-            called = name if own else f"{module}.{name}"
-            result.faults.append(f"{where}{called} is not here now: {why or error}")
+        tool = _present_tool(call, catalogue, away, result, where)
+        if tool is None or pins is None or not _needs_pin(tool, defined):
             continue
 
-        if (
-            pins is None
-            or tool.module == ANONYMOUS
-            or (tool.module is None and tool.name in defined)
-        ):
-            continue
-
-        pin = known.get(tool.origin)
+        pin = by_key.get(tool.origin)
         if _is_built_in(tool) and (pin is None or _is_earlier(pin, tool, definition)):
             continue
         if pin is None:
-            result.faults.append(
-                (
-                    f"{where}{name} is not here; {tool.label} is another tool "
-                    "and does not take its place"
-                )
-                if own and tool.module is not None
-                else f"{where}{tool.label} is not among the tools that it was published with"
-            )
+            result.faults.append(f"{where}{_why_unpinned(call, tool)}")
         elif tool.origin not in compared:
             compared.add(tool.origin)
             _compare(pin, tool, result, definition, where)
@@ -272,6 +270,38 @@ def check_pins(
         result.faults.append("its tools were not all here when it was looked at; call it again")
 
     return result
+
+
+def _present_tool(
+    call: JSONObject,
+    catalogue: Catalogue,
+    away: Callable[[str], str | None],
+    result: PinCheck,
+    where: str,
+) -> Tool | None:
+    """The present tool of a call; None, and a fault in `result`, if it is gone."""
+    module = call.get("_module")
+    name = str(call.get("_tool"))
+    try:
+        return catalogue.find(name, module if isinstance(module, str) else None)
+    except UnknownToolError as error:
+        why: str | None = None
+        if isinstance(module, str) and module != ANONYMOUS:
+            why = away(module)
+            name = f"{module}.{name}"
+        result.faults.append(f"{where}{name} is not here now: {why or error}")
+        return None
+
+
+def _why_unpinned(call: JSONObject, tool: Tool) -> str:
+    """Why a call cannot be made whose tool has no pin."""
+    module = call.get("_module")
+    names_module = isinstance(module, str) and module != ANONYMOUS
+    if tool.module is None or names_module:
+        return f"{tool.label} is not among the tools that it was published with"
+    return (
+        f"{call.get('_tool')} is not here; {tool.label} is another tool and does not take its place"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,18 +325,17 @@ def changed_in(
     for pin in read_pins(publication.plan or publication.guide) or ():
         tool = catalogue.get(pin.key) if pin.module == module else None
         if tool is not None and tool.digest != pin.digest:
-            then = definition(pin.digest)
-            lines = [_UNKNOWN] if then is None else differences(then, tool.essence)
+            lines = _changes(pin, tool, definition)
             changed.append(ChangedTool(publication, pin, tool, lines))
 
     return changed
 
 
-def with_accepted(held: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
+def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
     """The plan or guide with pins of the present definitions of changed tools."""
-    replaced = {one.pin.key: one.pin.replaced_by(one.tool, by) for one in changed}
-    pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(held) or ()]
-    return {**held, "pins": pins}
+    replaced = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
+    pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(pinned) or ()]
+    return {**pinned, "pins": pins}
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
@@ -318,11 +347,16 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     return {key: value for key, value in then.items() if key.endswith("Hint")} == hints
 
 
+def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
+    """The differences between the definition that a pin has and the present one."""
+    then = definition(pin.digest)
+    return [_UNKNOWN] if then is None else differences(then, now.essence)
+
+
 def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, where: str) -> None:
     if pin.digest != now.digest:
-        then = definition(pin.digest)
-        lines = [_UNKNOWN] if then is None else differences(then, now.essence)
-        result.faults.append(f"{where}{pin.label} has changed: {'; '.join(lines)}")
+        changes = "; ".join(_changes(pin, now, definition))
+        result.faults.append(f"{where}{pin.label} has changed: {changes}")
         result.modules.append(pin.module)
     elif pin.prose != now.prose_digest:
         version = f" (it is {now.remote_name} now)" if now.in_room else ""

@@ -29,6 +29,7 @@ from ideabridge.bridge.runs.pins import (
     calls_in,
     check_pins,
     defined_in,
+    definitions_in,
     pinned_tools,
     read_pins,
     with_own_module,
@@ -90,19 +91,20 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     if not isinstance(recorded, dict):
         raise PublicationError(f"{publication.name} holds no recorded answer")
 
-    known = recorded.get("input")
-    if content_hash(same_input(known)) != content_hash(same_input(arguments)):
-        text = encode_text(known)
+    recorded_input = recorded.get("input")
+    if content_hash(same_input(recorded_input)) != content_hash(same_input(arguments)):
+        text = encode_text(recorded_input)
+        if len(text) > 300:
+            text = f"{text[:297]}..."
         raise PublicationError(
-            f"{publication.name} answers only for the input it was recorded with:"
-            f" {text if len(text) <= 300 else text[:297] + '...'}"
+            f"{publication.name} answers only for the input it was recorded with: {text}"
         )
 
     return recorded.get("output")
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """The published plan with new input, in which defaults stand for absent parameters.
+    """The published plan with new input; absent parameters have their defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -129,10 +131,9 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         return
     Validator(schema, what=f"the input of {publication.name}").check(arguments)
     if publication.answer == "recorded":
-        filled = arguments
-    else:
-        filled = with_defaults(arguments, schema)
+        return
 
+    filled = with_defaults(arguments, schema)
     if filled is not arguments:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
@@ -152,15 +153,18 @@ def why_not_here(
         caller: who would call it.
         lacking: see `MissingTools.lacking`.
     """
-    lacks = _lacks(store, publication, caller, lacking, set())
+    lacks = list(dict.fromkeys(_lacks(store, publication, caller, lacking, set())))
     if not lacks:
         return None
-    more = f" and {len(lacks) - _NAMED} more" if len(lacks) > _NAMED else ""
-    return f"needs {', '.join(lacks[:_NAMED])}{more}"
+
+    reason = f"needs {', '.join(lacks[:_NAMED])}"
+    if len(lacks) > _NAMED:
+        reason += f" and {len(lacks) - _NAMED} more"
+    return reason
 
 
 _NAMED: Final = 3
-"""The most things that are named which an idea needs and lacks."""
+"""The most tools and ideas that a reason names which an idea needs and lacks."""
 
 
 def _lacks(
@@ -168,32 +172,28 @@ def _lacks(
     publication: Publication,
     caller: str,
     lacking: Callable[[ToolKey], str | None],
-    seen: set[tuple[str, int]],
-) -> list[str]:
-    seen.add((publication.name, publication.version))
-    # In their order, each once.
-    lacks: dict[str, None] = {}
+    visited: set[tuple[str, int]],
+) -> Iterator[str]:
+    """Yield what an idea, and the ideas that it calls, need and lack here, perhaps twice."""
+    visited.add((publication.name, publication.version))
     for module, name in _needs(store, publication):
         if module == ANONYMOUS:
             continue
         if module is None or not module.startswith(IDEA):
             lack = lacking((module, name))
             if lack is not None:
-                lacks[lack] = None
+                yield lack
             continue
 
+        inner_name = module.removeprefix(IDEA)
         try:
-            inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
+            inner = store.publications.named(inner_name, caller=caller)
         except UnknownPublicationError:
-            lacks[f"the idea {module.removeprefix(IDEA)[:64]!r}, which is not published here"] = (
-                None
-            )
+            yield f"the idea {inner_name[:64]!r}, which is not published here"
             continue
 
-        if (inner.name, inner.version) not in seen:
-            lacks |= dict.fromkeys(_lacks(store, inner, caller, lacking, seen))
-
-    return list(lacks)
+        if (inner.name, inner.version) not in visited:
+            yield from _lacks(store, inner, caller, lacking, visited)
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
@@ -203,12 +203,13 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     if publication.answer == "recorded":
         return []
 
-    held = publication.plan or publication.guide or {}
-    pins = read_pins(held)
+    pinned = publication.plan or publication.guide or {}
+    pins = read_pins(pinned)
     if pins is not None:
         return [pin.key for pin in pins]
 
-    calls = calls_in(held if publication.plan is not None else held.get("plan"))
+    calls = calls_in(pinned if publication.plan is not None else pinned.get("plan"))
+    defined = defined_in(pinned)
     needs: list[ToolKey] = []
     listed: dict[str, str] | None = None
     for call in calls:
@@ -218,15 +219,20 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         module = call.get("_module")
         if isinstance(module, str):
             needs.append((module, name))
-        elif name not in defined_in(held):
+        elif name not in defined:
             # As `Ways.pinned`: if the call does not say whose tool it means, the schema of
             # its Request may.
             if listed is None:
-                listed = tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
+                listed = _listed_by(store, publication)
             if listed.get(name):
                 needs.append((listed[name], name))
 
     return needs
+
+
+def _listed_by(store: Store, publication: Publication) -> dict[str, str]:
+    """The module of each tool that the schema of an idea lists, by name; see `tools_in`."""
+    return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
 
 
 # -- ideas that a plan calls -----------------------------------------------------------------------
@@ -239,7 +245,8 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 
 
-def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, int]]) -> bool:
+def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
+    """Whether a model is asked for a call; `visited` are ideas for which that is settled."""
     if not isinstance(call, dict) or "_output" in call:
         return False
 
@@ -250,12 +257,12 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
         return True
 
     for idea in _called(store, [call]):
-        if (idea.name, idea.version) in seen:
+        if (idea.name, idea.version) in visited:
             continue
-        seen.add((idea.name, idea.version))
-        if idea.guide is not None or any(
-            _asks(store, catalogue, below, seen) for below in _calls_of(idea)
-        ):
+        visited.add((idea.name, idea.version))
+        if idea.guide is not None:
+            return True
+        if any(_asks(store, catalogue, below, visited) for below in _calls_of(idea)):
             return True
 
     return False
@@ -275,16 +282,15 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
     """
     # A call of another version of the name is not a cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
-    seen: set[tuple[str, int]] = set()
+    left: list[tuple[list[str], list[JSON]]] = [([name], list(calls))]
+    visited: set[tuple[str, int]] = set()
     while left:
         path, below = left.pop()
-        listed = list(below)
-        if any(isinstance(call, dict) and call.get("_module") in own for call in listed):
+        if any(isinstance(call, dict) and call.get("_module") in own for call in below):
             return [*path, name]
-        for idea in _called(store, listed):
-            if (idea.name, idea.version) not in seen:
-                seen.add((idea.name, idea.version))
+        for idea in _called(store, below):
+            if (idea.name, idea.version) not in visited:
+                visited.add((idea.name, idea.version))
                 left.append(([*path, idea.name], _calls_of(idea)))
 
     return None
@@ -313,18 +319,18 @@ def _calls_of(publication: Publication) -> list[JSON]:
     return [*calls, *({"_module": module} for module, _ in tools_of(publication.guide or {}))]
 
 
-def with_plain_ideas(calls: Iterable[JSON], taken: Collection[str]) -> list[JSON]:
-    """The calls; one that names neither a module nor a tool in `taken` gets the module of the idea
-    that it means as soon as one is published under this name.
+def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
+    """The calls. A call that names neither a module nor a tool in `own` gets the module of the idea
+    that it means as soon as an idea is published under this name.
     """
-    return [_with_plain_idea(call, taken) for call in calls]
+    return [_with_plain_idea(call, own) for call in calls]
 
 
-def _with_plain_idea(call: JSON, taken: Collection[str]) -> JSON:
+def _with_plain_idea(call: JSON, own: Collection[str]) -> JSON:
     if not isinstance(call, dict) or "_module" in call or "_output" in call:
         return call
     name = call.get("_tool")
-    if not isinstance(name, str) or name in taken:
+    if not isinstance(name, str) or name in own:
         return call
     return {**call, "_module": f"{IDEA}{name}"}
 
@@ -352,11 +358,12 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     """The context of a run that solves the idea anew: the idea's own with the caller's input, and
     its plan first.
     """
-    # What is put before the input of the idea; without an input, at the end.
-    before: list[JSON] = []
+    plan_messages: list[JSON] = []
     plan = guide.get("plan")
     if plan is not None:
-        before.append({"type": "plan", "plan": plan, "description": "how it was solved before"})
+        plan_messages.append(
+            {"type": "plan", "plan": plan, "description": "how it was solved before"}
+        )
 
     messages: list[JSON] = []
     has_input = False
@@ -367,11 +374,13 @@ def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
             messages.append(raw)
             continue
 
-        messages += [*before, dataclasses.replace(message, value=arguments).to_json()]
-        before = []
+        if not has_input:
+            messages += plan_messages
+        messages.append(dataclasses.replace(message, value=arguments).to_json())
         has_input = True
 
-    messages += before
+    if not has_input:
+        messages += plan_messages
     if arguments and not has_input:
         # Its run had no input: the parameters come from what its calls were made with.
         messages.append({"type": "input", "input": arguments})
@@ -450,32 +459,24 @@ class Ways:
                     f"{publication.name} holds nothing to solve it with; publish it again"
                 )
 
-            given = with_defaults(arguments, publication.input_schema)
-            start = await self._solving(publication, guide, given, caller, settings, choice, before)
-            self._expect(publication, guide, calls_in(guide.get("plan")), start.machine.catalogue)
-            return start
+            filled = with_defaults(arguments, publication.input_schema)
+            context = [*before, *context_of(guide, filled)]
+            catalogue = await self._tools_to_solve(publication, guide, context, caller)
+            self._expect(publication, guide, calls_in(guide.get("plan")), catalogue)
+            return _start_solving(publication, guide, context, catalogue, settings, choice)
 
         plan = plan_of(publication, arguments)
         catalogue = await PlanTools(self._offer, plan, caller).catalogue()
         if read_pins(publication.plan) is None:
-            foreign = self._idea_of_others(publication, plan.calls, catalogue)
-            if foreign is not None:
-                raise MeantToolError(
-                    f"{publication.name} cannot be called: {foreign.name} was not here "
-                    "when it was published, and"
-                    " another user has published an idea of this name since; "
-                    "to call that, publish it again with"
-                    f' "_module": "{foreign.module}"'
-                )
+            self._expect_own_ideas(publication, plan, catalogue)
 
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
-            # The plan is the first answer, and a mind goes on where it gives no output.
-            given = plan.input or {}
-            begun = await self._solving(
-                publication, guide, given, caller, settings, choice, before, catalogue.tools
-            )
-            return await check_beside(plan, start_solve_by, plan, begun)
+            # The plan is the first answer. If it gives no output, a mind goes on.
+            context = [*before, *context_of(guide, plan.input or {})]
+            tools = await self._tools_to_solve(publication, guide, context, caller, catalogue.tools)
+            solving = _start_solving(publication, guide, context, tools, settings, choice)
+            return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
         # As in any plan, each room chooses its mind when it opens; only a client's model must
@@ -485,35 +486,36 @@ class Ways:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
-    async def _solving(
+    async def _tools_to_solve(
         self,
         publication: Publication,
         guide: JSONObject,
-        given: JSONObject,
+        context: list[JSON],
         caller: str,
-        settings: Settings,
-        choice: Choice,
-        before: Sequence[JSON],
         more: Sequence[Tool] = (),
-    ) -> Start:
-        """The start of a run that solves an idea anew with an input; `more` are tools that it
-        has in any case.
-        """
-        context = [*before, *context_of(guide, given)]
+    ) -> Catalogue:
+        """The tools of a run that solves an idea anew; `more` are tools that it has in any case."""
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in tools_of(guide))
         offered = self._offer.named(tools_of(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         keys = {tool.key for tool in (*tools, *defined)}
-        catalogue = self._offer.with_defined(
-            tools, defined, [tool for tool in more if tool.key not in keys], caller=caller
-        )
-        settings = dataclasses.replace(
-            settings, output_by_instance=guide.get("by_instance") is True
-        )
-        schema = guide.get("output_schema")
-        wanted = schema if isinstance(schema, dict) else None
-        return start_solve(context, catalogue, settings, wanted, choice, idea=publication.idea_id)
+        others = [tool for tool in more if tool.key not in keys]
+        return self._offer.with_defined(tools, defined, others, caller=caller)
+
+    def _expect_own_ideas(self, publication: Publication, plan: Plan, catalogue: Catalogue) -> None:
+        """Refuse a plan without pins that would call another user's idea by its plain name.
+
+        Raises:
+            MeantToolError: a call would.
+        """
+        foreign = self._idea_of_others(publication, plan.calls, catalogue)
+        if foreign is not None:
+            raise MeantToolError(
+                f"{publication.name} cannot be called: {foreign.name} was not here when it was "
+                "published, and another user has published an idea of this name since; to call "
+                f'that, publish it again with "_module": "{foreign.module}"'
+            )
 
     def why_not_here(self, publication: Publication, caller: str) -> str | None:
         """Return why a published idea cannot be called here; see the function of this name."""
@@ -559,44 +561,59 @@ class Ways:
         without pins, and the next use tries again.
         """
         plan: JSONObject | None = publication.plan
-        guide: JSONObject | None = publication.guide
-        held = plan or guide
-        if held is None or read_pins(held) is not None:
+        unpinned = plan or publication.guide
+        if unpinned is None or read_pins(unpinned) is not None:
             return publication
 
-        calls = calls_in(plan if plan is not None else held.get("plan"))
-        then = self._then(publication)
-        if then is None or not all(_is_found(call, then, {}) for call in calls):
-            listed = tools_in(
-                self._store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema
-            )
+        calls = calls_in(plan if plan is not None else unpinned.get("plan"))
+        catalogue = self._recorded_catalogue(publication)
+        if catalogue is None or not all(_has_tool(catalogue, call, {}) for call in calls):
+            listed = _listed_by(self._store, publication)
             calls = [with_module(call, listed) for call in calls]
-            try:
-                plan_of_calls = Plan(calls=calls, tools=definitions_in(held))
-                then = await PlanTools(self._offer, plan_of_calls, caller).catalogue()
-            except PlanError:
-                # A module is down; the call itself reports that.
-                then = Catalogue(())
-
-            if self._idea_of_others(publication, calls, then) is not None:
+            catalogue = await self._present_catalogue(calls, unpinned, caller)
+            if self._idea_of_others(publication, calls, catalogue) is not None:
                 # A call refuses it.
                 return publication
-            if not all(_is_found(call, then, listed) for call in calls):
+            if not all(_has_tool(catalogue, call, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
                 if plan is None:
                     return publication
                 return dataclasses.replace(publication, plan={**plan, "calls": calls})
 
-        pinned = [with_own_module(call, then) for call in calls]
-        tools = pinned_tools(pinned, then, defined_in(held))
+        return await self._pin(publication, unpinned, calls, catalogue)
+
+    async def _present_catalogue(
+        self, calls: list[JSON], unpinned: JSONObject, caller: str
+    ) -> Catalogue:
+        """The present tools of the calls of a plan or guide; none if a module is down, which the
+        call itself reports.
+        """
+        plan = Plan(calls=calls, tools=definitions_in(unpinned))
+        try:
+            return await PlanTools(self._offer, plan, caller).catalogue()
+        except PlanError:
+            return Catalogue(())
+
+    async def _pin(
+        self,
+        publication: Publication,
+        unpinned: JSONObject,
+        calls: list[JSON],
+        catalogue: Catalogue,
+    ) -> Publication:
+        """Store the pins of a plan or guide, with the calls that name the pinned tools."""
+        plan: JSONObject | None = publication.plan
+        guide: JSONObject | None = publication.guide
+        own_calls = [with_own_module(call, catalogue) for call in calls]
+        tools = pinned_tools(own_calls, catalogue, defined_in(unpinned))
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
-            plan = {**plan, "calls": pinned, "pins": pins}
+            plan = {**plan, "calls": own_calls, "pins": pins}
         else:
-            inner = held.get("plan")
-            guide = {**held, "pins": pins}
+            inner = unpinned.get("plan")
+            guide = {**unpinned, "pins": pins}
             if isinstance(inner, dict):
-                guide["plan"] = {**inner, "calls": pinned}
+                guide["plan"] = {**inner, "calls": own_calls}
 
         definitions = {tool.digest: tool.essence for tool in tools}
         return await self._patiently(
@@ -611,17 +628,16 @@ class Ways:
         was here has its `_module`.
         """
         for call in calls:
-            if isinstance(call, dict) and "_module" not in call:
-                tool = catalogue.look_up(call)
-            else:
-                tool = None
+            if not isinstance(call, dict) or "_module" in call:
+                continue
+            tool = catalogue.look_up(call)
             if tool is not None and str(tool.module).startswith(IDEA):
-                owners = [idea.owner for idea in _called(self._store, [{"_module": tool.module}])]
-                if not {None, publication.owner} & {*owners}:
+                owners = {idea.owner for idea in _called(self._store, [{"_module": tool.module}])}
+                if owners.isdisjoint({None, publication.owner}):
                     return tool
         return None
 
-    def _then(self, publication: Publication) -> Catalogue | None:
+    def _recorded_catalogue(self, publication: Publication) -> Catalogue | None:
         """The tools of the run that a version was published from; None if the store does not
         contain its journal.
         """
@@ -637,23 +653,39 @@ class Ways:
     def _expect(
         self,
         publication: Publication,
-        held: JSONObject | None,
+        pinned: JSONObject | None,
         calls: list[JSON],
         catalogue: Catalogue,
     ) -> None:
-        checked = self.check_pins(held, calls, catalogue)
+        checked = self.check_pins(pinned, calls, catalogue)
         if checked.faults:
             raise MeantToolError(checked.text(publication.name))
 
     def check_pins(
-        self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue
+        self, pinned: JSONObject | None, calls: list[JSON], catalogue: Catalogue
     ) -> PinCheck:
         """Compare the pinned tools of a plan or guide with the present ones; see
         `pins.check_pins`.
         """
-        return check_pins(
-            held, calls, catalogue, self._store.tool_memory.definition, self._offer.missing.why_away
-        )
+        definition = self._store.tool_memory.definition
+        return check_pins(pinned, calls, catalogue, definition, self._offer.missing.why_away)
+
+
+def _start_solving(
+    publication: Publication,
+    guide: JSONObject,
+    context: list[JSON],
+    catalogue: Catalogue,
+    settings: Settings,
+    choice: Choice,
+) -> Start:
+    """The start of a run that solves an idea anew."""
+    settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
+    schema = guide.get("output_schema")
+    output_schema = schema if isinstance(schema, dict) else None
+    return start_solve(
+        context, catalogue, settings, output_schema, choice, idea=publication.idea_id
+    )
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
@@ -664,21 +696,13 @@ def with_module(call: JSON, listed: dict[str, str]) -> JSON:
     return {**call, "_tool": need.tool, "_module": need.module}
 
 
-def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
+def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
     if not isinstance(call, dict):
         return True
     tool = catalogue.look_up(call)
+    if tool is None:
+        return False
+    if tool.module is None or "_module" in call:
+        return True
     # A tool of the process must not become a module's tool of the same name.
-    return tool is not None and (
-        tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != ""
-    )
-
-
-def definitions_in(held: JSONObject) -> tuple[JSONObject, ...]:
-    """The tools that a plan, or the context of a guide, defines."""
-    listed = held.get("tools")
-    tools = list(listed) if isinstance(listed, list) else []
-    context = held.get("context")
-    messages = context if isinstance(context, list) else []
-    tools += [message.get("tool") for message in messages if isinstance(message, dict)]
-    return tuple(tool for tool in tools if isinstance(tool, dict))
+    return listed.get(str(call.get("_tool"))) != ""
