@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, read_plan
 from ideabridge.bridge.runs import observed
-from ideabridge.bridge.runs.observed import merged, shape_of
+from ideabridge.bridge.runs.observed import merged, observed_shape
 from ideabridge.bridge.store.errors import StoreFullError
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -50,7 +50,7 @@ ISSUE: JSONObject = {
 
 @given(VALUES)
 def test_a_value_has_its_shape(value: JSON) -> None:
-    shape = shape_of(value)
+    shape = observed_shape(value)
     assert len(encode(shape)) <= 1500
     if not isinstance(value, list | dict):
         Validator(shape, what="shape").check(value)
@@ -58,23 +58,25 @@ def test_a_value_has_its_shape(value: JSON) -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
 def test_merging_is_settled(values: list[JSON]) -> None:
-    shapes: list[JSON] = [shape_of(value) for value in values]
+    shapes: list[JSON] = [observed_shape(value) for value in values]
     whole = merged(shapes)
     Validator(whole, what="shape")
     assert merged([whole, *shapes]) == whole
 
 
 def test_shapes_tell_types_and_names() -> None:
-    assert shape_of(ISSUES) == {"type": "array", "items": ISSUE}
-    told = shape_of(json.dumps({"issues": ISSUES}))
+    assert observed_shape(ISSUES) == {"type": "array", "items": ISSUE}
+    told = observed_shape(json.dumps({"issues": ISSUES}))
     assert told["contentMediaType"] == "application/json"
     assert told["contentSchema"] == {
         "type": "object",
         "properties": {"issues": {"type": "array", "items": ISSUE}},
     }
-    assert shape_of("{not JSON") == {"type": "string"}
-    assert merged([shape_of("plain"), told]) == {"type": "string"}
-    assert merged([shape_of(1), shape_of(1.5), shape_of(None)]) == {"type": ["number", "null"]}
+    assert observed_shape("{not JSON") == {"type": "string"}
+    assert merged([observed_shape("plain"), told]) == {"type": "string"}
+    assert merged([observed_shape(1), observed_shape(1.5), observed_shape(None)]) == {
+        "type": ["number", "null"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_names_that_look_like_data_are_not_told(keys: list[str]) -> None:
     value: JSONObject = {"by": {key: {"count": 1} for key in keys}}
     counted: JSONObject = {"type": "object", "properties": {"count": {"type": "integer"}}}
     by: JSONObject = {"type": "object", "additionalProperties": counted}
-    assert shape_of(value) == {"type": "object", "properties": {"by": by}}
+    assert observed_shape(value) == {"type": "object", "properties": {"by": by}}
 
 
 def test_huge_and_deep_results_have_small_shapes() -> None:
@@ -109,7 +111,7 @@ def test_huge_and_deep_results_have_small_shapes() -> None:
     many: list[JSON] = [wide] * 100_000
     values: list[JSON] = [wide, deep, many, "[" * 100_000, "[" * 30_000, numbers]
     for value in values:
-        assert len(encode(shape_of(value))) <= 1500
+        assert len(encode(observed_shape(value))) <= 1500
 
 
 class World:
@@ -155,8 +157,8 @@ async def test_each_owner_learns_from_its_own_runs_alone(
         await world.gives(bridge, ISSUES)
         await world.gives(bridge, {"private": 1}, caller="another")
         await world.gives(bridge, 7, tool="told")
-        assert seen(bridge) == shape_of(ISSUES)
-        assert seen(bridge, "another") == shape_of({"private": 1})
+        assert seen(bridge) == observed_shape(ISSUES)
+        assert seen(bridge, "another") == observed_shape({"private": 1})
         assert seen(bridge, "nobody") is None
         assert seen(bridge, name="told") is None
         # The last few are merged.
@@ -185,9 +187,9 @@ async def test_of_many_calls_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) 
 
     def look(value: JSON) -> JSONObject:
         looked.append(value)
-        return shape_of(value)
+        return observed_shape(value)
 
-    monkeypatch.setattr(observed, "shape_of", look)
+    monkeypatch.setattr(observed, "observed_shape", look)
     monkeypatch.setattr(observed, "SECONDS", 60.0)
     world = World()
     async with Bridge(toolbox=world.toolbox) as bridge:

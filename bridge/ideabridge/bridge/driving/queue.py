@@ -130,7 +130,7 @@ class Queue:
                 one.runner.program.stop()
                 if one is not root:
                     one.driver.leave(None, None, one.poke)
-            root.driver.leave(QUEUED, StoredSummary(needs=needed_modules(root)), root.poke)
+            root.driver.leave(QUEUED, StoredSummary(needs=modules_reached_by(root)), root.poke)
         except StaleDriverError:
             run.runner.abandon("its lease was lost to another process")
 
@@ -138,7 +138,7 @@ class Queue:
         """Return a run that another process left behind to the queue, under its lease; `summary` is
         that of its row.
         """
-        run.driver.queue(dataclasses.replace(summary, needs=needed_modules(run)))
+        run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
         """Refuse a run of a caller for which there is no place. Raises `LimitExceededError`."""
@@ -155,7 +155,7 @@ class Queue:
             )
 
 
-def needed_modules(run: DrivenRun) -> tuple[str, ...]:
+def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
     """The names of the modules that a run may call; `*`: any."""
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))

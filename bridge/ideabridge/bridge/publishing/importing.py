@@ -26,7 +26,7 @@ from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.runs.pins import calls_in
-from ideabridge.bridge.runs.replay import context_of, cycle_through, next_version
+from ideabridge.bridge.runs.replay import context_to_solve, cycle_through, next_version
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document
@@ -224,7 +224,7 @@ def check_guide(store: Store, document: Document) -> None:
     arguments: JSONObject = recorded_input if isinstance(recorded_input, dict) else {}
     schema = guide.get("output_schema")
     try:
-        context = context_of(guide, arguments)
+        context = context_to_solve(guide, arguments)
         defined_tools(read_context(context))
         output_schema = schema if isinstance(schema, dict) else None
         start_solve(

@@ -23,7 +23,7 @@ from ideabridge.tools.tool import Tool
 SECONDS: Final = 1.0
 """Seconds within which at most one result of a tool is inspected for each owner of runs."""
 
-_KEPT: Final = 4
+_STORED: Final = 4
 """Most different shapes of a tool that are stored."""
 
 _BYTES: Final = 1500
@@ -77,15 +77,17 @@ class Observed:
 
         self._next[key] = now + SECONDS
         digest = tool.prose_digest
-        shape = shape_of(value)
+        shape = observed_shape(value)
         try:
-            known = self._memory.shapes(owner, digest)
-            if known and merged([*known, shape]) == merged(known):
+            stored = self._memory.shapes(owner, digest)
+            if stored and merged([*stored, shape]) == merged(stored):
                 return
 
-            name = f"{tool.module}.{key[2]}" if tool.module else key[2]
-            kept: list[JSON] = [shape, *known[: _KEPT - 1]]
-            self._memory.keep_shapes(owner, digest, name, kept)
+            name = tool.name_in_module
+            if tool.module:
+                name = f"{tool.module}.{name}"
+            shapes: list[JSON] = [shape, *stored[: _STORED - 1]]
+            self._memory.keep_shapes(owner, digest, name, shapes)
         except StoreError as error:
             # The store is busy or full; the run does not need the shape.
             logger.warning("keeping the shape of a result: %s", error)
@@ -96,13 +98,15 @@ class Observed:
         """
         if tool.output is not None:
             return None
-        known = self._memory.shapes(owner, tool.prose_digest)
+        stored = self._memory.shapes(owner, tool.prose_digest)
         # If all together are too large to be shown, the latest alone.
-        shapes = (merged(known), merged(known[:1]))
-        return next((shape for shape in shapes if shape and len(encode(shape)) <= _BYTES), None)
+        for shape in (merged(stored), merged(stored[:1])):
+            if shape and len(encode(shape)) <= _BYTES:
+                return shape
+        return None
 
 
-def shape_of(value: JSON) -> JSONObject:
+def observed_shape(value: JSON) -> JSONObject:
     """A bounded JSON Schema of the types in a value, which contains nothing of the value itself.
 
     For a text that contains a JSON object or array, it has `contentMediaType` and `contentSchema`.
@@ -147,8 +151,8 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
         shape["items"] = merged(_shape(item, depth - 1, left) for item in value[:_ITEMS])
     elif isinstance(value, dict):
         if len(value) > _NAMES or not all(map(_is_name, value)):
-            some = islice(value.values(), _ITEMS)
-            shape["additionalProperties"] = merged(_shape(item, depth - 1, left) for item in some)
+            first = islice(value.values(), _ITEMS)
+            shape["additionalProperties"] = merged(_shape(item, depth - 1, left) for item in first)
         else:
             shape["properties"] = {
                 name: _shape(item, depth - 1, left) for name, item in value.items()
@@ -158,8 +162,8 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
 
 
 def _is_name(key: str) -> bool:
-    """True if a key is the name of a field, and not data such as an id, a date, an
-    address or a sentence.
+    """True if a key is the name of a field, not data such as an id, a date, an address or a
+    sentence.
     """
     return (
         _NAME.fullmatch(key) is not None
@@ -179,33 +183,33 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     try:
         # Only types are read from it, to a small depth, so it need be neither exact nor
         # bounded otherwise.
-        found = orjson.loads(value)
+        return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None
-    return cast("JSONObject | list[JSON]", found)
 
 
-def _merge(one: JSONObject, other: JSONObject) -> JSONObject:
-    if one == other or not other:
-        return one
-    if not one:
-        return other
+def _merge(first: JSONObject, second: JSONObject) -> JSONObject:
+    if first == second or not second:
+        return first
+    if not first:
+        return second
 
-    types = _types(one)
-    types += [kind for kind in _types(other) if kind not in types]
+    types = _types(first)
+    types += [kind for kind in _types(second) if kind not in types]
     if "number" in types and "integer" in types:
         types.remove("integer")
 
     result: JSONObject = {"type": types[0] if len(types) == 1 else list[JSON](types)}
-    both = [shape for shape in (one, other) if "object" in _types(shape)]
-    if both:
-        result |= _merge_objects(both)
+    shapes = (first, second)
+    objects = [shape for shape in shapes if "object" in _types(shape)]
+    if objects:
+        result |= _merge_objects(objects)
 
-    items = [shape["items"] for shape in (one, other) if "items" in shape]
+    items = [shape["items"] for shape in shapes if "items" in shape]
     if items:
         result["items"] = merged(items)
 
-    texts = [shape.get("contentSchema") for shape in (one, other) if "string" in _types(shape)]
+    texts = [shape.get("contentSchema") for shape in shapes if "string" in _types(shape)]
     if texts and all(texts):
         # Only if every text contained JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
@@ -217,17 +221,18 @@ def _merge_objects(shapes: list[JSONObject]) -> JSONObject:
     properties: JSONObject = {}
     for shape in shapes:
         for name, part in cast("JSONObject", shape.get("properties", {})).items():
-            known = properties.get(name)
-            properties[name] = merged([known, part])
+            properties[name] = merged([properties.get(name), part])
 
     maps = [shape["additionalProperties"] for shape in shapes if "additionalProperties" in shape]
     if maps or len(properties) > _NAMES:
         return {"additionalProperties": merged([*maps, *properties.values()])}
-    return {"properties": properties} if properties else {}
+    if not properties:
+        return {}
+    return {"properties": properties}
 
 
 def _types(shape: JSONObject) -> list[str]:
-    kind = shape.get("type")
-    if isinstance(kind, list):
-        return [str(one) for one in kind]
-    return [str(kind)]
+    kinds = shape.get("type")
+    if isinstance(kinds, list):
+        return [str(kind) for kind in kinds]
+    return [str(kinds)]

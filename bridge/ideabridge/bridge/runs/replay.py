@@ -354,7 +354,7 @@ def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
     return cycle_through(store, name, version, [{"_module": tool.module}]) is not None
 
 
-def context_of(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
+def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     """The context of a run that solves the idea anew: the idea's own with the caller's input, and
     its plan first.
     """
@@ -460,7 +460,7 @@ class Ways:
                 )
 
             filled = with_defaults(arguments, publication.input_schema)
-            context = [*before, *context_of(guide, filled)]
+            context = [*before, *context_to_solve(guide, filled)]
             catalogue = await self._tools_to_solve(publication, guide, context, caller)
             self._expect(publication, guide, calls_in(guide.get("plan")), catalogue)
             return _start_solving(publication, guide, context, catalogue, settings, choice)
@@ -473,7 +473,7 @@ class Ways:
         self._expect(publication, publication.plan, plan.calls, catalogue)
         if guide is not None:
             # The plan is the first answer. If it gives no output, a mind goes on.
-            context = [*before, *context_of(guide, plan.input or {})]
+            context = [*before, *context_to_solve(guide, plan.input or {})]
             tools = await self._tools_to_solve(publication, guide, context, caller, catalogue.tools)
             solving = _start_solving(publication, guide, context, tools, settings, choice)
             return await check_beside(plan, start_solve_by, plan, solving)

@@ -42,11 +42,11 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
     """A hash that distinguishes the Solutions of a turn."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
-    if proposed.pattern is None:
-        pattern: JSONObject = {}
-    else:
-        pattern = {"pattern": proposed.pattern}
-    return content_hash({"calls": proposed.calls, "output": proposed.output, **pattern})
+
+    solution: JSONObject = {"calls": proposed.calls, "output": proposed.output}
+    if proposed.pattern is not None:
+        solution["pattern"] = proposed.pattern
+    return content_hash(solution)
 
 
 def read_submission(
@@ -96,30 +96,36 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
     results: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
-        if (
-            progress.status is not CallStatus.DONE
-            or not progress.wrote
-            or progress.wrote[0][0] != "results"
-        ):
-            continue
-
-        if progress.staged:
-            # Visible only inside its group, until the whole group has ended.
+        if progress.status is not CallStatus.DONE or not progress.wrote:
             continue
 
         path = progress.wrote[0]
+        # A staged result is visible only inside its group, until the whole group has ended.
+        if path[0] != "results" or progress.staged:
+            continue
+
         instance = progress.call.instance or None
         key = f"{instance}.{path[1]}" if instance else path[1]
         if whole:
             results[key] = progress.value
             continue
 
-        value = progress.value if blocks is None else blocks.take(progress.value)
-        shown = shorten(value, path, instance=instance, small=INLINE if room > 0 else 64)
-        room -= len(encode(shown))
-        results[key] = shown
+        value = _without_blocks(progress.value, blocks)
+        short = shorten(value, path, instance=instance, small=_small(room))
+        room -= len(encode(short))
+        results[key] = short
 
     return results
+
+
+def _small(room: int) -> int:
+    """The most bytes of a value that an answer with this much room shows whole."""
+    return INLINE if room > 0 else 64
+
+
+def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
+    """A value without the content blocks that `blocks` takes."""
+    return value if blocks is None else blocks.take(value)
 
 
 def given_by(machine: Machine) -> JSON:
@@ -128,19 +134,21 @@ def given_by(machine: Machine) -> JSON:
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
-    results = {} if machine.state else results_of(machine, whole=True)
-    return {"results": results} if results else machine.state
+    if not machine.state:
+        results = results_of(machine, whole=True)
+        if results:
+            return {"results": results}
+    return machine.state
 
 
 def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
     """An output as an answer shows it, without the content blocks that `blocks` takes; `check_run`
     returns it whole as †output.
     """
-    shown = output if blocks is None else blocks.take(output)
-    if len(encode(shown)) <= INLINE * 4:
-        return shown
-    size = len(encode(output))
-    short = reference_to(shown, ("output",), size=size)
+    value = _without_blocks(output, blocks)
+    if len(encode(value)) <= INLINE * 4:
+        return value
+    short = reference_to(value, ("output",), size=len(encode(output)))
     return {**short, "note": 'ask check_run for paths: ["†output"] to get it whole'}
 
 
@@ -159,8 +167,8 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
     def short(instance: str | None) -> JSON:
         state: JSON = machine.state_of() if instance is None else machine.state_of(instance)
-        shown = state if blocks is None else blocks.take(state)
-        return shorten(shown, ("state",), instance=instance, small=INLINE)
+        value = _without_blocks(state, blocks)
+        return shorten(value, ("state",), instance=instance, small=INLINE)
 
     if machine.instances:
         return {name: short(name) for name in machine.instances}
@@ -179,16 +187,14 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
             errors.append(shorten_literal(entry))
             continue
 
-        plain = shorten_literal(
-            {**entry, "error": {key: part for key, part in error.items() if key != "sent"}}
-        )
+        unsent = {key: part for key, part in error.items() if key != "sent"}
+        plain = shorten_literal({**entry, "error": unsent})
         assert isinstance(plain, dict)
         assert isinstance(plain["error"], dict)
-        sent = error["sent"] if blocks is None else blocks.take(error["sent"])
         path = ("data", "error", str(entry.get("place")), "error", "sent")
-        shown = shorten(sent, path, small=INLINE if room > 0 else 64)
-        room -= len(encode(shown))
-        errors.append({**plain, "error": {**plain["error"], "sent": shown}})
+        sent = shorten(_without_blocks(error["sent"], blocks), path, small=_small(room))
+        room -= len(encode(sent))
+        errors.append({**plain, "error": {**plain["error"], "sent": sent}})
 
     return errors
 
@@ -200,24 +206,24 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     With `most` None it is whole, and `noted` has the notes; see `Doubts`.
     """
     doubts = machine.doubts
-    found: JSONObject = {}
+    listed: JSONObject = {}
     for name, entries in (("assumed", doubts.assumed), ("approved", doubts.approved)):
         if entries:
-            found[name] = list[JSON](entries[:most])
+            listed[name] = list[JSON](entries[:most])
         if most is not None and len(entries) > most:
-            found[f"more_{name}"] = len(entries) - most
+            listed[f"more_{name}"] = len(entries) - most
 
     if most is None and doubts.notes:
-        found["noted"] = list[JSON](doubts.notes)
+        listed["noted"] = list[JSON](doubts.notes)
 
-    return found
+    return listed
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
     """The calls of the last Solution that were skipped,
     `{"place", "tool", "instance"?, "why"}` each.
     """
-    found: list[JSONObject] = []
+    skipped: list[JSONObject] = []
     for progress in machine.skipped:
         call = progress.call
         entry: JSONObject = {"place": call.place, "tool": call.name}
@@ -225,9 +231,9 @@ def skipped_calls(machine: Machine) -> list[JSONObject]:
             entry["instance"] = call.instance
 
         entry["why"] = (progress.error or {}).get("message")
-        found.append(entry)
+        skipped.append(entry)
 
-    return found
+    return skipped
 
 
 def value_at(machine: Machine, text: str) -> JSON:
@@ -264,8 +270,8 @@ def value_at(machine: Machine, text: str) -> JSON:
 
 
 CONTENT: Final = "†content."
-"""The beginning of the reference to the content of a call's result, where it says something else
-than its value. The place of the call follows, as in †results.
+"""The beginning of the reference to the content of a call's result, if that says something else
+than the value. The place of the call follows, as in †results.
 """
 
 
@@ -302,7 +308,7 @@ def _document(machine: Machine, operand: Reference) -> JSON:
         return document
     data = document.get("data")
     errors: JSONObject = {
-        str(one["place"]): one for one in machine.errors if one.get("place") is not None
+        str(error["place"]): error for error in machine.errors if error.get("place") is not None
     }
     return {**document, "data": {**(data if isinstance(data, dict) else {}), "error": errors}}
 
@@ -347,10 +353,10 @@ def typed(value: JSON, model: type[T]) -> T:
     try:
         return _adapter(model).validate_json(encode(value))
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}"
-            for one in error.errors()[:5]
-        ]
+        faults: list[str] = []
+        for fault in error.errors()[:5]:
+            place = ".".join(map(str, fault["loc"])) or "the output"
+            faults.append(f"{place}: {fault['msg']}")
         raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None
 
 
@@ -389,8 +395,10 @@ class TurnLog:
         """Note an event."""
         match event:
             case RunStarted():
-                self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
+                self.mind = event.mind
+                self.why = event.why
                 self.idea = event.idea
+                self._planned = event.mode == "plan"
             case RequestMade():
                 self.rejected = self.rejected_in.setdefault(event.step, [])
                 self._turn = event.step
