@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
@@ -78,65 +79,106 @@ async def fork(
     began = started if new_input is None else _with_input(started, new_input)
     fork_id = f"run_{secrets.token_hex(8)}"
     if solution is None or started.mode == "solve":
-        approval = configuration.approval_setting
-        # Handlers of users are code of this process, and so is what offers tools in
-        # a first Request.
-        needs_process = runs.has_own_handlers
-        if solution is not None and not needs_process:
-            needs_process = not await compute_in_thread(_has_request, store, run_id, at)
-
-        if needs_process:
-            composer = runs.composer()
-            made = await compute_in_thread(
-                _forked, store, run_id, at, began, composer, approval, solution, fork_id
-            )
-        else:
-            texts = await read_beside(
-                forked,
-                store,
-                run_id,
-                at,
-                new_input,
-                approval,
-                solution,
-                fork_id,
-                is_small=are_small(store, [run_id]),
-                what=f"forking run {run_id}",
-            )
-            made = await compute_in_thread(_events_in, cast("list[str]", texts))
+        point = _ForkPoint(
+            store, run_id, at, new_input, configuration.approval_setting, solution, fork_id
+        )
+        journal = await _continued(runs, point, began)
     else:
-        # Of a plan the calls are the whole answer: with others, it begins anew.
+        # The calls of a plan are its whole answer: with other calls, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
             settings, activities=Settings.from_json(began.settings).activities
         )
-        if plan.program is None:
-            catalogue = await runs.catalogue_of(plan, settings, caller)
-            made = (await check_beside(plan, start_plan, plan, catalogue, settings)).events
-        else:
-            made = (await runs.start_program(plan, settings, None, caller)).events
+        journal = await _begun_anew(runs, plan, settings, caller)
 
-    began = made[0]
-    if isinstance(began, events.RunStarted):
-        made = [dataclasses.replace(began, bound=dict(runs.definitions)), *made[1:]]
+    first = journal[0]
+    if isinstance(first, events.RunStarted):
+        journal = [dataclasses.replace(first, bound=dict(runs.definitions)), *journal[1:]]
 
-    requests = sum(isinstance(event, events.RequestMade) for event in made)
-    stored = await compute_in_thread(_admitted, runs.screen, made)
+    requests = sum(isinstance(event, events.RequestMade) for event in journal)
+    stored = await compute_in_thread(_admitted, runs.screen, journal)
 
     def keep() -> None:
         with store.transaction():
             store.runs.create_fork(
                 fork_id, stored, parent=record, at=at, fingerprint=runs.fingerprint
             )
-            # The ideas of the steps before the fork are steps of the fork, too.
-            for step in store.ideas.of_run(run_id) if new_input is None else ():
-                if step.meta.step is not None and step.meta.step < requests:
-                    idea = store.ideas.get(step.id, caller=caller).idea
-                    store.ideas.save(idea, dataclasses.replace(step.meta, run=fork_id))
+            if new_input is None:
+                # The ideas of the steps before the fork are steps of the fork, too.
+                _copy_ideas(store, run_id, fork_id, requests, caller)
 
     await runs.writer.perform(keep)
     return fork_id
+
+
+def _copy_ideas(store: Store, run_id: str, fork_id: str, requests: int, caller: str) -> None:
+    """Store the ideas of the first Requests of a run as ideas of its fork."""
+    for step in store.ideas.of_run(run_id):
+        if step.meta.step is not None and step.meta.step < requests:
+            idea = store.ideas.get(step.id, caller=caller).idea
+            store.ideas.save(idea, dataclasses.replace(step.meta, run=fork_id))
+
+
+@dataclass(frozen=True, slots=True)
+class _ForkPoint:
+    """Where a fork leaves its parent, and what differs from there on.
+
+    Attributes:
+        store: has the parent.
+        run_id: the id of the parent.
+        at: the number of the last event before the fork, from 1.
+        new_input: the input of the fork; None: that of the parent.
+        approval: decides which calls ask from now on.
+        solution: the answer to the Request of that event; None: that of the parent.
+        fork_id: the id of the fork.
+    """
+
+    store: Store
+    run_id: str
+    at: int
+    new_input: JSONObject | None
+    approval: ApprovalSetting
+    solution: JSON
+    fork_id: str
+
+
+async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) -> Sequence[Event]:
+    """The journal of a fork that keeps events of its parent, computed beside the event loop."""
+    # Handlers of users are code of this process, and so is what offers tools in
+    # a first Request.
+    needs_process = runs.has_own_handlers
+    if point.solution is not None and not needs_process:
+        needs_process = not await compute_in_thread(
+            _has_request, point.store, point.run_id, point.at
+        )
+
+    if needs_process:
+        return await compute_in_thread(_forked, point, began, runs.composer())
+
+    texts = await read_beside(
+        forked,
+        point.store,
+        point.run_id,
+        point.at,
+        point.new_input,
+        point.approval,
+        point.solution,
+        point.fork_id,
+        is_small=are_small(point.store, [point.run_id]),
+        what=f"forking run {point.run_id}",
+    )
+    return await compute_in_thread(_events_in, cast("list[str]", texts))
+
+
+async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
+    """The journal of a fork that is another plan."""
+    if plan.program is not None:
+        start = await runs.start_program(plan, settings, None, caller)
+    else:
+        catalogue = await runs.catalogue_of(plan, settings, caller)
+        start = await check_beside(plan, start_plan, plan, catalogue, settings)
+    return start.events
 
 
 def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
@@ -168,8 +210,8 @@ def _has_request(store: Store, run_id: str, at: int) -> bool:
     return events.RequestMade.name in kinds
 
 
-def _admitted(screen: Screen, made: Sequence[Event]) -> list[JSONObject]:
-    return [event.to_json() for event in screen.admit(made)]
+def _admitted(screen: Screen, journal: Sequence[Event]) -> list[JSONObject]:
+    return [event.to_json() for event in screen.admit(journal)]
 
 
 def _events_in(texts: list[str]) -> list[Event]:
@@ -191,99 +233,112 @@ def forked(
     started = _beginning_of(store, run_id)
     began = started if new_input is None else _with_input(started, new_input)
     composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
-    made = _forked(store, run_id, at, began, composer, approval, solution, fork_id)
-    return [encode_text(event.to_json()) for event in made]
+    point = _ForkPoint(store, run_id, at, new_input, approval, solution, fork_id)
+    journal = _forked(point, began, composer)
+    return [encode_text(event.to_json()) for event in journal]
 
 
-def _forked(
-    store: Store,
-    run_id: str,
-    at: int,
-    began: events.RunStarted,
-    composer: Composer,
-    approval: ApprovalSetting,
-    solution: JSON,
-    fork_id: str,
-) -> list[Event]:
+def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> list[Event]:
     """The journal of a fork that keeps events of its parent.
 
     Raises:
         ForkError: with another input, other calls would have run.
         RejectedSolutionError, ValueMismatchError: the solution is malformed.
     """
-    journal = list(_journal_of(store, run_id))
-    kept = _kept(journal, at)
+    journal = list(_journal_of(point.store, point.run_id))
+    inherited = _inherited(journal, point.at)
     try:
-        copy = _Copy(composer, began, approval)
-        if solution is not None:
-            requests = [
-                number for number, event in enumerate(kept) if isinstance(event, events.RequestMade)
-            ]
-            copy.take(kept[: requests[-1] + 1] if requests else kept[:1])
-            copy.propose(solution, fork_id)
+        copy = _Copy(composer, began, point.approval)
+        if point.solution is not None:
+            copy.take(_until_last_request(inherited))
+            copy.propose(point.solution, point.fork_id)
         else:
-            copy.take(kept)
-            if began.mode == "plan" and not any(isinstance(one, _WHOLE) for one in kept):
+            copy.take(inherited)
+            if began.mode == "plan" and not any(isinstance(event, _WHOLE) for event in inherited):
                 # A plan is proposed together with its beginning.
-                copy.take([began, *(one for one in journal if isinstance(one, _WHOLE))])
+                copy.take([began, *(event for event in journal if isinstance(event, _WHOLE))])
 
         copy.cut_off()
     except JournalError as error:
         raise ForkError(
-            f"the run cannot be forked after event {at}: {error}; fork after an earlier event"
+            f"the run cannot be forked after event {point.at}: {error}; fork after an earlier event"
         ) from None
 
     return copy.events
 
 
-def _kept(journal: Sequence[Event], at: int) -> list[Event]:
+def _until_last_request(journal: list[Event]) -> list[Event]:
+    """The events up to the last Request; the first event if there was no Request."""
+    end = 1
+    for number, event in enumerate(journal, 1):
+        if isinstance(event, events.RequestMade):
+            end = number
+    return journal[:end]
+
+
+def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
     """The first `at` events of a journal, and those after them that complete what had begun: the
     ends of calls that were running, and the rest of an answer that was streaming in. A program
     makes its next calls again.
     """
-    kept: list[Event] = []
-    running: set[tuple[int, int | None]] = set()
-    streams = is_program = False
+    inherited: list[Event] = []
+    open_parts = _OpenParts()
     for number, event in enumerate(journal):
         if number < at:
-            keeps = not isinstance(event, events.RunEnded)
-        elif isinstance(event, _OF_EXECUTION):
-            keeps = (event.call, event.item) in running
-        elif isinstance(event, events.MessageAdded):
-            keeps = any(call == event.call for call, _ in running)
+            belongs = not isinstance(event, events.RunEnded)
         else:
-            keeps = streams and isinstance(event, _OF_ANSWER)
+            belongs = open_parts.has(event)
 
-        if not keeps:
-            continue
-        kept.append(event)
+        if belongs:
+            inherited.append(event)
+            open_parts.note(event)
+
+    return inherited
+
+
+class _OpenParts:
+    """The calls of a journal that run after an event, and the answer that streams in."""
+
+    def __init__(self) -> None:
+        self._running: set[tuple[int, int | None]] = set()
+        self._streams = False
+        self._is_program = False
+
+    def has(self, event: Event) -> bool:
+        """Whether an event belongs to a call that runs, or to the answer that streams in."""
+        if isinstance(event, _OF_EXECUTION):
+            return (event.call, event.item) in self._running
+        if isinstance(event, events.MessageAdded):
+            return any(call == event.call for call, _ in self._running)
+        return self._streams and isinstance(event, _OF_ANSWER)
+
+    def note(self, event: Event) -> None:
         match event:
             case events.CallStarted():
-                running.add((event.call, event.item))
+                self._running.add((event.call, event.item))
             case events.CallFinished():
-                running.discard((event.call, event.item))
+                self._running.discard((event.call, event.item))
             case events.OutcomeDecided() if event.decision != "retry":
-                running.discard((event.call, event.item))
+                self._running.discard((event.call, event.item))
             case events.ProgramProposed():
-                is_program = True
+                self._is_program = True
             case events.CallProposed() | events.OutputProposed():
-                streams = not is_program
+                self._streams = not self._is_program
             case events.SolutionClosed() | events.RequestMade():
-                streams = is_program = False
+                self._streams = False
+                self._is_program = False
             case _:
                 pass
-
-    return kept
 
 
 def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
     """The questions about outcomes that nobody has answered."""
     doubts: dict[tuple[int, int | None], events.OutcomeAsked] = {}
-    for one in journal:
-        if isinstance(one, events.OutcomeAsked):
-            doubts[one.call, one.item] = one
-        elif isinstance(one, events.OutcomeDecided):
-            doubts.pop((one.call, one.item), None)
+    for event in journal:
+        if isinstance(event, events.OutcomeAsked):
+            doubts[event.call, event.item] = event
+        elif isinstance(event, events.OutcomeDecided):
+            doubts.pop((event.call, event.item), None)
 
     return list(doubts.values())
 
@@ -296,26 +351,37 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     """
     proposed, _ = read_submission(solution, None, None)
     program = program_in(proposed)
+    input_value: JSONObject | None = None
+    input_schema: JSONObject | None = None
+    description: str | None = None
+    instances: dict[str, JSONObject] = {}
+    state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    taken = next((one for one in messages if one.type == "input" and not one.instance), None)
+    # Backwards, so that the first input and the first text count.
+    for message in reversed(messages):
+        if message.type == "input" and not message.instance:
+            input_value = message.value if isinstance(message.value, dict) else None
+            input_schema = message.schema
+        elif message.type == "text":
+            description = str(message.value)
+
+    for message in messages:
+        if message.type == "state" and message.instance:
+            if isinstance(message.value, dict):
+                instances[message.instance] = message.value
+            if message.schema is not None:
+                state_schemas[message.instance] = message.schema
+
     return Plan(
         calls=proposed.calls,
-        input=taken.value if taken is not None and isinstance(taken.value, dict) else None,
-        instances={
-            one.instance: one.value
-            for one in messages
-            if one.type == "state" and one.instance and isinstance(one.value, dict)
-        },
+        input=input_value,
+        instances=instances,
         output=proposed.output,
-        input_schema=taken.schema if taken is not None else None,
+        input_schema=input_schema,
         output_schema=started.output_schema,
-        description=next((str(one.value) for one in messages if one.type == "text"), None),
+        description=description,
         program=program,
-        state_schemas={
-            one.instance: one.schema
-            for one in messages
-            if one.type == "state" and one.instance and one.schema is not None
-        },
+        state_schemas=state_schemas,
     )
 
 
@@ -327,13 +393,14 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
     """
     messages = read_context(started.context)
     places = [
-        number for number, one in enumerate(messages) if one.type == "input" and not one.instance
+        place
+        for place, message in enumerate(messages)
+        if message.type == "input" and not message.instance
     ]
-    if len(places) != 1:
-        raise ForkError(
-            f"input: the run takes {'several inputs' if places else 'none'}, "
-            "so it cannot have another"
-        )
+    if not places:
+        raise ForkError("input: the run takes none, so it cannot have another")
+    if len(places) > 1:
+        raise ForkError("input: the run takes several inputs, so it cannot have another")
 
     old = messages[places[0]]
     if old.schema is not None:
@@ -372,39 +439,44 @@ class _Copy:
         Raises:
             ForkError: with another input, other calls would have run.
         """
-        ran = {one.call for one in journal if isinstance(one, events.CallStarted)}
+        ran = {event.call for event in journal if isinstance(event, events.CallStarted)}
         doubts = _open_doubts(journal)
         for number, event in enumerate(journal[1:], 2):
             try:
-                match event:
-                    case events.RequestMade():
-                        request = self._composer.compose(self.machine, event)
-                        self._take(events.RequestMade.of(event.step, request))
-                    case events.ApprovalAsked() | events.PlanAsked():
-                        # An undecided approval is asked again, and its time begins anew.
-                        continue
-                    case events.ConfigurationChanged():
-                        # A fork begins under the present configuration, but its calls ran under the
-                        # rules of their time.
-                        if event.rules > self.machine.settings.rules:
-                            approval = cast("JSON", self.machine.settings.approval)
-                            self._take(dataclasses.replace(event, approval=approval))
-                    case events.QuestionAsked() | events.QuestionAnswered():
-                        # The questions of modules belong to calls of the parent, which are
-                        # not made again.
-                        continue
-                    case events.CallDecided():
-                        self._decide(event, ran=event.call in ran)
-                    case events.PlanDecided():
-                        self._decide_plan(event)
-                    case events.CallStarted():
-                        self._start(event)
-                    case events.OutcomeAsked() if event in doubts:
-                        self._doubt(event)
-                    case _:
-                        self._take(event)
+                if isinstance(event, events.CallDecided):
+                    self._decide(event, ran=event.call in ran)
+                elif isinstance(event, events.OutcomeAsked) and event in doubts:
+                    self._doubt(event)
+                else:
+                    self._take_in_turn(event)
             except JournalError:
                 raise ForkError(self._why_not(event, number)) from None
+
+    def _take_in_turn(self, event: Event) -> None:
+        """Take an event of the parent, as far as it holds for the fork."""
+        match event:
+            case events.RequestMade():
+                request = self._composer.compose(self.machine, event)
+                self._take(events.RequestMade.of(event.step, request))
+            case events.ApprovalAsked() | events.PlanAsked():
+                # An undecided approval is asked again, and its time begins anew.
+                pass
+            case events.ConfigurationChanged():
+                # A fork begins under the present configuration, but its calls ran under the
+                # rules of their time.
+                if event.rules > self.machine.settings.rules:
+                    approval = cast("JSON", self.machine.settings.approval)
+                    self._take(dataclasses.replace(event, approval=approval))
+            case events.QuestionAsked() | events.QuestionAnswered():
+                # The questions of modules belong to calls of the parent, which are
+                # not made again.
+                pass
+            case events.PlanDecided():
+                self._decide_plan(event)
+            case events.CallStarted():
+                self._start(event)
+            case _:
+                self._take(event)
 
     def propose(self, solution: JSON, fork_id: str) -> None:
         """Answer the current Request with another solution.
@@ -420,9 +492,8 @@ class _Copy:
             self._take(events.RequestMade.of(self.machine.step, request))
 
         if program is not None:
-            extra: JSONObject = {
-                key: value for key, value in (proposed.extra or {}).items() if key != "program"
-            }
+            extra: JSONObject = dict(proposed.extra or {})
+            del extra["program"]
             self._take(program_of_mind(self.machine, program, fork_id, extra))
             return
 
@@ -456,50 +527,50 @@ class _Copy:
         self.events.append(event)
 
     def _decide(self, event: events.CallDecided, *, ran: bool) -> None:
-        asked = self._asked(event.call)
-        if asked is None:
+        question = self._asked(event.call)
+        if question is None:
             # The call does not ask now.
             return
-        if event.granted is not None or (event.digest != asked.digest and not ran):
+        if event.granted is not None or (event.digest != question.digest and not ran):
             # The decision was about another call than the one that would run now, or a grant for
             # the parent's run.
             return
 
-        self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
-        self._take(dataclasses.replace(event, digest=asked.digest, grant=None))
+        self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
+        self._take(dataclasses.replace(event, digest=question.digest, grant=None))
 
     def _start(self, event: events.CallStarted) -> None:
-        asked = self._asked(event.call)
-        if asked is not None:
-            # It ran without asking then.
-            self._take(events.ApprovalAsked(event.call, asked.approval, asked.digest))
+        question = self._asked(event.call)
+        if question is not None:
+            # At that time, it ran without asking.
+            self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
             self._take(
                 events.CallDecided(
-                    event.call, asked.digest, "approve", FORK, "it had run before the fork"
+                    event.call, question.digest, "approve", FORK, "it had run before the fork"
                 )
             )
         self._take(event)
 
     def _doubt(self, event: events.OutcomeAsked) -> None:
         # With another input the question differs, and its time begins anew.
-        asked = outcome_question(self.machine.history[event.call], event.item)
-        if asked is not None:
+        question = outcome_question(self.machine.history[event.call], event.item)
+        if question is not None:
             self._take(
                 events.OutcomeAsked(
-                    event.call, asked.approval, asked.digest, event.item, why=event.why
+                    event.call, question.approval, question.digest, event.item, why=event.why
                 )
             )
 
     def _asked(self, call: int) -> AskApproval | None:
-        due = (
-            one
-            for one in self.machine.due()
-            if isinstance(one, AskApproval) and one.call.index == call
-        )
-        return next(due, None)
+        for effect in self.machine.due():
+            if isinstance(effect, AskApproval) and effect.call.index == call:
+                return effect
+        return None
 
     def _decide_plan(self, event: events.PlanDecided) -> None:
-        asked = next((one for one in self.machine.due() if isinstance(one, AskPlan)), None)
-        if asked is not None and asked.digest == event.digest:
-            self._take(events.PlanAsked(asked.approval, asked.digest))
-            self._take(event)
+        for effect in self.machine.due():
+            if isinstance(effect, AskPlan):
+                if effect.digest == event.digest:
+                    self._take(events.PlanAsked(effect.approval, effect.digest))
+                    self._take(event)
+                return

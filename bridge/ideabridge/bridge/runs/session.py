@@ -1,8 +1,12 @@
 """Session: a run whose steps an application answers itself, call by call or in groups.
 
 async with bridge.session(state={"city": "Oslo"}) as session:
-    weather = await session.run({"_tool": "weather", "city": "†state.city", "_outputPath": "weather"})
-    flights, hotels = await session.run_all([{"_tool": "flights", ...}, {"_tool": "hotels", ...}])
+    weather = await session.run(
+        {"_tool": "weather", "city": "†state.city", "_outputPath": "weather"}
+    )
+    flights, hotels = await session.run_all(
+        [{"_tool": "flights", ...}, {"_tool": "hotels", ...}]
+    )
 """
 
 from __future__ import annotations
@@ -102,7 +106,8 @@ class Session:
         checked = read_object("call", call)
         if checked is None:
             raise ArgumentError.of("call", 'an object (a dict) such as {"_tool": ...}', None)
-        return self._value_of((await self._step([checked], None))[0])
+        ended = await self._step([checked], None)
+        return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls concurrently, as far as their references allow: all or nothing.
@@ -120,7 +125,8 @@ class Session:
             RejectedSolutionError, CancelledCallsError, RunFailedError,
                 InterruptedRunError: as for `run`.
         """
-        return [self._value_of(one) for one in await self._group(calls, "all", GroupFailedError)]
+        ended = await self._group(calls, "all", GroupFailedError)
+        return [self._value_of(progress) for progress in ended]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first that succeeds. The
@@ -155,62 +161,75 @@ class Session:
             return []
 
         ended = await self._step(checked, pattern)
-        if not any(one.status in _SUCCEEDED for one in ended):
+        if not any(progress.status in _SUCCEEDED for progress in ended):
             raise self._error(ended, failure)
         return ended
 
     async def _step(self, calls: Sequence[JSONObject], pattern: Pattern | None) -> list[Progress]:
         """Submit a Solution, and wait until its calls have ended."""
         async with self._lock:
-            run, turn, first = self.underlying, self._turn, self._listed
-            listed: list[JSON] = list(calls)
-            try:
-                solution: JSONObject = {"calls": listed, "output": None}
-                await run.patiently(
-                    lambda: run.submit(turn, solution, pattern=pattern, strict=True)
-                )
-            except SettledTurnError:
-                # In a session that is taken up again, an error of then is raised again; the program
-                # corrects it again.
-                faults = _faults_of(run.turns.rejected_in.get(turn, ()), listed)
-                if faults is None:
-                    raise
-                raise RejectedSolutionError(
-                    rejection([*faults]), [{**one} for one in faults]
-                ) from None
-            self._turn, self._listed = turn + 1, first + len(calls)
+            turn = self._turn
+            first = self._listed
+            await self._submit(turn, list(calls), pattern)
+            self._turn = turn + 1
+            self._listed = first + len(calls)
             try:
                 await self._end_of(turn)
             except BaseException:
                 with suppress(IdeabridgeError):
-                    # Otherwise the process that drives the run decides.
-                    if (
-                        run.runner.lost is None
-                        and run.machine.phase == "solving"
-                        and run.machine.step == turn
-                    ):
-                        run.drive(SolutionCancelled("nobody waits for it any more"))
+                    self._cancel(turn)
                 raise
-            ended = run.machine.history[first : self._listed]
-            if not all(one.settled and not one.staged for one in ended):
+
+            ended = self.underlying.machine.history[first : self._listed]
+            if not all(progress.settled and not progress.staged for progress in ended):
                 raise self._unfinished()
             return ended
 
-    async def _end_of(self, turn: int) -> None:
+    async def _submit(self, turn: int, calls: list[JSON], pattern: Pattern | None) -> None:
         run = self.underlying
-        while run.runner.is_behind or (
-            run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
-        ):
+        solution: JSONObject = {"calls": calls, "output": None}
+        try:
+            await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
+        except SettledTurnError:
+            # In a session that is taken up again, an error in its journal is raised again; the
+            # program corrects it again.
+            faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
+            if faults is None:
+                raise
+            raise RejectedSolutionError(
+                rejection(faults), [dict(fault) for fault in faults]
+            ) from None
+
+    def _cancel(self, turn: int) -> None:
+        """Cancel the calls of a turn, unless another process drives the run: that one decides."""
+        run = self.underlying
+        machine = run.machine
+        if run.runner.lost is None and machine.phase == "solving" and machine.step == turn:
+            run.drive(SolutionCancelled("nobody waits for it any more"))
+
+    async def _end_of(self, turn: int) -> None:
+        """Wait until the calls of a turn have ended.
+
+        Raises:
+            RunFailedError: a call waits for a person, and this session does not wait.
+        """
+        run = self.underlying
+        while run.runner.is_behind or self._is_at(turn):
             if not self._waits and run.status in WITHOUT_RESULT and run.machine.step <= turn:
                 raise RunFailedError(
                     f"run {run.id}: {WITHOUT_RESULT[run.status]}", run.id, run.status, []
                 )
             await run.runner.wait_changed()
 
+    def _is_at(self, turn: int) -> bool:
+        """Whether the calls of a turn may still run here."""
+        run = self.underlying
+        return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
+
     # -- results -----------------------------------------------------------------------------------
 
     def _first(self, ended: list[Progress]) -> JSON:
-        return next(self._value_of(one) for one in ended if one.status in _SUCCEEDED)
+        return next(self._value_of(progress) for progress in ended if progress.status in _SUCCEEDED)
 
     def _value_of(self, progress: Progress) -> JSON:
         if progress.status is CallStatus.DONE:
@@ -222,25 +241,32 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """The error of calls that have no value: `failure` if it is given and a call failed, else
+        """The error of calls that have no value: `failure` if there is one and a call failed, else
         that of the cause.
         """
-        failed = [one for one in ended if one.status is CallStatus.FAILED]
+        failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # Without a failed call, all were cancelled.
         causes = failed or ended[:1]
-        errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in causes]
-        kind = _KINDS.get((causes[0].error or {}).get("kind"), CallFailedError)
-        found = [(one.call, entry) for one in ended if (entry := _effect(one)) is not None]
-        effects = [entry for _, entry in found]
+        errors: list[JSONObject] = [
+            {**progress.call.located, "error": progress.error} for progress in causes
+        ]
         text = rejection(errors)
-        if effects:
-            named = ", ".join(
-                f"calls[{call.place - call.first}]: {entry['outcome']}" for call, entry in found
-            )
-            text += f"\nwhat happened outside all the same, or may have: {named}"
+        effects: list[dict[str, Any]] = []
+        outcomes: list[str] = []
+        for progress in ended:
+            effect = _effect(progress)
+            if effect is not None:
+                effects.append(effect)
+                place = progress.call.place - progress.call.first
+                outcomes.append(f"calls[{place}]: {effect['outcome']}")
 
-        cause = failure if failure is not None and failed else kind
-        return cause(text, self.id, [dict(error) for error in errors], effects)
+        if outcomes:
+            text += f"\nwhat happened outside all the same, or may have: {', '.join(outcomes)}"
+
+        kind = failure
+        if kind is None or not failed:
+            kind = _KINDS.get((causes[0].error or {}).get("kind"), CallFailedError)
+        return kind(text, self.id, [dict(error) for error in errors], effects)
 
     def _unfinished(self) -> IdeabridgeError:
         run = self.underlying
@@ -259,26 +285,26 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
         return None
 
     outcomes = [_outcome(item) for item in progress.items if item.started]
-    found = [one for one in outcomes if one != "failed"]
-    if not found:
+    effects = [outcome for outcome in outcomes if outcome != "failed"]
+    if not effects:
         return None
 
-    if "unknown" in found:
+    if "unknown" in effects:
         outcome = "unknown"
+    elif len(effects) == len(progress.items):
+        outcome = "done"
     else:
-        outcome = "done" if len(found) == len(progress.items) else "partly"
+        outcome = "partly"
 
     return {"call": call.raw, "place": call.place, "outcome": outcome}
 
 
-def _faults_of(
-    rejected: Iterable[SolutionRejected], calls: list[JSON]
-) -> list[dict[str, Any]] | None:
+def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
     """The errors of a Solution with these calls, if it is among the rejected ones."""
-    wanted = content_hash(normalise(calls))
+    digest = content_hash(normalise(calls))
     for event in rejected:
-        if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == wanted:
-            return [dict(one) for one in event.errors if isinstance(one, dict)]
+        if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
+            return [error for error in event.errors if isinstance(error, dict)]
     return None
 
 
