@@ -49,7 +49,7 @@ def bound_to(
 
 
 def sentence(why: str) -> str:
-    """The reason with a mark at its end."""
+    """A reason as a sentence, with a mark at its end."""
     return why if why.endswith(("?", ".")) else f"{why}."
 
 

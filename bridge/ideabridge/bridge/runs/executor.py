@@ -158,10 +158,9 @@ class CallContext:
         self.kept = kept
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
+        self.output_paths: tuple[str, ...] = ()
         if effect.call.target:
-            self.output_paths: tuple[str, ...] = effect.call.target.texts
-        else:
-            self.output_paths = ()
+            self.output_paths = effect.call.target.texts
 
         self._is_clean = effect.is_clean
         if self._is_clean:
@@ -214,7 +213,7 @@ class CallContext:
         `ResultLimitError`.
         """
         data = encode(content)
-        self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data, len(data)))
+        self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data))
         self.content = content
 
     def choose(self, path: str) -> None:
@@ -338,27 +337,7 @@ class Executor:
                 raise ActivityError(f"not run: {error}") from None
 
         if tool.module is not None:
-            # The module restores the names of renamed parameters.
-            try:
-                async with self._modules.using(tool.module, user_of(context.caller)) as module:
-                    value = await module.call(
-                        tool.name_in_module,
-                        effect.parameters,
-                        progress=context.progress,
-                        queue_key=context.queue_key,
-                        asker=context.asker,
-                        meant=tool.passes_to or tool,
-                        patience=PATIENCE,
-                        aside=context.note_content,
-                    )
-            except ModuleError as error:
-                _keep_sent(error, context.kept, tool.name)
-                raise
-
-            if tool.wrapper is not None and isinstance(value, dict):
-                value = value["result"]
-            if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
-                await Validator(tool.output, what=f"the result of {tool.name}").check_apart(value)
+            value = await self._call_module(tool.module, effect, context)
         elif is_reader(tool):
             value = await _read(effect, context.most_shown)
         else:
@@ -369,18 +348,60 @@ class Executor:
                 )
             value = await self._run_activity(activity, effect.parameters, context)
 
-        data = encode(value) if not isinstance(value, str) else None
-        size = len(data) if data is not None else len(cast("str", value))
+        self._count(value, effect, context)
+        return value
+
+    def _count(self, value: JSON, effect: Execute, context: CallContext) -> None:
+        """Count a result, as often as the run stores it.
+
+        Raises:
+            ResultLimitError: it is too large, or too much would be kept.
+        """
+        if isinstance(value, str):
+            size = len(value)
+            memory = size
+        else:
+            data = encode(value)
+            size = len(data)
+            memory = _memory_of(data)
+
+        name = effect.tool.name
         if size > self._result_bytes:
             raise ResultLimitError(
-                f"the result of {tool.name} has {size:,} bytes; at most "
-                f"{self._result_bytes:,} are kept"
+                f"the result of {name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
 
         # It is stored at each path, and once more in a message that the activity has returned.
-        target = effect.call.target
-        times = (1 if target is None else len(target.texts)) + (context.returned is not None)
-        context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
+        times = 1
+        if effect.call.target is not None:
+            times = len(effect.call.target.texts)
+        if context.returned is not None:
+            times += 1
+        context.kept.take(size * times, name, memory * times)
+
+    async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
+        """Call the tool of a module. It restores the names of renamed parameters."""
+        tool = effect.tool
+        try:
+            async with self._modules.using(name, user_of(context.caller)) as module:
+                value = await module.call(
+                    tool.name_in_module,
+                    effect.parameters,
+                    progress=context.progress,
+                    queue_key=context.queue_key,
+                    asker=context.asker,
+                    meant=tool.passes_to or tool,
+                    patience=PATIENCE,
+                    aside=context.note_content,
+                )
+        except ModuleError as error:
+            _keep_sent(error, context.kept, tool.name)
+            raise
+
+        if tool.wrapper is not None and isinstance(value, dict):
+            value = value["result"]
+        if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):
+            await Validator(tool.output, what=f"the result of {tool.name}").check_apart(value)
         return value
 
     async def _run_activity(
@@ -395,14 +416,13 @@ class Executor:
             parameters = copied if isinstance(copied, dict) else {}
 
         returned = await activity.run(parameters, context)
-        message = returned if isinstance(returned, DataMessage) else None
-        value: JSON = cast("JSON", returned) if message is None else message.data
+        value = cast("JSON", returned.data if isinstance(returned, DataMessage) else returned)
         if not activity.copies:
             value = normalise(value, what=f"the result of {context.call['_tool']}")
 
         value = self._redact(value)
-        if message is not None:
-            context.note_returned(message.kind, value, message.description)
+        if isinstance(returned, DataMessage):
+            context.note_returned(returned.kind, value, returned.description)
 
         return value
 
@@ -446,14 +466,14 @@ def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
         return
     data = encode(error.sent)
     try:
-        kept.take(len(data), tool, _memory_of(data, len(data)))
+        kept.take(len(data), tool, _memory_of(data))
     except ResultLimitError:
         error.sent = None
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call of the reading tool. Its value is masked already, like all that
-    calls have made.
+    """Run a call of the reading tool. The value that it reads is masked already, like all results
+    of calls.
     """
     arguments = effect.parameters
     value = arguments.get("reference")
@@ -461,24 +481,19 @@ async def _read(effect: Execute, most: int) -> JSONObject:
     return await compute_in_thread(read_part, value, written, arguments, most)
 
 
-def _memory_of(data: bytes | None, size: int) -> int:
-    """Estimate the bytes of memory that a value takes from its JSON; a text (None)
-    takes its size.
-    """
-    if data is None:
-        return size
-    if size < _SMALL_RESULT:
-        return 8 * size
+def _memory_of(data: bytes) -> int:
+    """Estimate the bytes of memory that a value takes from its JSON."""
+    if len(data) < _SMALL_RESULT:
+        return 8 * len(data)
     return memory_of(data)
 
 
 def label(progress: Progress) -> str:
     """The name of a call for people: `git_log` or `git.git_log`."""
     tool = progress.tool
+    name = progress.call.name
     if progress.replaced is not None:
         name = progress.replaced.name
-    else:
-        name = progress.call.name
 
     if tool is not None and tool.module:
         return f"{tool.module}.{name}"

@@ -58,7 +58,7 @@ class RecordedRun:
     @property
     def has_results(self) -> bool:
         """Whether a call of it has ended well."""
-        return any(one.status is CallStatus.DONE for one in self.machine.history)
+        return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property
     def places(self) -> list[JSON] | None:
@@ -75,14 +75,14 @@ class RecordedRun:
         """The ends of calls, in order. The decision of a person on an unknown outcome counts as the
         end of its call.
         """
-        return [
-            event
-            if isinstance(event, CallFinished)
-            else CallFinished(event.call, event.item, event.value, event.error)
-            for event in self.events
-            if isinstance(event, CallFinished)
-            or (isinstance(event, OutcomeDecided) and event.decision != "retry")
-        ]
+        ends: list[CallFinished] = []
+        for event in self.events:
+            if isinstance(event, CallFinished):
+                ends.append(event)
+            elif isinstance(event, OutcomeDecided) and event.decision != "retry":
+                ends.append(CallFinished(event.call, event.item, event.value, event.error))
+
+        return ends
 
     def not_as_listed(self) -> list[str]:
         """The calls that did not run as listed, with the reason:
@@ -94,19 +94,21 @@ class RecordedRun:
             if isinstance(event, CallDecided) and event.decision == "edit"
         }
         calls: list[str] = []
-        for one in self.machine.history:
-            kind = one.error.get("kind") if one.error is not None else None
-            if one.call.index in edited:
+        for progress in self.machine.history:
+            call = progress.call
+            if call.index in edited:
                 why = "a person changed it"
-            elif kind == "denied":
+            elif (progress.error or {}).get("kind") == "denied":
                 why = "it was denied"
-            elif one.status is CallStatus.FAILED:
+            elif progress.status is CallStatus.FAILED:
                 why = "it failed"
             else:
                 continue
 
-            instance = f", instance {one.call.instance}" if one.call.instance else ""
-            calls.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
+            name = call.name
+            if call.instance:
+                name += f", instance {call.instance}"
+            calls.append(f"calls.{call.place} ({name}): {why}")
 
         return calls
 
@@ -159,11 +161,8 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         return store.ideas.get(steps[-1].id, caller=caller), ref
 
     stored = store.ideas.get(ref, caller=caller)
-    runs = [
-        found
-        for run in store.ideas.runs_of(stored.id)
-        if (found := store.runs.get(run)) is not None
-    ]
+    records = [store.runs.get(run) for run in store.ideas.runs_of(stored.id)]
+    runs = [run for run in records if run is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
         # The error is that of an unknown idea, because runs of other callers are private.
@@ -171,10 +170,9 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
 
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
+        why = "it was made elsewhere"
         if own:
-            why = "the runs of it went on after it; publish the run"
-        else:
-            why = "it was made elsewhere"
+            why = "its runs went on after it; publish the run"
         raise NoFinishedRunError(
             f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
         )
