@@ -10,7 +10,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.runs.stretch import cut
+from ideabridge.bridge.runs.stretch import store_part
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.decorator import tool
@@ -144,12 +144,12 @@ async def test_a_part_of_a_run_is_a_run_once(home: Path) -> None:
         calls = looked_up("ann")
         calls[1] = {"_tool": "describe", "order": "†results.0.1"}
         run = await did(bridge, *calls)
-        part = cut(bridge.store, run, 1, 2, "local")
-        assert cut(bridge.store, run, 1, 2, "local") == part
+        part = store_part(bridge.store, run, 1, 2, "local")
+        assert store_part(bridge.store, run, 1, 2, "local") == part
         first, second = (await bridge.run(part)).calls()
         assert (first.value, second.value) == ("Order ann-2", "sent to ann")
         assert first.items[0].parameters == {"order": "ann-2"}
         with pytest.raises(PublicationError, match=r"has calls 0 to 2, not 2 to 3"):
-            cut(bridge.store, run, 2, 3, "local")
+            store_part(bridge.store, run, 2, 3, "local")
         with pytest.raises(UnknownRunError):
-            cut(bridge.store, run, 0, 1, "user:eve")
+            store_part(bridge.store, run, 0, 1, "user:eve")

@@ -21,10 +21,10 @@ from ideabridge.bridge.runs.stretch import (
     EndedCall,
     EndedRun,
     calls_of,
-    cut,
     ended_run,
     keep_ended,
     part_id,
+    store_part,
 )
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import RunExistsError, StoreError
@@ -123,19 +123,22 @@ class SessionInfo:
 
     def fits(self, words: str) -> bool:
         """Whether the name of one of its tools contains one of the words, or there are no words."""
-        wanted = words.lower().split()
-        return not wanted or any(word in tool.lower() for word in wanted for tool in self.tools)
+        split = words.lower().split()
+        return not split or any(word in tool.lower() for word in split for tool in self.tools)
 
     @property
     def line(self) -> str:
         """One line for people and models."""
-        more = f", {self.client}" if self.client else ""
-        doubt = "; perhaps of several conversations" if self.is_ambiguous else ""
         tools = ", ".join(self.tools)
-        return (
+        line = (
             f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to "
-            f"{_iso(self.last)}{more}{doubt}"
+            f"{_iso(self.last)}"
         )
+        if self.client:
+            line += f", {self.client}"
+        if self.is_ambiguous:
+            line += "; perhaps of several conversations"
+        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,22 +209,13 @@ class DirectSessions:
 
     def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
         """The latest sessions of a caller, the latest first."""
-        found = {
+        sessions = {
             run: _ended_info(run, origin)
             for run, origin in self._store.runs.sessions(caller, limit)
         }
         for row in self._store.sessions.of(caller, limit):
-            found[row.id] = SessionInfo(
-                row.id,
-                row.client,
-                row.session,
-                row.began,
-                row.last,
-                row.calls,
-                row.tools,
-                in_progress=True,
-            )
-        return sorted(found.values(), key=lambda one: -one.last)[:limit]
+            sessions[row.id] = _open_info(row)
+        return sorted(sessions.values(), key=lambda session: -session.last)[:limit]
 
     def find(self, caller: str, client: str | None = None, session: str | None = None) -> str:
         """The id of the latest session of a caller.
@@ -236,24 +230,26 @@ class DirectSessions:
             PublicationError: there is none, or it is not certain which one is meant; the
                 message lists them.
         """
-        found = [
-            one for one in self.latest(caller, _SEARCHED) if client is None or one.client == client
+        latest = [
+            info
+            for info in self.latest(caller, _SEARCHED)
+            if client is None or info.client == client
         ]
-        if not found:
+        if not latest:
             raise PublicationError(
                 "session: nothing was called directly, so there is no session to publish"
             )
 
-        own = [one for one in found if session and one.session == session]
-        if own:
-            return own[0].run
+        for info in latest:
+            if session and info.session == session:
+                return info.run
 
-        first = found[0]
-        beside = [one for one in found[1:] if one.last >= first.began]
-        if session != "" and not first.is_ambiguous and not beside:
+        first = latest[0]
+        overlaps = any(info.last >= first.began for info in latest[1:])
+        if session != "" and not first.is_ambiguous and not overlaps:
             return first.run
 
-        lines = "\n".join(one.line for one in found[:LISTED])
+        lines = "\n".join(info.line for info in latest[:LISTED])
         raise PublicationError(
             "session: more than one conversation may have made these calls. Say which "
             "one by its id instead of"
@@ -269,28 +265,17 @@ class DirectSessions:
         if row is None or row.caller != caller:
             return None
 
-        info = SessionInfo(
-            row.id,
-            row.client,
-            row.session,
-            row.began,
-            row.last,
-            row.calls,
-            row.tools,
-            in_progress=True,
-        )
-        shown: list[JSONObject] = []
-        bodies = self._store.sessions.calls(session_id)
-        for place, body in enumerate(bodies):
+        calls: list[JSONObject] = []
+        for place, body in enumerate(self._store.sessions.calls(session_id)):
             entry: JSONObject = {
                 "call": place,
                 "tool": body["name"],
                 "parameters": body.get("parameters", {}),
             }
             entry.update({key: body[key] for key in ("error", "unkept", "run") if key in body})
-            shown.append(entry)
+            calls.append(entry)
 
-        return info, shown
+        return _open_info(row), calls
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -313,7 +298,7 @@ class DirectSessions:
             return ref
 
         first, last = calls
-        return await self._write(lambda: cut(self._store, ref, first, last, caller))
+        return await self._write(lambda: store_part(self._store, ref, first, last, caller))
 
     async def _part_of(self, row: SessionRow, calls: Sequence[int] | None) -> str:
         first, last = (0, row.calls - 1) if calls is None else calls
@@ -327,13 +312,12 @@ class DirectSessions:
             return own
 
         def make() -> EndedRun:
-            found = self._read(row, first, last)
-            return self._run_of(found).with_all_calls(first)
+            return self._run_of(self._read(row, first, last)).with_all_calls(first)
 
-        made = await compute_in_thread(make)
+        run = await compute_in_thread(make)
         origin: JSONObject = {"run": row.id, "calls": [first, last]}
         try:
-            await self._write(lambda: self._keep(own, row, made, origin))
+            await self._write(lambda: self._keep(own, row, run, origin))
         except RunExistsError:
             # The same request, sent twice.
             pass
@@ -349,7 +333,9 @@ class DirectSessions:
             now: the present time in seconds since 1970; None: it is read.
         """
         count = 0
-        since = (time.time() if now is None else now) - PAUSE - _MARGIN
+        if now is None:
+            now = time.time()
+        since = now - PAUSE - _MARGIN
         while rows := self._store.sessions.idle(since):
             for row in rows:
                 await self._end(row)
@@ -368,46 +354,40 @@ class DirectSessions:
         }
 
         def make() -> EndedRun | None:
-            found = self._read(row, 0, row.calls - 1)
-            if not found.calls:
-                return None
+            session = self._read(row, 0, row.calls - 1)
+            return self._run_of(session) if session.calls else None
 
-            made = self._run_of(found)
-            if made.unkept:
-                origin["unkept"] = [
-                    {"call": place, "why": why} for place, why in made.unkept.items()
-                ]
-
-            return made
-
+        run: EndedRun | None = None
         try:
-            made = await compute_in_thread(make)
+            run = await compute_in_thread(make)
         except StoreError:
             raise
         except IdeabridgeError as error:
             # One session that cannot be a run must not keep the others from ending.
             logger.error("session %s is not kept: %s", row.id, error)
-            made = None
+
+        if run is not None and run.unkept:
+            origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
 
         def keep() -> None:
             # Another process on this store may have done it.
-            if made is not None and self._store.sessions.get(row.id) is not None:
-                self._keep(row.id, row, made, origin)
+            if run is not None and self._store.sessions.get(row.id) is not None:
+                self._keep(row.id, row, run, origin)
             self._store.sessions.delete(row.id)
 
         await self._write(keep)
 
-    def _run_of(self, found: _Calls) -> EndedRun:
-        made = ended_run(found.calls, self._settings(), "", _WHY)
-        made.unkept = {**made.unkept, **found.unkept}
-        made.events = self._screen.admit(made.events)
-        return made
+    def _run_of(self, session: _Calls) -> EndedRun:
+        run = ended_run(session.calls, self._settings(), "", _WHY)
+        run.unkept = {**run.unkept, **session.unkept}
+        run.events = self._screen.admit(run.events)
+        return run
 
-    def _keep(self, run_id: str, row: SessionRow, made: EndedRun, origin: JSONObject) -> None:
+    def _keep(self, run_id: str, row: SessionRow, run: EndedRun, origin: JSONObject) -> None:
         keep_ended(
             self._store,
             run_id,
-            made,
+            run,
             caller=row.caller,
             title="",
             fingerprint=self._fingerprint,
@@ -415,17 +395,19 @@ class DirectSessions:
         )
 
     async def _write(self, job: Callable[[], T]) -> T:
-        return job() if self._writer is None else await self._writer.perform(job)
+        if self._writer is None:
+            return job()
+        return await self._writer.perform(job)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
         """Some calls of a session as calls of a run."""
         bodies = self._store.sessions.calls(row.id)[: last + 1]
-        found = _Calls()
+        session = _Calls()
         steps = _steps(bodies[first:])
         for body, step in zip(bodies[first:], steps, strict=True):
-            place = len(found.calls)
+            place = len(session.calls)
             tool = self._tool(body, bodies, row.caller)
             why = body.get("unkept")
             if tool is None:
@@ -433,20 +415,20 @@ class DirectSessions:
                 tool = Tool(str(body["name"]), "", {"type": "object"})
 
             if isinstance(why, str):
-                found.unkept[place] = why
+                session.unkept[place] = why
 
             call = self._call(tool, body, step)
             if "run" in body and call.error is not None and call.error.get("kind") == _OPEN:
-                found.unkept[place] = str(call.error.get("message"))
+                session.unkept[place] = str(call.error.get("message"))
 
             if not call.parameters.keys().isdisjoint(META_PROPERTIES):
                 # A plan would read them as its own.
-                found.unkept.setdefault(place, _META_NAMES)
+                session.unkept.setdefault(place, _META_NAMES)
                 call = _without_meta(call)
 
-            found.calls.append(call)
+            session.calls.append(call)
 
-        return found
+        return session
 
     def _tool(self, body: JSONObject, bodies: Sequence[JSONObject], caller: str) -> Tool | None:
         defined = body["tool"]
@@ -460,14 +442,8 @@ class DirectSessions:
         parameters = cast("JSONObject", body.get("parameters", {}))
         run_id = body.get("run")
         if not isinstance(run_id, str):
-            error = body.get("error")
-            return EndedCall(
-                tool,
-                parameters,
-                step,
-                body.get("value"),
-                error if isinstance(error, dict) else None,
-            )
+            error = cast("JSONObject | None", body.get("error"))
+            return EndedCall(tool, parameters, step, body.get("value"), error)
 
         # It became a run: that of an idea, or of one call that waited for approval.
         run = read_run(self._store, run_id)
@@ -475,9 +451,8 @@ class DirectSessions:
             record = self._store.runs.get(run_id)
             status = "gone" if record is None else record.status
             kind = "runtime" if status in _FAILED else _OPEN
-            return EndedCall(
-                tool, parameters, step, error={"kind": kind, "message": f"run {run_id} is {status}"}
-            )
+            gone: JSONObject = {"kind": kind, "message": f"run {run_id} is {status}"}
+            return EndedCall(tool, parameters, step, error=gone)
 
         if tool.in_room:
             return EndedCall(tool, parameters, step, run.result)
@@ -486,9 +461,8 @@ class DirectSessions:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
             # A person has put another kind of call in its place.
-            return EndedCall(
-                tool, parameters, step, error={"kind": "runtime", "message": str(error)}
-            )
+            failure: JSONObject = {"kind": "runtime", "message": str(error)}
+            return EndedCall(tool, parameters, step, error=failure)
 
         return EndedCall(call.tool, call.parameters, step, call.value, call.error)
 
@@ -503,23 +477,39 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """For each call its step: a call that began before another one of its step had ended
-    has the same one.
+    """The step of each call. A call that begins before the first call of a step has ended belongs
+    to that step.
     """
     steps: list[int] = []
     step = 0
-    seen = None
+    first_end: float | None = None
     for body in bodies:
         began = cast("float", body["began"])
         ended = cast("float", body["ended"])
-        if seen is not None and began >= seen:
-            step = step + 1
-            seen = None
+        if first_end is None:
+            first_end = ended
+        elif began >= first_end:
+            step += 1
+            first_end = ended
+        else:
+            first_end = min(first_end, ended)
 
         steps.append(step)
-        seen = ended if seen is None else min(seen, ended)
 
     return steps
+
+
+def _open_info(row: SessionRow) -> SessionInfo:
+    return SessionInfo(
+        row.id,
+        row.client,
+        row.session,
+        row.began,
+        row.last,
+        row.calls,
+        row.tools,
+        in_progress=True,
+    )
 
 
 def _ended_info(run: str, origin: JSONObject) -> SessionInfo:

@@ -62,24 +62,25 @@ class EndedCall:
     def listed(self) -> JSONObject:
         """The call as a Solution lists it."""
         module, name = self.tool.origin
-        if module is None:
-            own: JSONObject = {"_tool": name}
-        else:
-            own = {"_tool": name, "_module": module}
-        return {**own, **{name: escaped(value) for name, value in self.parameters.items()}}
+        call: JSONObject = {"_tool": name}
+        if module is not None:
+            call["_module"] = module
+        for parameter, value in self.parameters.items():
+            call[parameter] = escaped(value)
+        return call
 
 
 @dataclass(slots=True)
 class EndedRun:
-    """A run that consists of such calls.
+    """A run that consists of ended calls.
 
     Attributes:
         context: the messages with which it begins.
         events: its journal.
         solution: all of its calls with its output, as one Solution.
         tools: the names of its tools.
-        unkept: why some of the calls cannot be published, by their places. Calls that succeeded and
-            that no run can make, because they do not fit their tools, have failed in this run.
+        unkept: why some of the calls cannot be published, by their places. A call that succeeded,
+            but that no run can make because it does not fit its tool, has failed in this run.
     """
 
     context: list[JSON]
@@ -98,10 +99,12 @@ class EndedRun:
             PublicationError: a call cannot be published; the message says why.
         """
         for place, why in self.unkept.items():
-            raise PublicationError(
-                f"call {first + place} cannot be published: {why}. Choose other calls"
-            )
+            raise _not_publishable(first + place, why)
         return self
+
+
+def _not_publishable(place: int, why: str) -> PublicationError:
+    return PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
 
 
 def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: str) -> EndedRun:
@@ -116,79 +119,107 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     Raises:
         JournalError: the value of the last call cannot be the output of a run.
     """
-    made = EndedRun([{"role": "user", "content": task}] if task else [])
-    made.tools = tuple(dict.fromkeys(call.tool.name for call in calls))
-    listed: list[JSON] = [call.listed() for call in calls]
+    context: list[JSON] = []
+    if task:
+        context.append({"role": "user", "content": task})
+
     catalogue = Catalogue({call.tool.key: call.tool for call in calls}.values())
     room = len(calls) + 1
-    digest = content_hash(listed)
     settings = dataclasses.replace(
         settings, approval="allow_all", planning="eager", calls=room, requests=room
     )
-    machine = Machine(catalogue)
-
-    def take(event: Event) -> None:
-        machine.receive(event)
-        made.events.append(event)
-
-    def propose(proposed: list[JSON], output: JSON = None) -> None:
-        # Nobody was asked: the id of the Request only has to be another one for each step.
-        take(RequestMade(machine.step, content_hash([digest, machine.step])))
-        take(SolutionProposed(proposed, output))
-
-    take(RunStarted("solve", made.context, *catalogue.to_json(), settings.to_json(), {}, None, why))
+    listed: list[JSON] = [call.listed() for call in calls]
+    writing = _Writing(catalogue, content_hash(listed))
+    writing.take(
+        RunStarted("solve", context, *catalogue.to_json(), settings.to_json(), {}, None, why)
+    )
     place = 0
     for _, group in groupby(calls, lambda call: call.step):
         count = len(list(group))
-        propose(listed[place : place + count])
+        writing.propose(listed[place : place + count])
+        writing.end_calls(calls)
         place += count
-        while due := [effect for effect in machine.due() if isinstance(effect, Execute)]:
+
+    unkept: dict[int, str] = {}
+    output: str | None = None
+    for place, progress in enumerate(writing.machine.history):
+        if progress.status is CallStatus.DONE:
+            output = f"†results.{place}"
+        elif calls[place].error is None:
+            reason = (progress.error or {}).get("message")
+            unkept[place] = f"it ran, but no run can make it again: {reason}"
+
+    if output is not None:
+        writing.propose_output(output)
+    writing.take(RunEnded("done"))
+    tools = tuple(dict.fromkeys(call.tool.name for call in calls))
+    solution: JSONObject = {"calls": listed, "output": output}
+    return EndedRun(context, writing.events, solution, tools, unkept)
+
+
+class _Writing:
+    """Writes the journal of a run of ended calls.
+
+    Attributes:
+        machine: takes each event.
+        events: the journal.
+    """
+
+    def __init__(self, catalogue: Catalogue, digest: str) -> None:
+        self.machine = Machine(catalogue)
+        self.events: list[Event] = []
+        self._digest = digest
+
+    def take(self, event: Event) -> None:
+        self.machine.receive(event)
+        self.events.append(event)
+
+    def propose(self, calls: list[JSON], output: JSON = None) -> None:
+        # Nobody was asked: the id of the Request only has to be another one for each step.
+        step = self.machine.step
+        self.take(RequestMade(step, content_hash([self._digest, step])))
+        self.take(SolutionProposed(calls, output))
+
+    def end_calls(self, calls: Sequence[EndedCall]) -> None:
+        """End the proposed calls as these calls of the whole run ended."""
+        while due := [effect for effect in self.machine.due() if isinstance(effect, Execute)]:
             for effect in due:
                 index = effect.call.index
-                take(CallStarted(index))
-                take(CallFinished(index, value=calls[index].value, error=calls[index].error))
+                call = calls[index]
+                self.take(CallStarted(index))
+                self.take(CallFinished(index, value=call.value, error=call.error))
 
-    for place, (call, progress) in enumerate(zip(calls, machine.history, strict=True)):
-        if call.error is None and progress.status is not CallStatus.DONE:
-            reason = (progress.error or {}).get("message")
-            made.unkept[place] = f"it ran, but no run can make it again: {reason}"
+    def propose_output(self, output: str) -> None:
+        """Propose a reference to the value of a call as the output.
 
-    done = [
-        place
-        for place, progress in enumerate(machine.history)
-        if progress.status is CallStatus.DONE
-    ]
-    output = f"†results.{done[-1]}" if done else None
-    if output is not None:
+        Raises:
+            JournalError: the value cannot be the output of a run.
+        """
         # A value that may be null is wrapped, as a mind writes it.
-        propose([], {"value": output})
-        if not machine.has_output:
+        self.propose([], {"value": output})
+        if not self.machine.has_output:
             raise JournalError(
-                f"the value of call {done[-1]} cannot be the output of a run: {machine.errors[:1]}"
+                f"the value at {output} cannot be the output of a run: {self.machine.errors[:1]}"
             )
-
-    take(RunEnded("done"))
-    made.solution = {"calls": listed, "output": output}
-    return made
 
 
 def keep_ended(
     store: Store,
     run_id: str,
-    made: EndedRun,
+    run: EndedRun,
     *,
     caller: str,
     title: str,
     fingerprint: str,
     origin: JSONObject,
 ) -> None:
-    """Store such a run, with one idea: all of its calls as one Solution. The caller has
+    """Store a run of ended calls, with one idea: all of its calls as one Solution. The caller has
     screened its events.
 
     Args:
         store: the store.
         run_id: the id of the run.
-        made: the run.
+        run: the run.
         caller: its owner.
         title: one line for people; "": the names of the tools.
         fingerprint: the fingerprint of the configuration.
@@ -197,11 +228,11 @@ def keep_ended(
     Raises:
         RunExistsError: the id is taken.
     """
-    events = [event.to_json() for event in made.events]
-    idea = Idea(made.context, {}, made.solution)
-    title = title or ", ".join(made.tools)[:200]
+    events = [event.to_json() for event in run.events]
+    idea = Idea(run.context, {}, run.solution)
+    title = title or ", ".join(run.tools)[:200]
     meta = IdeaMeta(
-        run=run_id, step=1, fingerprint=fingerprint, title=title, tools=made.tools, outcome="done"
+        run=run_id, step=1, fingerprint=fingerprint, title=title, tools=run.tools, outcome="done"
     )
     with store.transaction():
         store.runs.create_ended(
@@ -233,7 +264,7 @@ def unkept(record: RunRecord) -> dict[int, str]:
     return reasons
 
 
-def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
+def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
     """Store some calls of a run as a run of their own, and return its id. The same calls
     are stored once.
 
@@ -268,17 +299,15 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
 
     for place, why in unkept(record).items():
         if first <= place <= last:
-            raise PublicationError(f"call {place} cannot be published: {why}. Choose other calls")
+            raise _not_publishable(place, why)
 
     calls = calls_of(run, range(first, last + 1))
-    made = ended_run(
-        calls, run.machine.settings, _task_of(run), f"a part of run {run_id}"
-    ).with_all_calls(first)
+    part = ended_run(calls, run.machine.settings, _task_of(run), f"a part of run {run_id}")
     origin: JSONObject = {"run": run_id, "calls": [first, last]}
     keep_ended(
         store,
         own,
-        made,
+        part.with_all_calls(first),
         caller=caller,
         title=record.title,
         fingerprint=record.fingerprint,
@@ -288,12 +317,10 @@ def cut(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
 
 
 def _task_of(run: RecordedRun) -> str:
-    texts = (
-        one.value
-        for one in run.machine.messages
-        if one.type == "text" and isinstance(one.value, str)
-    )
-    return next(texts, "")
+    for message in run.machine.messages:
+        if message.type == "text" and isinstance(message.value, str):
+            return message.value
+    return ""
 
 
 def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
@@ -304,27 +331,29 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
     """
     calls: list[EndedCall] = []
     for place in places:
-        one = run.machine.history[place]
-        tool = one.tool
-        if tool is None or not is_plain(one):
+        progress = run.machine.history[place]
+        tool = progress.tool
+        if tool is None or not is_plain(progress):
             raise PublicationError(
-                f"run {run.id}, call {place} ({one.call.name}) is no plain call of a tool, so it "
-                "is published only with its whole run"
+                f"run {run.id}, call {place} ({progress.call.name}) is no plain call of a tool, "
+                "so it is published only with its whole run"
             )
 
-        parameters = one.items[0].parameters
-        calls.append(EndedCall(tool, parameters, run.steps[place], one.value, one.error))
+        parameters = progress.items[0].parameters
+        calls.append(EndedCall(tool, parameters, run.steps[place], progress.value, progress.error))
 
     return calls
 
 
-def is_plain(one: Progress) -> bool:
+def is_plain(progress: Progress) -> bool:
     """True if a call ran once, by a tool or a published idea, without the meta-properties that
     change what it does.
     """
-    call = one.call
-    anonymous = call.room is not None and not (
-        one.tool is not None and (one.tool.module or "").startswith(IDEA)
-    )
-    special = call.has_each or call.has_latent or call.instance or anonymous
-    return one.tool is not None and len(one.items) == 1 and not special
+    call = progress.call
+    tool = progress.tool
+    if tool is None or len(progress.items) != 1:
+        return False
+    if call.has_each or call.has_latent or call.instance:
+        return False
+    # Of the calls that are answered in a room, only those of ideas are plain.
+    return call.room is None or (tool.module or "").startswith(IDEA)

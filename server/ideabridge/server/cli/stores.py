@@ -135,10 +135,10 @@ def resolve_run(store: Store, text: str) -> RunRecord:
 
 
 def _cut(store: Store, run: str, first: str, last: str | None) -> str:
-    from ideabridge.bridge.runs.stretch import cut
+    from ideabridge.bridge.runs.stretch import store_part
 
     record = resolve_run(store, run)
-    return cut(store, record.id, int(first), int(last or first), record.caller)
+    return store_part(store, record.id, int(first), int(last or first), record.caller)
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:
