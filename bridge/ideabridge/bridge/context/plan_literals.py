@@ -71,15 +71,18 @@ def read_computations(
         explained: see the module's docstring.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if calls stand there once for each instance;
+        places: the place of each call, if each call is there once for each instance;
             None: its number.
         rules: the version of the rules for calls.
     """
-    by_instance = [place for place in places or () if isinstance(place, int)]
+    by_instance: list[int] = []
+    if places is not None:
+        by_instance = [place for place in places if isinstance(place, int)]
+
     text = encode([explained, *calls, output, list[JSON](by_instance)])
     plan = _Plan(text, rules <= LAST_RULES, explained, calls, by_instance)
     if len(text) <= _CACHED:
-        return _read_kept(plan)
+        return _read_cached(plan)
     return _Reading(plan).computations()
 
 
@@ -89,10 +92,10 @@ class _Plan:
 
     Attributes:
         text: the JSON of all of it, by which plans are compared.
-        is_earlier: it was proposed under the rules that `context/earlier.py` is about.
+        is_earlier: it was proposed under the rules that `context/earlier.py` describes.
         explained: see the module's docstring.
         calls: its calls.
-        by_instance: the place of each call, if calls stand there once for each instance.
+        by_instance: the place of each call, if each call is there once for each instance.
     """
 
     text: bytes
@@ -103,7 +106,7 @@ class _Plan:
 
 
 @lru_cache(maxsize=8)
-def _read_kept(plan: _Plan) -> Computations:
+def _read_cached(plan: _Plan) -> Computations:
     # The plan of a tool is read again for each of its calls, which takes about 100 us
     # for each literal.
     return _Reading(plan).computations()
@@ -113,9 +116,8 @@ class _Reading:
     """Reads the computations of one plan."""
 
     def __init__(self, plan: _Plan) -> None:
-        tools = _tools_of(plan.calls, plan.by_instance)
         self._raw = plan.explained
-        self._tools = tools
+        self._tools = _tools_of(plan.calls, plan.by_instance)
         # With instances, a result is named by the number of the call and not by its place.
         self._idle = set[int]() if plan.by_instance else _idle_places(plan)
         self._is_earlier = plan.is_earlier
@@ -124,23 +126,21 @@ class _Reading:
         self._calls: dict[int, list[Explained]] = {}
         self._tests: dict[int, Explained] = {}
         self._places_of: dict[str, list[int]] = {}
-        for place, tool in enumerate(tools):
+        for place, tool in enumerate(self._tools):
             self._places_of.setdefault(tool, []).append(place)
 
     def computations(self) -> Computations:
         """Return what was read."""
-        for key, (wanted, name) in _MEMBERS.items():
-            if self._raw.get(key) is not None and not isinstance(self._raw[key], wanted):
-                self._problems.append(
-                    f"explained.{key}: expected {name}, found {show(self._raw[key])}"
-                )
+        for key, (expected, name) in _MEMBERS.items():
+            member = self._raw.get(key)
+            if member is not None and not isinstance(member, expected):
+                self._problems.append(f"explained.{key}: expected {name}, found {show(member)}")
 
         self._read_literals()
         facts = self._facts()
         watched = self._watched()
-        decisions = {
-            place for place in _items(self._raw.get("decisions")) if isinstance(place, int)
-        }
+        listed = _items(self._raw.get("decisions"))
+        decisions = {place for place in listed if isinstance(place, int)}
         calls: dict[int, Computation] = {}
         for place in range(len(self._tools)):
             call = CallFacts(place, watched.get(place, ()), place in decisions, place in self._idle)
@@ -181,6 +181,7 @@ class _Reading:
                 self._add(literal)
             else:
                 self._add(self._with_alike_results(literal))
+
         for literals in (self._output, *self._calls.values()):
             for at, following in pairwise(sorted(literal.at for literal in literals)):
                 if following[: len(at)] == at:
@@ -212,15 +213,18 @@ class _Reading:
         its value from.
         """
         origin = literal.by[0].origin
-        path = operand_path(origin) if origin is not None else ()
-        if path[:1] != ("results",) or len(path) < 2 or not path[1].isdecimal():
+        if origin is None:
+            return literal
+        path = operand_path(origin)
+        if path[0] != "results" or len(path) < 2 or not path[1].isdecimal():
             return literal
 
-        place = int(path[1])
+        # A call reads only the results of earlier calls.
         before = len(self._tools)
         if literal.at[0] == "calls":
             before = min(int(literal.at[1]), before)
 
+        place = int(path[1])
         if place >= before:
             return literal
 
@@ -230,16 +234,17 @@ class _Reading:
 
     def _watched(self) -> dict[int, list[str]]:
         watched: dict[int, list[str]] = {}
-        for place, texts in _members(self._raw.get("watch")).items():
+        for place, references in _members(self._raw.get("watch")).items():
             if not place.isdecimal() or len(place) >= 10:
                 continue
-            for text in map(str, _items(texts)):
+
+            texts = watched.setdefault(int(place), [])
+            for text in map(str, _items(references)):
                 try:
                     operand_path(text)
+                    texts.append(text)
                 except ExplanationError as error:
                     self._problems.append(f"watch.{place}: {error}")
-                else:
-                    watched.setdefault(int(place), []).append(text)
 
         return watched
 
@@ -256,8 +261,8 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """The tool that each call of a plan names, with its module, by place; `by_instance`: the place
-    of each call, if calls stand there once for each instance.
+    """The tool that each call of a plan names, with its module, by place; for `by_instance`
+    see `_Plan`.
     """
     places = by_instance or range(len(calls))
     names = [""] * (1 + max(places, default=-1))
@@ -280,13 +285,13 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the other calls of a tool that are nearest to one of them, at most three; of two, the
-    earlier one first.
+    """Return the other calls of a tool that are nearest to one of its calls, at most three. Of two
+    that are equally near, the earlier one comes first.
 
     Args:
         places: the places of all calls of the tool, in order.
         place: that of the call.
-        before: no call from this place on is taken.
+        before: only calls before this place count.
     """
     at = bisect_left(places, place)
     end = bisect_left(places, before)
@@ -296,8 +301,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """By the place of a literal, others whose values come from the same object, and can be
-    passed instead.
+    """The literals that can be passed in place of each literal, by its place: their values come
+    from the same object.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -306,12 +311,12 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
             by_holder.setdefault(holder, []).append(literal)
 
     companions: dict[Path, list[Explained]] = {}
-    for together in by_holder.values():
-        passable = [literal for literal in together if literal.given is not None]
-        for literal in together:
-            others = [candidate for candidate in passable if candidate.given != literal.given]
-            if others:
-                companions[literal.at] = others
+    for siblings in by_holder.values():
+        passable = [literal for literal in siblings if literal.given is not None]
+        for literal in siblings:
+            alternatives = [other for other in passable if other.given != literal.given]
+            if alternatives:
+                companions[literal.at] = alternatives
 
     return companions
 
@@ -340,7 +345,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """The number of explanations with their parts; it stops counting above the limit."""
+    """The number of explanations with their parts. Counting stops above the limit."""
     stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
     count = 0
     while stack and count <= MOST_PARTS:

@@ -13,7 +13,7 @@ far: a copy of `ann` may as well be its text in lower case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,7 +74,11 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
     inner = _inner(value)
     kind = _kind(inner)
     facts = before.get(kind)
-    return {**before, kind: _grown(facts if isinstance(facts, dict) else None, inner)}
+    if isinstance(facts, dict):
+        grown = _grown(facts, inner)
+    else:
+        grown = _first(inner)
+    return {**before, kind: grown}
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
@@ -88,31 +92,33 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
     kind = _kind(inner)
     facts = profile.get(kind)
     if not isinstance(facts, dict):
-        kinds = " and ".join(_KINDS.get(kind_seen, kind_seen) for kind_seen in profile)
+        kinds = " and ".join(_KINDS.get(name, name) for name in profile)
         return [Novelty(f"{_KINDS[kind]}, where runs had {kinds}")]
     if inner is None:
         return []
     if isinstance(inner, bool):
-        if inner in _list(facts.get("values")):
-            return []
-        return [Novelty(f"{show(inner)}, where runs had {show(not inner)}")]
-
+        return _new_boolean(facts, inner)
     if isinstance(inner, int | float):
         return _new_number(facts, inner)
 
     is_empty = not inner
     if is_empty not in _list(facts.get("empty")):
-        return [Novelty(f"{'an empty' if is_empty else 'a non-empty'} {kind}, which no run had")]
+        emptiness = "an empty" if is_empty else "a non-empty"
+        return [Novelty(f"{emptiness} {kind}, which no run had")]
     if isinstance(inner, str):
         return _new_notation(facts, inner)
-    return _new_members(facts, inner) if isinstance(inner, dict) else []
+    if isinstance(inner, dict):
+        return _new_members(facts, inner)
+    return []
 
 
 def _inner(value: JSON | Missing) -> JSON:
     """The value, or the one that a text contains as JSON; null for a missing one."""
     if isinstance(value, Missing):
         return None
-    contained = parsed_text(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    contained = parsed_text(value)
     return value if isinstance(contained, Missing) else contained
 
 
@@ -125,59 +131,69 @@ def _kind(inner: JSON) -> str:
         return "number"
     if isinstance(inner, str):
         return "text"
-    return "list" if isinstance(inner, list) else "object"
+    if isinstance(inner, list):
+        return "list"
+    return "object"
 
 
 def _sign(number: float) -> int:
     return (number > 0) - (number < 0)
 
 
-def _plain(text: str) -> Sequence[str] | None:
+def _plain(text: str) -> list[str] | None:
     """The conversions that do not change a text; None if it is too long to compare."""
     if len(text) > _LONGEST:
         return None
-    return [step for step, (change, _) in _STEPS.items() if change(text) == text]
+    return [step for step, (convert, _) in _STEPS.items() if convert(text) == text]
 
 
-def _present(members: JSONObject) -> Sequence[str]:
-    """The members that are watched. One that is null is as good as absent."""
+def _present(members: JSONObject) -> list[str]:
+    """The members that are watched. A member that is null counts as absent."""
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 
-def _grown(known: JSONObject | None, inner: JSON) -> JSONObject:
-    """What a profile says about the values of one type, with one more; `known` None: it
-    is the first one.
-    """
-    before = known or {}
+def _first(inner: JSON) -> JSONObject:
+    """What a profile says about the values of one type after the first one."""
+    if isinstance(inner, str):
+        facts = _grown({}, inner)
+        plain = _plain(inner)
+        if plain is not None:
+            facts["plain"] = list[JSON](plain)
+        return facts
+
+    if isinstance(inner, dict):
+        return _grown({"always": list[JSON](_present(inner))}, inner)
+    return _grown({}, inner)
+
+
+def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
+    """What a profile says about the values of one type, with one more value."""
     if inner is None:
         return {}
     if isinstance(inner, bool):
-        return {"values": _with(before.get("values"), inner)}
+        return {"values": _with(facts.get("values"), inner)}
     if isinstance(inner, int | float):
-        bounds = [bound for bound in _list(before.get("range")) if isinstance(bound, int | float)]
-        return {
-            "signs": _with(before.get("signs"), _sign(inner)),
-            "range": [min([*bounds, inner]), max([*bounds, inner])],
-        }
+        bounds = [bound for bound in _list(facts.get("range")) if isinstance(bound, int | float)]
+        bounds.append(inner)
+        signs = _with(facts.get("signs"), _sign(inner))
+        return {"signs": signs, "range": [min(bounds), max(bounds)]}
 
-    facts: JSONObject = {"empty": _with(before.get("empty"), not inner)}
+    grown: JSONObject = {"empty": _with(facts.get("empty"), not inner)}
     if isinstance(inner, str):
         plain = _plain(inner)
-        if plain is not None and known is None:
-            facts["plain"] = list[JSON](plain)
-        elif plain is not None and "plain" in before:
-            facts["plain"] = [step for step in _list(before["plain"]) if step in plain]
+        if plain is not None and "plain" in facts:
+            grown["plain"] = [step for step in _list(facts["plain"]) if step in plain]
 
     if isinstance(inner, dict):
         now = _present(inner)
-        before_always = list(now) if known is None else _texts(before.get("always"))
-        always = [name for name in before_always if name in now]
-        irregular = [name for name in (*before_always, *now) if name not in always]
-        sometimes = dict.fromkeys([*_texts(before.get("sometimes")), *irregular])
-        facts["always"] = list[JSON](always)
-        facts["sometimes"] = list[JSON](sometimes)[:MEMBERS]
+        before = _texts(facts.get("always"))
+        always = [name for name in before if name in now]
+        irregular = [name for name in [*before, *now] if name not in always]
+        sometimes = dict.fromkeys([*_texts(facts.get("sometimes")), *irregular])
+        grown["always"] = list[JSON](always)
+        grown["sometimes"] = list[JSON](sometimes)[:MEMBERS]
 
-    return facts
+    return grown
 
 
 def _with(values: JSON, value: JSON) -> list[JSON]:
@@ -193,11 +209,17 @@ def _texts(value: JSON) -> list[str]:
     return [text for text in _list(value) if isinstance(text, str)]
 
 
-def _new_number(known: JSONObject, number: float) -> list[Novelty]:
+def _new_boolean(facts: JSONObject, value: bool) -> list[Novelty]:
+    if value in _list(facts.get("values")):
+        return []
+    return [Novelty(f"{show(value)}, where runs had {show(not value)}")]
+
+
+def _new_number(facts: JSONObject, number: float) -> list[Novelty]:
     sign = _sign(number)
-    if sign not in _list(known.get("signs")):
+    if sign not in _list(facts.get("signs")):
         return [Novelty(f"{_SIGNS[sign]}, {show(number)}, which no run had")]
-    match known.get("range"):
+    match facts.get("range"):
         case [int() | float() as least, int() | float() as most] if not least <= number <= most:
             beyond = f"{show(number)}, where runs had {show(least)} to {show(most)}"
             return [Novelty(beyond, mild=True, lone=least == most)]
@@ -205,12 +227,13 @@ def _new_number(known: JSONObject, number: float) -> list[Novelty]:
             return []
 
 
-def _new_notation(known: JSONObject, text: str) -> list[Novelty]:
+def _new_notation(facts: JSONObject, text: str) -> list[Novelty]:
     plain = _plain(text)
     if plain is None:
         return []
 
-    new = [step for step in _STEPS if step in _list(known.get("plain")) and step not in plain]
+    plain_before = _list(facts.get("plain"))
+    new = [step for step in _STEPS if step in plain_before and step not in plain]
     if len(new) > 1 and "title" in new:
         new.remove("title")
 
@@ -221,14 +244,14 @@ def _new_notation(known: JSONObject, text: str) -> list[Novelty]:
     return [Novelty(f"a text with {notations}, which no run had", mild=True, notation=True)]
 
 
-def _new_members(known: JSONObject, members: JSONObject) -> list[Novelty]:
+def _new_members(facts: JSONObject, members: JSONObject) -> list[Novelty]:
     now = _present(members)
-    always = _texts(known.get("always"))
-    sometimes = _texts(known.get("sometimes"))
-    gone = [name for name in always if name not in now]
+    always = _texts(facts.get("always"))
+    sometimes = _texts(facts.get("sometimes"))
     novelties: list[Novelty] = []
-    if gone:
-        novelties.append(Novelty(f"an object without {_named(gone)}, which every run had"))
+    absent = [name for name in always if name not in now]
+    if absent:
+        novelties.append(Novelty(f"an object without {_named(absent)}, which every run had"))
 
     new = [name for name in now if name not in always and name not in sometimes]
     if new and len(now) < MEMBERS:

@@ -1,18 +1,19 @@
 """StoredSolution: the form of a Solution that an idea stores. It satisfies the schema
 of its Request.
 
-A Solution is read leniently, and what is malformed in it fails alone. The stored one is what the
-schema admits of it:
+A Solution is read leniently: a malformed call fails, and the others run. The stored Solution has
+what the schema admits:
 
 - a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is written as
   the schema says;
-- a call that the schema does not admit is left out, with those that refer to its result by number,
-  and the numbers of the results after it are adapted, so that the others mean the same;
-- so are members that the schema does not name, and an output that it does not admit,
-  which is null then;
+- a call that the schema does not admit is left out, and so are the calls that refer to its result
+  by number. The references to later results get the new numbers of these results;
+- a member that the schema does not name is left out;
+- an output that the schema does not admit becomes null;
 - a required member that is missing is empty.
 
-The journal has all of it, and so does `IdeaMeta.written`, from which a recording answers.
+The journal and `IdeaMeta.written` have the Solution as it was written; recordings answer from the
+latter.
 """
 
 from __future__ import annotations
@@ -58,25 +59,23 @@ class SolutionSchema:
         self._defs = _object(document.get("$defs"))
         members = _object(document.get("properties"))
         self.members = {name: schema for name, schema in members.items() if name not in _OWN}
-        self.required = [name for name in _texts(document.get("required")) if name in self.members]
-        # In their places, because a `$ref` may lead through them.
-        self._parts: dict[str, JSONObject] = {
-            name: {"properties": {name: schema}}
-            for name, schema in members.items()
-            if name != "calls"
-        }
+        required = _items(document.get("required"))
+        self.required = [name for name in self.members if name in required]
+        self._parts: dict[str, JSONObject] = {}
+        for name, schema in members.items():
+            if name != "calls":
+                # In its place, because a `$ref` may lead through it.
+                self._parts[name] = {"properties": {name: schema}}
+
         self._validators: dict[int, Validator] = {}
         self._calls: dict[tuple[JSON, JSON], JSONObject] = {}
         items = _object(_object(members.get("calls")).get("items"))
-        branches = items.get("anyOf")
-        for branch in branches if isinstance(branches, list) else ():
+        for branch in _items(items.get("anyOf")):
             schema = _object(branch)
-            named = _object(schema.get("properties"))
-            key = (
-                _object(named.get("_module")).get("const"),
-                _object(named.get("_tool")).get("const"),
-            )
-            self._calls[key] = schema
+            properties = _object(schema.get("properties"))
+            module = _object(properties.get("_module")).get("const")
+            tool = _object(properties.get("_tool")).get("const")
+            self._calls[module, tool] = schema
 
     @cached_property
     def body(self) -> Body:
@@ -119,21 +118,24 @@ class SolutionSchema:
         """The validator of one part, which is made at its first use."""
         validator = self._validators.get(id(part))
         if validator is None:
-            validator = self._validators[id(part)] = self._compiled(part)
+            validator = self._compiled(part)
+            self._validators[id(part)] = validator
+
         return validator
 
     def _compiled(self, part: JSONObject) -> Validator:
         """A validator of one part, with the definitions that it refers to."""
         defs: JSONObject = {}
-        left: list[JSON] = [part]
-        while left:
-            for target in references_in(left.pop()):
+        unread: list[JSON] = [part]
+        while unread:
+            for target in references_in(unread.pop()):
                 name = target.removeprefix(_DEFINED).partition("/")[0]
                 if target.startswith(_DEFINED) and name in self._defs and name not in defs:
                     defs[name] = self._defs[name]
-                    left.append(defs[name])
+                    unread.append(defs[name])
 
-        return Validator({**part, "$defs": defs} if defs else part, what="the solution")
+        schema: JSONObject = {**part, "$defs": defs} if defs else part
+        return Validator(schema, what="the solution")
 
 
 def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: bool) -> JSONObject:
@@ -158,16 +160,21 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
         return {**stored, "program": solution.program.program}
 
     calls, numbers = _calls(proposal.graph.calls, schema)
-    output = _renumbered(solution.output, numbers)
-    if isinstance(output, _Gone) or not schema.admits("output", output, checked=has_output):
-        output = None
+    stored["calls"] = calls
+    stored["output"] = None
+    try:
+        output = _renumbered(solution.output, numbers)
+    except _LeftOutError:
+        return stored
 
-    return {**stored, "calls": calls, "output": output}
+    if schema.admits("output", output, checked=has_output):
+        stored["output"] = output
+    return stored
 
 
 def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[int, int | None]]:
-    """The calls that the schema admits, and the new number of each result; None: its
-    call is left out.
+    """The calls that the schema admits, and the new number of each result; None for the result
+    of a call that is left out.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
@@ -179,12 +186,11 @@ def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[
         for place, (call, written) in enumerate(fitting):
             if written is None:
                 continue
-            renumbered = _renumbered(written, numbers)
-            if isinstance(renumbered, _Gone):
+            try:
+                stored.append(_renumbered(written, numbers))
+            except _LeftOutError:
                 fitting[place] = (call, None)
                 is_settled = False
-            else:
-                stored.append(renumbered)
 
         if is_settled:
             return stored, numbers
@@ -195,61 +201,52 @@ def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | N
 
     The instances of a plan share its places.
     """
-    left = {call.place: False for call, _ in fitting}
-    for call, written in fitting:
-        left[call.place] |= written is not None
-
+    remaining = {call.place for call, written in fitting if written is not None}
     numbers: dict[int, int | None] = {}
-    gone = 0
-    for place in sorted(left):
-        numbers[place] = place - gone if left[place] else None
-        gone += not left[place]
+    removed = 0
+    for place in sorted({call.place for call, _ in fitting}):
+        if place in remaining:
+            numbers[place] = place - removed
+        else:
+            numbers[place] = None
+            removed += 1
 
     return numbers
 
 
-class _Gone:
-    """Stands for a value that refers to the result of a call that is left out."""
+class _LeftOutError(Exception):
+    """A value refers to the result of a call that is left out."""
 
 
-_GONE: Final = _Gone()
+def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
+    """The value with the new numbers of results in its references.
 
-
-def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON | _Gone:
-    """The value with the new numbers of results in its references."""
+    Raises:
+        _LeftOutError: a reference names a result without a new number.
+    """
     if not numbers:
         return value
     if isinstance(value, str):
-        if not is_reference(value):
-            return value
-        named = [int(number) for _, number in _NUMBERED.findall(value)]
-        if any(numbers.get(number, number) is None for number in named):
-            return _GONE
-        return _NUMBERED.sub(
-            lambda found: f"{found[1]}{numbers.get(int(found[2]), int(found[2]))}", value
-        )
-
+        return _renumbered_text(value, numbers)
     if isinstance(value, list):
-        items: list[JSON] = []
-        for item in value:
-            renumbered = _renumbered(item, numbers)
-            if isinstance(renumbered, _Gone):
-                return _GONE
-            items.append(renumbered)
-
-        return items
-
+        return [_renumbered(item, numbers) for item in value]
     if isinstance(value, dict):
-        members: JSONObject = {}
-        for key, item in value.items():
-            renumbered = _renumbered(item, numbers)
-            if isinstance(renumbered, _Gone):
-                return _GONE
-            members[key] = renumbered
-
-        return members
-
+        return {key: _renumbered(member, numbers) for key, member in value.items()}
     return value
+
+
+def _renumbered_text(text: str, numbers: Mapping[int, int | None]) -> str:
+    if not is_reference(text):
+        return text
+
+    def renumber(result: re.Match[str]) -> str:
+        old = int(result[2])
+        new = numbers.get(old, old)
+        if new is None:
+            raise _LeftOutError
+        return f"{result[1]}{new}"
+
+    return _NUMBERED.sub(renumber, text)
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
@@ -288,7 +285,5 @@ def _object(value: JSON) -> JSONObject:
     return value if isinstance(value, dict) else {}
 
 
-def _texts(value: JSON) -> list[str]:
-    if isinstance(value, list):
-        return [item for item in value if isinstance(item, str)]
-    return []
+def _items(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
