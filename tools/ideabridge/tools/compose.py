@@ -136,15 +136,15 @@ class Admitter:
             schema["$defs"] = {**self.defs}
         return schema
 
-    def name_of(self, target: JSON, root: JSON, wanted: str) -> tuple[str, bool]:
+    def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
         """Return (the name in `$defs` of the definition made of `target`, True if the definition
         must be written).
         """
-        known = self._names.get((id(target), id(root)))
-        if known is not None:
-            return known[0], False
+        earlier = self._names.get((id(target), id(root)))
+        if earlier is not None:
+            return earlier[0], False
 
-        name = safe_name(wanted, self.defs)
+        name = safe_name(proposed, self.defs)
         self.defs[name] = (
             True  # reserves the name until the definition, which may be recursive, is written
         )
@@ -270,11 +270,11 @@ class _Admission:
 
     def _refer(self, target: JSONObject, root: JSONObject, name: str) -> JSONObject:
         if self._label:
-            wanted = f"{self._label}_{name.lstrip('#')}"
+            proposed = f"{self._label}_{name.lstrip('#')}"
         else:
-            wanted = name.lstrip("#") or "root"
+            proposed = name.lstrip("#") or "root"
 
-        name, is_new = self._admitter.name_of(target, root, wanted)
+        name, is_new = self._admitter.name_of(target, root, proposed)
         if is_new:
             self._pending.append((name, target, root))
         return {"$ref": f"#/$defs/{name}"}
@@ -582,7 +582,7 @@ def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
 
 
 def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JSON:
-    wanted, is_wrapped = wrap_output(schema)
+    wrapped, is_wrapped = wrap_output(schema)
     if is_wrapped and not wraps:
         if not schema:
             return {}
@@ -591,8 +591,8 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
         own: JSON = admitter.admit(schema, "output")
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
 
-    found = admitter.admit(wanted, "output")
-    admitted: JSONObject = found if isinstance(found, dict) else {}
+    composed = admitter.admit(wrapped, "output")
+    admitted: JSONObject = composed if isinstance(composed, dict) else {}
     description = _with_note(admitted.pop("description", None), _OUTPUT)
     branches = admitted.get("anyOf") if len(admitted) == 1 else None
     whole: list[JSON] = [*branches] if isinstance(branches, list) else [admitted]

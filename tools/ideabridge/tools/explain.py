@@ -144,10 +144,10 @@ def _expected(error: ValidationError, root: JSON) -> str:
     if keyword in _COUNTS:
         bound, singular, many = _COUNTS[keyword]
         if keyword in ("maxLength", "maxItems"):
-            found = f", not {len(cast('Any', error.instance)):,}"
+            actual = f", not {len(cast('Any', error.instance)):,}"
         else:
-            found = ""
-        return f"{bound} {limit:,} {singular if limit == 1 else many}{found}"
+            actual = ""
+        return f"{bound} {limit:,} {singular if limit == 1 else many}{actual}"
 
     match keyword:
         case None:
@@ -379,9 +379,9 @@ def _pattern(
 
 
 def _unique_items(
-    _: Validator, wanted: bool, value: object, __: JSONObject
+    _: Validator, is_unique: bool, value: object, __: JSONObject
 ) -> Iterator[ValidationError]:
-    if wanted and not _rs("uniqueItems", value=True).is_valid(value):
+    if is_unique and not _rs("uniqueItems", value=True).is_valid(value):
         yield ValidationError("items are equal")
 
 

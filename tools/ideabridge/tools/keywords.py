@@ -407,19 +407,19 @@ class Problem:
 
 def describe_values(values: Iterable[JSON]) -> str:
     """Return alternatives in words: `1`, `one of 1, 2, 3`."""
-    shown = list(dict.fromkeys(show(value, 60) for value in values))
-    if len(shown) == 1:
-        return shown[0]
-    remainder = f", … ({len(shown)} in all)" if len(shown) > MOST_LISTED else ""
-    return f"one of {', '.join(shown[:MOST_LISTED])}{remainder}"
+    texts = list(dict.fromkeys(show(value, 60) for value in values))
+    if len(texts) == 1:
+        return texts[0]
+    remainder = f", … ({len(texts)} in all)" if len(texts) > MOST_LISTED else ""
+    return f"one of {', '.join(texts[:MOST_LISTED])}{remainder}"
 
 
 def list_names(names: Collection[str]) -> str:
     """Return the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
-    shown = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
+    listed = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
     return (
         f"there {'is' if len(names) == 1 else 'are'} "
-        f"{shown}{', …' if len(names) > MOST_LISTED else ''}"
+        f"{listed}{', …' if len(names) > MOST_LISTED else ''}"
     )
 
 

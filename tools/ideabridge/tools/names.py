@@ -73,15 +73,15 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def _visible(part: str, keep: str) -> str:
-    shown: list[str] = []
+    characters: list[str] = []
     spaces = marks = 0
     for char in part:
         spaces = spaces + 1 if char == " " else 0
         marks = marks + 1 if unicodedata.category(char)[0] == "M" else 0
         plain = char.isprintable() and char not in _BLANK and spaces <= _SPACES and marks <= _MARKS
-        shown.append(char if plain or char in keep else _escape(char))
+        characters.append(char if plain or char in keep else _escape(char))
 
-    return "".join(shown)
+    return "".join(characters)
 
 
 def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
@@ -327,12 +327,12 @@ def shown_name(name: str) -> str:
     return name
 
 
-def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list[str]:
+def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
     """Remove names that could be mistaken for others. Of names that look alike, only the
     one nearest to `name` stays, unless several are equally near. Names that only look like
     ASCII are removed.
     """
-    spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in found]
+    spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in candidates]
     alike: dict[str, dict[str, float]] = {}
     for _, own in spellings:
         ratio = SequenceMatcher(None, name[:_COMPARED], own[:_COMPARED], autojunk=False).ratio()
@@ -355,23 +355,23 @@ def nearest(
     another one is never returned. `spelled` has the original spelling of names that are offered
     under other names.
     """
-    wanted = _compared(name)
-    if not wanted:
+    compared_name = _compared(name)
+    if not compared_name:
         return []
 
     candidates = list(islice(dict.fromkeys(names), _CANDIDATES))
     if len(candidates) > _MEASURED:
-        candidates = _likeliest(wanted, candidates)
+        candidates = _likeliest(compared_name, candidates)
 
     matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
+    matcher.set_seq2(compared_name)
     scored: list[tuple[float, str]] = []
     for candidate in candidates:
         compared = _compared(candidate)
         if not compared:
             continue
 
-        floor = 0.7 if _part_of(wanted, compared) else 0.0
+        floor = 0.7 if _part_of(compared_name, compared) else 0.0
         matcher.set_seq1(compared)
         if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
             ratio = floor
@@ -383,18 +383,18 @@ def nearest(
 
     # The sort is stable: equally near names keep their order.
     scored.sort(key=lambda pair: -pair[0])
-    return _told_apart(
+    return _distinguishable(
         name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {}
     )[:n]
 
 
-def _likeliest(wanted: str, names: list[str]) -> list[str]:
-    """Return the names that share most pairs of letters with `wanted`, in their order."""
-    pairs = {wanted[place : place + 2] for place in range(max(len(wanted) - 1, 1))}
+def _likeliest(compared_name: str, names: list[str]) -> list[str]:
+    """Return the names that share most pairs of letters with `compared_name`, in their order."""
+    pairs = {compared_name[place : place + 2] for place in range(max(len(compared_name) - 1, 1))}
 
     def alike(place: int) -> float:
         compared = _compared(names[place])
-        return sum(pair in compared for pair in pairs) / (len(wanted) + len(compared) + 1)
+        return sum(pair in compared for pair in pairs) / (len(compared_name) + len(compared) + 1)
 
     return [names[place] for place in sorted(nlargest(_MEASURED, range(len(names)), key=alike))]
 

@@ -51,32 +51,32 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         LimitExceededError: the schema nests or refers too deep.
     """
     parts = _parts(schema)
-    used = {name for part in parts.values() for name in _names(part)}
-    colliding = [name for name in META_PROPERTIES if name in used]
+    taken_names = {name for part in parts.values() for name in _names(part)}
+    colliding = [name for name in META_PROPERTIES if name in taken_names]
     if not colliding:
         return schema, {}
 
-    ours: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     for name in colliding:
-        wanted = f"{name.lstrip('_')}_"
-        candidate = wanted
+        plain = f"{name.lstrip('_')}_"
+        candidate = plain
         number = 1
-        while candidate in used:
+        while candidate in taken_names:
             number += 1
-            candidate = f"{wanted}{number}"
+            candidate = f"{plain}{number}"
 
-        used.add(candidate)
-        ours[name] = candidate
+        taken_names.add(candidate)
+        new_names[name] = candidate
 
     try:
-        renamed = _rename(schema, schema, ours, _naming(parts, schema, ours), frozenset())
+        renamed = _rename(schema, schema, new_names, _naming(parts, schema, new_names), frozenset())
     except RecursionError:
         raise LimitExceededError(
             "the parameters refer from one definition to the next too often"
         ) from None
 
     assert isinstance(renamed, dict)
-    return renamed, {mine: name for name, mine in ours.items()}
+    return renamed, {mine: name for name, mine in new_names.items()}
 
 
 def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
@@ -113,14 +113,14 @@ def _names(schema: JSONObject) -> Iterator[str]:
         yield from (name for name in required if isinstance(name, str))
 
 
-def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]) -> set[int]:
-    """Return the identities of the parts that name a property of `ours`, or lead to such a part."""
+def _naming(parts: dict[int, JSONObject], root: JSONObject, new_names: dict[str, str]) -> set[int]:
+    """Return the identities of the parts that name a renamed property, or lead to such a part."""
     leading: dict[int, list[int]] = {}
     for key, part in parts.items():
         for item in _onward(part, root):
             leading.setdefault(id(item), []).append(key)
 
-    stack = [key for key, part in parts.items() if not ours.keys().isdisjoint(_names(part))]
+    stack = [key for key, part in parts.items() if not new_names.keys().isdisjoint(_names(part))]
     naming: set[int] = set()
     while stack:
         key = stack.pop()
@@ -132,7 +132,11 @@ def _naming(parts: dict[int, JSONObject], root: JSONObject, ours: dict[str, str]
 
 
 def _rename(
-    schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[int], open_now: frozenset[int]
+    schema: JSON,
+    root: JSONObject,
+    new_names: dict[str, str],
+    naming: set[int],
+    open_now: frozenset[int],
 ) -> JSON:
     if not isinstance(schema, dict):
         return schema
@@ -140,16 +144,17 @@ def _rename(
     inside: JSONObject = {
         keyword: value for keyword, value in schema.items() if keyword in _ALTERNATIVES
     }
-    rename = partial(_rename, root=root, ours=ours, naming=naming, open_now=open_now)
+    rename = partial(_rename, root=root, new_names=new_names, naming=naming, open_now=open_now)
     result: JSONObject = {**schema, **map_children(inside, rename)}
     for keyword in _BY_PROPERTY:
         members = result.get(keyword)
         if isinstance(members, dict):
             result[keyword] = {
-                ours.get(name, name): _renamed(item, ours) for name, item in members.items()
+                new_names.get(name, name): _renamed(item, new_names)
+                for name, item in members.items()
             }
 
-    result |= {"required": _renamed(schema["required"], ours)} if "required" in schema else {}
+    result |= {"required": _renamed(schema["required"], new_names)} if "required" in schema else {}
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
@@ -157,16 +162,16 @@ def _rename(
         # not parameters.
         del result["$ref"]
         if id(target) not in open_now:
-            add_to_all_of(result, _rename(target, root, ours, naming, open_now | {id(target)}))
+            add_to_all_of(result, _rename(target, root, new_names, naming, open_now | {id(target)}))
 
     return result
 
 
-def _renamed(names: JSON, ours: dict[str, str]) -> JSON:
+def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
     """Return a list of names with new names; a schema unchanged."""
     if not isinstance(names, list):
         return names
-    return [ours.get(name, name) if isinstance(name, str) else name for name in names]
+    return [new_names.get(name, name) if isinstance(name, str) else name for name in names]
 
 
 def matches_meta(pattern: str) -> bool:

@@ -200,9 +200,9 @@ class Repair:
         else:
             definitions = None
 
-        used = {*self._definitions, *(definitions if isinstance(definitions, dict) else ())}
+        names = {*self._definitions, *(definitions if isinstance(definitions, dict) else ())}
         name = f"part{len(self._definitions) + 1}"
-        while name in used:
+        while name in names:
             name += "_"
 
         self._places[target] = ("$defs", name)
@@ -245,11 +245,11 @@ class Repair:
 
     # -- notes
 
-    def _note(self, place: Place, found: JSON, said: str) -> None:
+    def _note(self, place: Place, found: JSON, reading: str) -> None:
         self.is_changed = True
         where = show_path(place)
         where = where if len(where) <= _WHERE else f"{where[:_WHERE]}…"
-        text = f"found {show(found, _SHOWN)}, {said}"
+        text = f"found {show(found, _SHOWN)}, {reading}"
         text = f"{where}: {text}" if where else text
         self._noted[text.encode("utf-8", "replace").decode()] = None
 
@@ -922,8 +922,8 @@ _TRANSLATED: Final = (
 
 def _in_words_of_ecma(pattern: str) -> str:
     """Return a pattern with what Python writes in another way as JSON Schema has it."""
-    for expression, ours in _TRANSLATED:
-        pattern = expression.sub(ours, pattern)
+    for expression, replacement in _TRANSLATED:
+        pattern = expression.sub(replacement, pattern)
     return pattern
 
 

@@ -539,8 +539,10 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
 def _read(answer: JSON) -> list[Problem]:
     """Return the problems in the answer of `problems_here`, with an empty one for each null."""
     return [
-        Problem("", "") if one is None else Problem(one[0], one[1], tuple(one[2]), one[3])
-        for one in cast("list[Any]", answer)
+        Problem("", "")
+        if problem is None
+        else Problem(problem[0], problem[1], tuple(problem[2]), problem[3])
+        for problem in cast("list[Any]", answer)
     ]
 
 
@@ -591,10 +593,10 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
     key = hashlib.sha256(data).hexdigest()
     with _lock:
-        found = _compiled.get(key)
-        if found is not None:
+        validator = _compiled.get(key)
+        if validator is not None:
             _compiled.move_to_end(key)
-            return found
+            return validator
 
     # Most schemas have neither references nor patterns, so they need not be searched part by part.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)

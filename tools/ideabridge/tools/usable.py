@@ -250,9 +250,9 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
 def _bounded(sent: JSON) -> JSON:
     """Return what was sent as JSON, or its digest if it is none or too large."""
     try:
-        ours = normalise(sent)
-        if len(encode(ours)) <= MAX_SCHEMA_BYTES:
-            return ours
+        normal = normalise(sent)
+        if len(encode(normal)) <= MAX_SCHEMA_BYTES:
+            return normal
     except IdeabridgeError:
         pass
     return {"sha256": fingerprint(sent)}

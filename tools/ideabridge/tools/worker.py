@@ -294,11 +294,11 @@ class Workers:
             # Perhaps no thread will wait for it.
             self._drop(job.worker)
 
-    def _ask(self, job: _Job, asked: list[JSON], what: str, seconds: float) -> JSON:
+    def _ask(self, job: _Job, task: list[JSON], what: str, seconds: float) -> JSON:
         worker = job.worker
         job.is_begun = True
         try:
-            answer = worker.ask(encode(asked), seconds)
+            answer = worker.ask(encode(task), seconds)
         except _GoneError:
             self._drop(worker)
             code = worker.process.returncode

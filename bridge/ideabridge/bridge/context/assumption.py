@@ -71,8 +71,8 @@ class Candidate:
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
         )
 
-    def _with_source(self, shown: str) -> str:
-        return f"{shown} ({clipped(self.source, _SOURCE)})"
+    def _with_source(self, value: str) -> str:
+        return f"{value} ({clipped(self.source, _SOURCE)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +225,19 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     runs = max(_runs(form) for form in literals)
     origin = f" (made from {runs} {'run' if runs == 1 else 'runs'})."
     left = SENTENCE - len(f"May assume  and 9,999 more{origin}")
-    shown: list[str] = []
+    listed: list[str] = []
     for place in places:
         left -= len(place) + 2
         if left < 0:
             break
-        shown.append(place)
+        listed.append(place)
 
-    if not shown:
+    if not listed:
         return f"May assume some values{origin}"
 
-    more = len(places) - len(shown)
+    more = len(places) - len(listed)
     remainder = f" and {more:,} more" if more else ""
-    return f"May assume {', '.join(shown)}{remainder}{origin}"
+    return f"May assume {', '.join(listed)}{remainder}{origin}"
 
 
 def _runs(literal: JSONObject) -> int:
@@ -322,11 +322,11 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
             # The call has no such literal any more.
             continue
 
-        shown = shortened("taken", value)
-        if same(shown["taken"], entry["taken"]):
+        choice = shortened("taken", value)
+        if same(choice["taken"], entry["taken"]):
             left.append(entry)
         else:
-            left.append(_with_choice(entry, shown, who))
+            left.append(_with_choice(entry, choice, who))
 
     return left
 
@@ -339,8 +339,8 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
     return read(call, path)
 
 
-def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
-    """An assumption in which somebody has chosen another value; `taken`: the value as
+def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
+    """An assumption in which somebody has chosen another value; `choice`: the value as
     `shortened` gives it.
     """
     instead = entry.get("instead")
@@ -349,7 +349,7 @@ def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
         is_taken = (
             isinstance(alternative, dict)
             and "value" in alternative
-            and same(alternative["value"], taken["taken"])
+            and same(alternative["value"], choice["taken"])
         )
         if not is_taken:
             alternatives.append(alternative)
@@ -357,23 +357,23 @@ def _with_choice(entry: JSONObject, taken: JSONObject, who: str) -> JSONObject:
     left: JSONObject = {
         key: value for key, value in entry.items() if key not in ("taken", "shortened")
     }
-    return {**left, **taken, "from": who, "instead": alternatives[:3]}
+    return {**left, **choice, "from": who, "instead": alternatives[:3]}
 
 
 def _path_of(at: str) -> Path:
     """The keys below the call."""
     keys: list[str] = []
-    rest = at
-    while rest:
-        if rest.startswith('"'):
-            end = _end_of_text(rest)
+    unread = at
+    while unread:
+        if unread.startswith('"'):
+            end = _end_of_text(unread)
             try:
-                keys.append(str(decode(rest[:end], what="a key")))
+                keys.append(str(decode(unread[:end], what="a key")))
             except IdeabridgeError as error:
                 raise ExplanationError(f"{quoted(at)}: {error}") from None
-            rest = rest[end + 1 :]
+            unread = unread[end + 1 :]
         else:
-            key, _, rest = rest.partition(".")
+            key, _, unread = unread.partition(".")
             keys.append(key)
 
     if len(keys) < 3 or keys[0] != "calls":
@@ -392,16 +392,16 @@ def _end_of_text(text: str) -> int:
     return position + 1
 
 
-def _replaced(held: JSON, path: Path, value: JSON, at: str) -> JSON:
+def _replaced(holder: JSON, path: Path, value: JSON, at: str) -> JSON:
     if not path:
         return value
 
-    key, *rest = path
-    if isinstance(held, dict) and key in held:
-        return {**held, key: _replaced(held[key], tuple(rest), value, at)}
-    if isinstance(held, list) and key.isdecimal() and int(key) < len(held):
-        copy = list(held)
-        copy[int(key)] = _replaced(held[int(key)], tuple(rest), value, at)
+    key, *deeper = path
+    if isinstance(holder, dict) and key in holder:
+        return {**holder, key: _replaced(holder[key], tuple(deeper), value, at)}
+    if isinstance(holder, list) and key.isdecimal() and int(key) < len(holder):
+        copy = list(holder)
+        copy[int(key)] = _replaced(holder[int(key)], tuple(deeper), value, at)
         return copy
 
     raise ExplanationError(f"{quoted(at)}: the call has no such literal")

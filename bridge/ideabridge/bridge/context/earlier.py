@@ -124,12 +124,12 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
                 f"{settled.assumed['why']}: it may have been called for "
                 f"another reason than {reason}"
             )
-            others = [shown for shown, value in values if value is not settled.value]
-            if others:
+            unmet = [shown for shown, value in values if value is not settled.value]
+            if unmet:
                 decision = f"called because {reason}"
                 if settled.value is not True:
                     decision = f"not called, as it is not so that {reason}"
-                why = f"{decision}; runs may have called it only if {others[0]}"
+                why = f"{decision}; runs may have called it only if {unmet[0]}"
 
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
 

@@ -298,8 +298,10 @@ class ItemOf(Explanation):
     @property
     def shown(self) -> str:
         """`id of the item of †results.0 with name = †input.name`."""
-        what = ".".join(self.take) or "the item"
-        return f"{what} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
+        member = ".".join(self.take) or "the item"
+        return (
+            f"{member} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
+        )
 
     def value(self, read: Read) -> JSON | Missing:
         """Return the member of the selected item; MISSING if no item is selected."""
@@ -860,18 +862,18 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     plan itself begins with a dagger has two. What is malformed, or explains a literal that the plan
     does not have, stays in `explained`.
     """
-    shown: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
+    readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
         if key in plan:
-            shown[key] = _copied(plan[key])
+            readable[key] = _copied(plan[key])
 
     listed = plan.get("explained")
     if not isinstance(listed, list):
-        return shown if listed is None else {**shown, "explained": listed}
+        return readable if listed is None else {**readable, "explained": listed}
 
     # A literal inside another explained one has no place of its own.
-    left = [form for form in listed if not (isinstance(form, dict) and _put(shown, form))]
-    return {**shown, "explained": left} if left else shown
+    left = [form for form in listed if not (isinstance(form, dict) and _put(readable, form))]
+    return {**readable, "explained": left} if left else readable
 
 
 def _copied(value: JSON) -> JSON:
@@ -886,7 +888,7 @@ def _copied(value: JSON) -> JSON:
     return value
 
 
-def _put(shown: JSONObject, explained: JSONObject) -> bool:
+def _put(plan: JSONObject, explained: JSONObject) -> bool:
     """Put an explained literal into its place; returns whether the plan has that place."""
     at = explained.get("at")
     keys = list(map(str, at)) if isinstance(at, list) else []
@@ -894,7 +896,7 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
     if not is_in_plan or not explained.keys() <= {*_MEMBERS}:
         return False
 
-    holder: JSON | Missing = shown
+    holder: JSON | Missing = plan
     for key in keys[:-1]:
         holder = _member(holder, key)
         if isinstance(holder, dict) and EXPLAINED in holder:
@@ -905,8 +907,8 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
     if isinstance(literal, Missing):
         return False
 
-    others = {key: value for key, value in explained.items() if key not in ("at", "by")}
-    stand_in: JSONObject = {EXPLAINED: explained.get("by"), **others, "recorded": literal}
+    members = {key: value for key, value in explained.items() if key not in ("at", "by")}
+    stand_in: JSONObject = {EXPLAINED: explained.get("by"), **members, "recorded": literal}
     if isinstance(holder, dict):
         holder[last] = stand_in
     elif isinstance(holder, list):
@@ -915,11 +917,11 @@ def _put(shown: JSONObject, explained: JSONObject) -> bool:
     return True
 
 
-def _member(held: JSON | Missing, key: str) -> JSON | Missing:
-    if isinstance(held, dict):
-        return held.get(key, MISSING)
-    if isinstance(held, list) and _PLACE.fullmatch(key) and int(key) < len(held):
-        return held[int(key)]
+def _member(holder: JSON | Missing, key: str) -> JSON | Missing:
+    if isinstance(holder, dict):
+        return holder.get(key, MISSING)
+    if isinstance(holder, list) and _PLACE.fullmatch(key) and int(key) < len(holder):
+        return holder[int(key)]
     return MISSING
 
 

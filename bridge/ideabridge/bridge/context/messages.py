@@ -215,8 +215,8 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     """
     messages = read_context(raw)
     states = [message for message in messages if message.type == "state"]
-    used = {message.instance for message in messages}
-    names = (name for name in map(_circled, count(1)) if name not in used)
+    names_in_use = {message.instance for message in messages}
+    names = (name for name in map(_circled, count(1)) if name not in names_in_use)
     if len(states) < 2 or all(message.instance for message in states):
         return list(raw)
     return [
@@ -349,18 +349,18 @@ def handle_value(message: Message, draft: Draft) -> None:
         schema = ""
 
     title = _title(f"{message.type.capitalize()}, read as {reference}", message)
-    shown = draft.showing.document(_place(message), message.value)
+    document = draft.showing.document(_place(message), message.value)
     notes = ""
-    if shown.shortened:
-        count = len(shown.shortened)
+    if document.shortened:
+        count = len(document.shortened)
         subject = "1 value is" if count == 1 else f"{count:,} values are"
-        names = named(shown.shortened)
+        names = named(document.shortened)
         notes += f"\n{subject} shortened here to a preview: {names}; {draft.how_to_read}."
 
-    if shown.left_out:
-        notes += f"\n{len(shown.left_out):,} more are left out here: {named(shown.left_out)}."
+    if document.left_out:
+        notes += f"\n{len(document.left_out):,} more are left out here: {named(document.left_out)}."
 
-    members = _json(shown.value, draft.showing.line)
+    members = _json(document.value, draft.showing.line)
     draft.say(message.role, f"{title}\n{members}{notes}{schema}")
 
 
@@ -375,13 +375,13 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 def handle_plan(message: Message, draft: Draft) -> None:
     """A plan: its calls, which the mind follows if they still fit, and which of them are done."""
-    shown = message.value
+    plan = message.value
     standing = None
-    if isinstance(shown, dict):
-        standing = shown.get("standing")
-        shown = {key: value for key, value in shown.items() if key != "standing"}
+    if isinstance(plan, dict):
+        standing = plan.get("standing")
+        plan = {key: value for key, value in plan.items() if key != "standing"}
 
-    lines = [_title("Plan to follow where it fits", message), _json(shown)]
+    lines = [_title("Plan to follow where it fits", message), _json(plan)]
     if isinstance(standing, list):
         lines.append("Where it stands (a call whose output path is written is done):")
         lines.extend(_standing_line(entry) for entry in standing if isinstance(entry, dict))
@@ -411,8 +411,8 @@ def handle_error(message: Message, draft: Draft) -> None:
     """An error: its message, and the call with its place in its Solution and in the run; large
     parts as references.
     """
-    shown = shorten_literal(message.value)
-    entry = shown if isinstance(shown, dict) else {}
+    shortened = shorten_literal(message.value)
+    entry = shortened if isinstance(shortened, dict) else {}
     call = entry.get("call")
     place = entry.get("place")
     error = entry.get("error")
@@ -428,7 +428,7 @@ def handle_error(message: Message, draft: Draft) -> None:
         or not isinstance(error, dict)
         or not isinstance(text, str)
     ):
-        draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shown)}")
+        draft.say(message.role, f"{_title('This failed', message)}\n{line_of(shortened)}")
         return
 
     more: JSONObject = {
@@ -443,10 +443,10 @@ def handle_error(message: Message, draft: Draft) -> None:
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"
 
-    which = "" if call is None else f" call{where} {line_of(call)}:"
+    named_call = "" if call is None else f" call{where} {line_of(call)}:"
     draft.say(
         message.role,
-        f"{_title('This failed', message)}{which} {text}{f' {line_of(more)}' if more else ''}",
+        f"{_title('This failed', message)}{named_call} {text}{f' {line_of(more)}' if more else ''}",
     )
 
 
@@ -481,7 +481,9 @@ def handle_call(message: Message, draft: Draft) -> None:
     if draft.place < draft.called:
         return
 
-    stretch = list(takewhile(lambda one: one.type == "call", draft.messages[draft.place :]))
+    stretch = list(
+        takewhile(lambda following: following.type == "call", draft.messages[draft.place :])
+    )
     draft.called = draft.place + len(stretch)
     showing = draft.showing
     lines = [_call_line(call, showing) for call in showing.listed(_values_of_calls(stretch))]

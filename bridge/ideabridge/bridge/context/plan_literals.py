@@ -162,9 +162,11 @@ class _Reading:
         return CopiedInOutput(self._output, facts)
 
     def _facts(self) -> PlanFacts:
-        seen = _members(self._raw.get("seen"))
+        profiles_by_text = _members(self._raw.get("seen"))
         profiles = {
-            text: profile for text, profile in seen.items() if isinstance(profile, dict) and profile
+            text: profile
+            for text, profile in profiles_by_text.items()
+            if isinstance(profile, dict) and profile
         }
         companions: Mapping[Path, Sequence[Explained]] = {}
         if not self._is_earlier:

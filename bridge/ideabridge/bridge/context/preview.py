@@ -62,9 +62,9 @@ class _Room:
     def take(self, text: str, most: int) -> str:
         """The text, or its beginning."""
         most = max(min(most, self.left), 8)
-        shown = text if len(text) <= most else f"{text[:most]}..."
-        self.left -= len(shown)
-        return shown
+        beginning = text if len(text) <= most else f"{text[:most]}..."
+        self.left -= len(beginning)
+        return beginning
 
 
 def _begin(value: JSON, depth: int, room: _Room) -> JSON:
@@ -180,16 +180,16 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
     if isinstance(value, list | dict) and value and room.left <= 0:
         return _type(value)
     if isinstance(value, list):
-        shown: list[JSON] = []
+        items: list[JSON] = []
         for item in value[:20]:
             if room.left <= 0:
                 break
             room.left -= 4
-            shown.append(_shorten_literal(item, limit // 2, room))
+            items.append(_shorten_literal(item, limit // 2, room))
 
-        if len(value) > len(shown):
-            shown.append(f"... ({len(value):,} items)")
-        return shown
+        if len(value) > len(items):
+            items.append(f"... ({len(value):,} items)")
+        return items
 
     if isinstance(value, dict):
         members: JSONObject = {}

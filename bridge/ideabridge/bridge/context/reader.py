@@ -116,12 +116,12 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
     value = without_payloads(value)
     start = arguments.get("from")
     length = arguments.get("length")
-    wanted = arguments.get("find")
+    pattern = arguments.get("find")
     first = start if isinstance(start, int) else 0
     room = max(most - _ENVELOPE - len(encode(written)), 16)
     head: JSONObject = {"reference": written}
-    if isinstance(wanted, str):
-        return head | _found(value, wanted, first, room - len(encode(wanted)))
+    if isinstance(pattern, str):
+        return head | _found(value, pattern, first, room - len(encode(pattern)))
     if first == 0 and not isinstance(length, int) and len(encode(value)) <= room:
         return head | {"value": value}
     if isinstance(value, list):
@@ -175,53 +175,53 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
     return result
 
 
-def _found(value: JSON, wanted: str, first: int, room: int) -> JSONObject:
+def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
     """The places where a text stands: in a text, in the items of a list, or in the JSON
     of another value.
     """
     if isinstance(value, list):
-        return _matches(_in_items(value, wanted, first), wanted, "items", room)
+        return _matches(_in_items(value, pattern, first), pattern, "items", room)
     text = value if isinstance(value, str) else encode_text(value)
     unit = "characters" if isinstance(value, str) else "characters of its JSON"
     return _matches(
-        ((place, text, place) for place in _places(text, wanted, first)), wanted, unit, room
+        ((place, text, place) for place in _places(text, pattern, first)), pattern, unit, room
     )
 
 
-def _in_items(items: Sequence[JSON], wanted: str, first: int) -> Iterator[tuple[int, str, int]]:
+def _in_items(items: Sequence[JSON], pattern: str, first: int) -> Iterator[tuple[int, str, int]]:
     for number in range(first, len(items)):
         item = items[number]
         text = item if isinstance(item, str) else encode_text(item)
-        for place in _places(text, wanted, 0):
+        for place in _places(text, pattern, 0):
             yield number, text, place
 
 
-def _places(text: str, wanted: str, first: int) -> Iterator[int]:
-    place = text.find(wanted, first)
+def _places(text: str, pattern: str, first: int) -> Iterator[int]:
+    place = text.find(pattern, first)
     while place >= 0:
         yield place
-        place = text.find(wanted, place + len(wanted))
+        place = text.find(pattern, place + len(pattern))
 
 
 def _matches(
-    found: Iterator[tuple[int, str, int]], wanted: str, unit: str, room: int
+    places: Iterator[tuple[int, str, int]], pattern: str, unit: str, room: int
 ) -> JSONObject:
     """The matches as a result has them, as many as fit, and the number of all."""
     matches: list[JSON] = []
     count = 0
-    for at, text, place in found:
+    for at, text, place in places:
         count += 1
         if room <= 0:
             continue
 
         begin = max(0, place - _AROUND)
-        around = text[begin : place + len(wanted) + _AROUND]
+        around = text[begin : place + len(pattern) + _AROUND]
         match: JSONObject = {"at": at, "text": around}
         room -= len(encode(match)) + 1
         if room > 0:
             matches.append(match)
 
-    result: JSONObject = {"find": wanted, "matches": matches, "count": count, "unit": unit}
+    result: JSONObject = {"find": pattern, "matches": matches, "count": count, "unit": unit}
     if len(matches) < count:
         result["note"] = (
             f"{count - len(matches):,} more are not listed; find from a "

@@ -122,7 +122,7 @@ def unescape(text: str) -> str:
         return text
     head, rest = _split(text)
     return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(
-        lambda found: found.group()[1:] or DAGGER, rest
+        lambda dagger: dagger.group()[1:] or DAGGER, rest
     )
 
 
@@ -131,7 +131,7 @@ def escape(text: str) -> str:
     if DAGGER not in text:
         return text
     head, rest = _split(text)
-    return (head and DAGGER + head) + _INSIDE.sub(lambda found: DAGGER + found.group(), rest)
+    return (head and DAGGER + head) + _INSIDE.sub(lambda dagger: DAGGER + dagger.group(), rest)
 
 
 def escaped(value: JSON) -> JSON:
@@ -183,13 +183,13 @@ def _inside(text: str) -> str | None:
     except ReferenceSyntaxError:
         written = text[start : start + MAX_LENGTH].split()[0]
 
-    shown = clipped(written.rstrip(_PUNCTUATION))
-    value = json.dumps(shown, ensure_ascii=False)
+    read_as = clipped(written.rstrip(_PUNCTUATION))
+    value = json.dumps(read_as, ensure_ascii=False)
     call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
     return (
-        f"{quoted(text)}: {shown} stands inside a longer text, where no value is put in its "
+        f"{quoted(text)}: {read_as} stands inside a longer text, where no value is put in its "
         f"place. The tool template puts values into a text: {call}. If the text itself is meant, "
-        f"write two daggers: {DAGGER}{shown}"
+        f"write two daggers: {DAGGER}{read_as}"
     )
 
 

@@ -263,13 +263,13 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
         return items
 
     [(name, inner)] = where.items()
-    wanted = _value(inner, read)
-    if isinstance(wanted, Missing):
+    expected = _value(inner, read)
+    if isinstance(expected, Missing):
         return None
 
     column = zip(items, column_of(items, name), strict=True)
     return [
-        item for item, value in column if not isinstance(value, Missing) and same(value, wanted)
+        item for item, value in column if not isinstance(value, Missing) and same(value, expected)
     ]
 
 
@@ -357,12 +357,12 @@ def _nth(parts: list[str], number: int) -> JSON | Missing:
     return MISSING
 
 
-def _date(value: str, given: str, wanted: str, days: int) -> JSON | Missing:
+def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing:
     try:
-        moment = datetime.strptime(value, given.replace("%e", "%d"))  # noqa: DTZ007
+        moment = datetime.strptime(value, from_form.replace("%e", "%d"))  # noqa: DTZ007
         # strptime also reads forms that the format does not write, such as a day without its zero.
-        if _written(moment, given) == value:
-            return _written(moment + timedelta(days=days), wanted)
+        if _written(moment, from_form) == value:
+            return _written(moment + timedelta(days=days), to_form)
         return MISSING
     except (ValueError, OverflowError):
         return MISSING

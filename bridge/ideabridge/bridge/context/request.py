@@ -128,11 +128,11 @@ class Request:
 
         number = max(range(len(sizes)), key=sizes.__getitem__)
         title = str(self.texts[number]["content"]).partition("\n")[0]
-        shown = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."
+        beginning = title if len(title) <= _TITLE else f"{title[:_TITLE]}..."
         part = self._largest_part(title)
         return (
             f"its largest message is number {number + 1} of {len(sizes)}, with {sizes[number]:,} "
-            f"of {self.size:,} bytes: {shown}{part}"
+            f"of {self.size:,} bytes: {beginning}{part}"
         )
 
     def _largest_part(self, title: str) -> str:

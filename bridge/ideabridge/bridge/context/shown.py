@@ -509,7 +509,7 @@ class Showing:
             return ShownDocument(value)
 
         tree: _Tree = {}
-        shown = ShownDocument(value)
+        document = ShownDocument(value)
         for result in short:
             written = result.written
             entry: JSON = None
@@ -519,18 +519,18 @@ class Showing:
                 whole = reference_to(result.value, full, instance, size=result.size)
                 entry = {"shortened": whole.pop("reference"), **whole}
                 self._preview_bytes -= len(encode(entry))
-                shown.shortened.append(written)
+                document.shortened.append(written)
             else:
-                shown.left_out.append(written)
+                document.left_out.append(written)
 
             if not result.path:
-                shown.value = entry
-                return shown
+                document.value = entry
+                return document
 
             _put(tree, result.path, entry)
 
-        shown.value = _replaced(value, tree)
-        return shown
+        document.value = _replaced(value, tree)
+        return document
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:

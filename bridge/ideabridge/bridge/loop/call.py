@@ -356,8 +356,8 @@ def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
     """
     meant = meant_reference(parameters.get("reference"))
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
-        shown = show(parameters["reference"])
-        call.problems.append(f"reference: found {shown}, expected a reference such as †state.log")
+        value = show(parameters["reference"])
+        call.problems.append(f"reference: found {value}, expected a reference such as †state.log")
 
     if "reference" in parameters:
         return {**parameters, "reference": meant}

@@ -209,8 +209,8 @@ class Catalogue:
             if isinstance(activity, str):
                 activities.append(self.get((None, activity)))
 
-        used = {tool.key: tool for tool in [*tools, *activities, *more] if tool is not None}
-        return Catalogue(used.values(), [key for key in self.latent if key in used])
+        tools_by_key = {tool.key: tool for tool in [*tools, *activities, *more] if tool is not None}
+        return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
         """A catalogue with more tools; those whose keys are in `latent` are latent."""

@@ -115,18 +115,18 @@ class Grant:
 
     def to_json(self) -> JSONObject:
         """`{"call", "tool", "module"?, "by", "used", "max"?, "parameters"?}`."""
-        shown: JSONObject = {"call": self.call, "tool": self.tool.name}
+        summary: JSONObject = {"call": self.call, "tool": self.tool.name}
         if self.tool.module is not None:
-            shown["module"] = self.tool.module
+            summary["module"] = self.tool.module
 
-        shown.update({"by": str(self.by), "used": self.used})
+        summary.update({"by": str(self.by), "used": self.used})
         if self.most is not None:
-            shown["max"] = self.most
+            summary["max"] = self.most
 
         if self.where is not None:
-            shown["parameters"] = self.where.schema
+            summary["parameters"] = self.where.schema
 
-        return shown
+        return summary
 
     def __str__(self) -> str:
         """What the grant allows, for people."""

@@ -133,7 +133,7 @@ class Graph:
         first: the index of the first call.
         instances: the instances of the context; if there are any, a call must name one of them.
         order, modules: see `ListedOrder`.
-        known: the ids of calls of earlier Solutions, which have all ended.
+        earlier_ids: the ids of calls of earlier Solutions, which have all ended.
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once for every instance, to a map by instance.
         alternatives: the calls are alternatives: none sees data that another adds.
@@ -150,7 +150,7 @@ class Graph:
         instances: Iterable[str] = (),
         order: Order = "effects",
         modules: Mapping[str, ModuleOrder] | None = None,
-        known: Iterable[str] = (),
+        earlier_ids: Iterable[str] = (),
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
         alternatives: bool = False,
@@ -176,7 +176,7 @@ class Graph:
         self.output_faults: dict[str, list[str]] = {}
         self._instances = list(instances)
         self.order = ListedOrder(order, modules)
-        self._known = set(known)
+        self._earlier_ids = set(earlier_ids)
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
@@ -474,7 +474,7 @@ class Graph:
         if not values or not self._runs_at_least_once(call, values):
             return
 
-        used: dict[str, None] = {}
+        texts: dict[str, None] = {}
         unknown = False
 
         def value_of(expression: Expression) -> JSON:
@@ -482,11 +482,11 @@ class Graph:
             if expression.text not in values:
                 unknown = True
                 return expression.text
-            used[expression.text] = None
+            texts[expression.text] = None
             return values[expression.text]
 
         filled = fill(call.parameters, value_of)
-        if not used:
+        if not texts:
             return
 
         validator = self.catalogue.exact(tool)
@@ -501,10 +501,10 @@ class Graph:
         try:
             validator.check_unless_costly(filled, briefly=briefly)
         except IdeabridgeError as error:
-            names = ", ".join(list(used)[:_TOLD])
+            names = ", ".join(list(texts)[:_TOLD])
             call.problems.append(f"{error} (with what {clipped(names)} has now)")
 
-    def _runs_at_least_once(self, call: Call, known: Mapping[str, JSON]) -> bool:
+    def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
         """Return whether it is known that a call runs. A known value of `_each` that is no
         array is a fault.
         """
@@ -512,15 +512,15 @@ class Graph:
             return True
         if isinstance(call.each, Hole):
             text = call.each.expression.text
-            if text not in known:
+            if text not in values:
                 return False
-            if not isinstance(known[text], list):
+            if not isinstance(values[text], list):
                 call.problems.append(
-                    f"_each: expected an array, found {show(known[text])} at {clipped(text)}"
+                    f"_each: expected an array, found {show(values[text])} at {clipped(text)}"
                 )
                 return False
 
-            return bool(known[text])
+            return bool(values[text])
 
         return bool(call.each)
 
@@ -728,7 +728,7 @@ class Graph:
             elif index is not None:
                 edges.append(index)
                 self._bound += 1
-            elif name not in self._known:
+            elif name not in self._earlier_ids:
                 unknown.append(name)
 
         if unknown and not self.closed:
@@ -793,11 +793,11 @@ class Graph:
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """The error of calls that wait for each other in a circle."""
-        shown = [self.call(index).label for index in cycle[:_NAMED]]
+        labels = [self.call(index).label for index in cycle[:_NAMED]]
         if len(cycle) > _NAMED:
-            shown.append(f"{len(cycle) - _NAMED:,} more calls")
+            labels.append(f"{len(cycle) - _NAMED:,} more calls")
         return (
-            f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the "
+            f"a cycle: {' -> '.join([*labels, labels[0]])} (each reads what the "
             "next writes or waits for it)"
         )
 

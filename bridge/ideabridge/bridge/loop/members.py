@@ -65,23 +65,23 @@ class MemberFaults:
 
 
 def faults_of(
-    members: Mapping[str, JSONObject], required: Sequence[str], held: JSONObject
+    members: Mapping[str, JSONObject], required: Sequence[str], values: JSONObject
 ) -> MemberFaults:
     """Compare the members of a Solution with those that its schema names.
 
     Args:
         members: the schemas of the members, by name.
         required: the names of those that are required.
-        held: the members of the Solution, without its calls, output and program.
+        values: the members of the Solution, without its calls, output and program.
     """
     faults = MemberFaults()
     for name in required:
-        if name not in held:
+        if name not in values:
             faults.errors.append(
                 f"{name}: found nothing, expected {describe(members[name])} (required)"
             )
 
-    for name, value in held.items():
+    for name, value in values.items():
         schema = members.get(name)
         if schema is None:
             faults.unknown.append(name)

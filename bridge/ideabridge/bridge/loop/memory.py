@@ -175,17 +175,17 @@ class Memory:
         if not bound:
             return view
 
-        wanted = frozenset(bound)
+        calls = frozenset(bound)
         if kind == "data":
             for call, where, name, value in self._learned:
-                if where == instance and call in wanted:
+                if where == instance and call in calls:
                     view = _with_data(view, name, value)
             return view
 
         entries = (
             entry
             for entry in self.log[self._first :]
-            if entry.call in wanted and entry.instance == instance
+            if entry.call in calls and entry.instance == instance
         )
         return _written(view, entries)
 

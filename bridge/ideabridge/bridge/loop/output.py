@@ -129,7 +129,7 @@ class Readiness:
             return computed
         if reads.absent:
             order = ("failed", "skipped", "missing")
-            return min(reads.absent, key=lambda one: order.index(one.why))
+            return min(reads.absent, key=lambda reason: order.index(reason.why))
 
         self._progress[call.index].doubts.add(computed.doubts, call.instance)
         if computed.problem is not None:
@@ -197,9 +197,9 @@ class Readiness:
         if computation is None:
             return Computed()
 
-        for text, why in reads.failing.items():
+        for text, absence in reads.failing.items():
             if text in computation.needs:
-                return why
+                return absence
 
         progress = self._progress[call.index]
         computed = computation.compute(reads.known, only_reads=progress.hints.read_only is True)
@@ -415,11 +415,11 @@ class OutputSchema:
             return faults
 
         for instance, reads in graph.output_reads.items():
-            known = {read.expression.text: graph.known(read, instance) for read in reads}
+            results = {read.expression.text: graph.known(read, instance) for read in reads}
             values = {
-                text: value for text, value in known.items() if not isinstance(value, Missing)
+                text: value for text, value in results.items() if not isinstance(value, Missing)
             }
-            if len(values) < len(known) or any(read.lenient for read in reads):
+            if len(values) < len(results) or any(read.lenient for read in reads):
                 continue
 
             value = fill(graph.output, lambda expression, values=values: values[expression.text])
@@ -471,21 +471,21 @@ def _resolve(
         needed = {read.expression.text for read in reads if not read.lenient}
         missing = [(text, value) for text, value in values.items() if isinstance(value, Absent)]
         absent = [f"{where}: {value.message}" for text, value in missing if text in needed]
-        known = {
+        present = {
             text: value for text, value in values.items() if not isinstance(value, Absent | Wait)
         }
         computation = graph.computations.output
         if computation is None:
             computed = Computed()
         else:
-            computed = computation.compute(known, only_reads=True)
+            computed = computation.compute(present, only_reads=True)
 
         doubts.add(computed.doubts, instance)
         if computed.problem is not None:
             absent.append(f"{where}: {computed.problem}")
 
         if not absent:
-            filling = Filling(known)
+            filling = Filling(present)
             filled = put_in(fill(graph.output, filling), computed.values)
             total = sum(map(measure, computed.values.values()), size + filling.size)
             problem = too_large(where, total)

@@ -208,10 +208,10 @@ def items_error(items: list[Item]) -> JSONObject:
         if item.error is not None
     ]
     texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
-    shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
+    listed = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
     error: JSONObject = {
         "kind": next((kind for kind in UNCERTAIN if kind in kinds), "runtime"),
-        "message": f"{len(failed)} of {len(items)} items failed: {shown}",
+        "message": f"{len(failed)} of {len(items)} items failed: {listed}",
         "items": texts,
     }
     sent: JSONObject = {
@@ -424,9 +424,9 @@ class Judge:
             if not any(_overlap(path, operand.full) for path in writer.wrote)
         ]
         if untaken and operand.kind != "data":
-            shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
+            labels = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
             return Absent(
-                "skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped"
+                "skipped", f"{clipped(operand.text)}: {labels} took another branch or was skipped"
             )
 
         unwrapped = next(
@@ -459,8 +459,8 @@ def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) ->
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
-        shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
-        return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")
+        labels = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
+        return Absent("failed", f"{clipped(operand.text)}: no call added it, and {labels} failed")
     kinds = did_you_mean(operand.path[0], list(data)) if operand.path else ""
     return Absent(
         "skipped", f"{clipped(operand.text)}: no call listed before added it{kinds and f'.{kinds}'}"
@@ -476,8 +476,8 @@ def _combined(absent: list[Absent]) -> Absent:
     """Return why an expression has no value: a branch was not taken, a call failed, or a
     value is missing.
     """
-    for why in ("skipped", "failed", "missing"):
-        chosen = [reason for reason in absent if reason.why == why]
+    for kind in ("skipped", "failed", "missing"):
+        chosen = [reason for reason in absent if reason.why == kind]
         if chosen:
             return Absent(chosen[0].why, "; ".join(reason.message for reason in chosen))
     return Absent("missing", "nothing to read")

@@ -113,24 +113,24 @@ class Question:
         `assumed`; for an unknown outcome also `choices` and `item`; for a module's question also
         `question`: `{"module", "message", "schema"}`.
         """
-        shown: JSONObject = {
+        form: JSONObject = {
             "approval": self.approval,
             "plan" if self.kind == "plan" else "call": self.shown,
             "why": self.why,
         }
         if self.assumed:
-            shown["assumed"] = list[JSON](self.assumed)
+            form["assumed"] = list[JSON](self.assumed)
 
         if self.asked is not None:
-            shown["question"] = question_form(self.asked)
+            form["question"] = question_form(self.asked)
 
         if self.kind in ("outcome", "question"):
-            shown["choices"] = list(self.choices)
+            form["choices"] = list(self.choices)
 
         if self.item is not None:
-            shown["item"] = self.item
+            form["item"] = self.item
 
-        return shown
+        return form
 
 
 def call_question(progress: Progress) -> Question | None:

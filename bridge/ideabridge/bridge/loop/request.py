@@ -214,12 +214,12 @@ class Composer:
             properties = {}
         self._schema(machine, properties, None)
 
-    def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
+    def compose(self, machine: Machine, earlier: RequestMade | None = None) -> Request:
         """Compose the next Request of a run.
 
         Args:
             machine: the run.
-            made: the event of a Request that was made before: it offers the tools and the output
+            earlier: the event of a Request that was made before: it offers the tools and the output
                 schema that the handlers offered then, whatever they do now.
 
         Raises:
@@ -227,7 +227,7 @@ class Composer:
         """
         before, after = context_of(machine)
         calls = self._calls(machine) if machine.step else _Messages()
-        draft = self._draft(machine, (before, calls.messages, after), made)
+        draft = self._draft(machine, (before, calls.messages, after), earlier)
         properties = draft.properties
         offered = None
         if machine.settings.groups:
@@ -236,8 +236,8 @@ class Composer:
         if machine.mode == "solve":
             if machine.settings.thought_process:
                 properties = {THOUGHT_PROCESS: THOUGHTS, **properties}
-            if made is not None:
-                offered = made.offered
+            if earlier is not None:
+                offered = earlier.offered
             else:
                 offered = self._change(machine, draft)
 
@@ -250,9 +250,9 @@ class Composer:
                 f"what the handlers of messages left gives no schema: {error}"
             ) from error
 
-        first, rest = self._as_stored(before, after)
+        first, later = self._as_stored(before, after)
         request = Request(
-            context_json=[*first.stored, *calls.stored, *rest.stored],
+            context_json=[*first.stored, *calls.stored, *later.stored],
             schema=schema.document,
             texts=draft.texts,
             model=draft.model,
@@ -262,9 +262,9 @@ class Composer:
             members=draft.properties,
             schema_size=schema.size,
         )
-        bodies = [*first.bodies, *calls.bodies, *rest.bodies]
-        shown = None if request.shown is None else body_of(request.shown)
-        self._encoded = EncodedRequest(bodies, schema.body, shown, self._encoded)
+        bodies = [*first.bodies, *calls.bodies, *later.bodies]
+        shown_body = None if request.shown is None else body_of(request.shown)
+        self._encoded = EncodedRequest(bodies, schema.body, shown_body, self._encoded)
         request.know(self._encoded)
         return request
 
@@ -286,13 +286,13 @@ class Composer:
         return stored
 
     def _draft(
-        self, machine: Machine, parts: tuple[Sequence[Message], ...], made: RequestMade | None
+        self, machine: Machine, parts: tuple[Sequence[Message], ...], earlier: RequestMade | None
     ) -> Draft:
         """The draft of a Request. If it shortens something, it offers the tool that reads
         values.
         """
         base = machine.offer.initial
-        asked = machine.offer.initial_schema
+        base_schema = machine.offer.initial_schema
         before, calls, after = parts
 
         def assembled(reader: Tool | None) -> Draft:
@@ -300,7 +300,7 @@ class Composer:
             return self._handlers.assemble(
                 before,
                 base.tools,
-                asked,
+                base_schema,
                 shown=machine.shown,
                 reader=name,
                 measures=self._measures,
@@ -310,8 +310,8 @@ class Composer:
 
         if machine.mode != "solve":
             return assembled(None)
-        if made is not None:
-            was_offered = offered_by(base, made.offered).tools
+        if earlier is not None:
+            was_offered = offered_by(base, earlier.offered).tools
             return assembled(
                 next(
                     (offered_tool for offered_tool in was_offered if is_reader(offered_tool)), None
@@ -331,9 +331,11 @@ class Composer:
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
         """What the handlers changed of the tools and the output schema; see `change_of_offer`."""
         base = machine.offer.initial
-        asked = machine.offer.initial_schema
+        base_schema = machine.offer.initial_schema
         try:
-            return change_of_offer(base, asked, draft.tools, draft.output_schema, self._latent)
+            return change_of_offer(
+                base, base_schema, draft.tools, draft.output_schema, self._latent
+            )
         except IdeabridgeError as error:
             raise HandlerError(str(error)) from error
 
@@ -374,9 +376,9 @@ class Composer:
             is_program = machine.mode == "plan" and machine.solution.program is not None
             flags: list[JSON] = [machine.settings.thought_process, programs is not None, is_program]
             key = content_hash([*parts, list[JSON](machine.instances), *flags])
-            wanted = output if isinstance(output, dict) else None
+            output_schema = output if isinstance(output, dict) else None
             schema = self._cache.get(
-                key, lambda: _schema_of(machine, catalogue, wanted, properties, programs)
+                key, lambda: _schema_of(machine, catalogue, output_schema, properties, programs)
             )
             if len(self._own) >= _OWN_SCHEMAS:
                 self._own.clear()

@@ -177,17 +177,17 @@ class Spending:
         """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
-    def over(self, settings: Settings, made: int = 0) -> str | None:
-        """Return the limit that forbids another Request after `made` Requests; None if no
+    def over(self, settings: Settings, requests: int = 0) -> str | None:
+        """Return the limit that forbids another Request after `requests` Requests; None if no
         limit forbids it.
         """
-        if made + self.requests >= settings.requests and made:
+        if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, the most a run may make"
 
-        used = self.tokens + self.estimated
-        if settings.tokens is not None and used >= settings.tokens:
+        tokens = self.tokens + self.estimated
+        if settings.tokens is not None and tokens >= settings.tokens:
             estimate = f", {self.estimated:,} of them by an estimate" if self.estimated else ""
-            return f"{used:,} tokens were used{estimate}; a run may use {settings.tokens:,}"
+            return f"{tokens:,} tokens were used{estimate}; a run may use {settings.tokens:,}"
         if settings.cost is not None and self.cost >= settings.cost:
             return f"{self.cost:.4g} dollars were spent; a run may spend {settings.cost:g}"
         return None

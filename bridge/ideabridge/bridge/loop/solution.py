@@ -263,7 +263,7 @@ class SolutionReader:
             # Alternatives have no order.
             order=settings.order if pattern in (None, "all") else "none",
             modules=settings.modules,
-            known=self._ids,
+            earlier_ids=self._ids,
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
             alternatives=pattern in ("any", "race"),

@@ -223,8 +223,8 @@ class ProgramNames:
             if isinstance(own, dict):
                 own["sleep"] = [None, sleep.name]
 
-        used: JSONObject = {"modules": modules}
-        return {**used, "servers": dict[str, JSON](servers)} if servers else used
+        stored: JSONObject = {"modules": modules}
+        return {**stored, "servers": dict[str, JSON](servers)} if servers else stored
 
     @property
     def listed(self) -> list[Tool]:
