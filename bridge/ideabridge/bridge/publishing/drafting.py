@@ -21,7 +21,7 @@ from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import read_decisions
 from ideabridge.bridge.lifting.plain import OpenPoint, open_points, read_open
 from ideabridge.bridge.lifting.report import report_of
-from ideabridge.bridge.publishing.guides import guide_of
+from ideabridge.bridge.publishing.guides import ShownPlan, guide_of
 from ideabridge.bridge.publishing.outline import Outline, outline_of
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.teaching import records_of
@@ -308,11 +308,11 @@ def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
 def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
     """See `Drafting.guide`."""
     function = read_function(store, ref, caller)
-    lifted: JSONObject | None = None
+    lifted: ShownPlan | None = None
     with suppress(PublicationError):
         # A mind also solves anew what cannot be a plan.
         arranged_run = arranged(function)
-        lifted = {"calls": arranged_run.calls, "output": arranged_run.output}
+        lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.publishing.importing import own_cycle
+from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.replay import next_version, without_cycles
 from ideabridge.bridge.store.results import Copies
@@ -17,88 +20,118 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """The plan that a mind is shown which solves an idea anew, with references in place of
+    literals as far as they are known.
+    """
+
+    calls: list[JSON]
+    output: JSON
+
+
 def guide_of(
-    function: Function, lifted: JSONObject | None, task: str, store: Store, name: str
+    function: Function, lifted: ShownPlan | None, task: str, store: Store, name: str
 ) -> JSONObject | str:
     """Return the guide of a publication (see `Publication.guide`), or the reason why a new run
     cannot have one.
 
     Args:
         function: the idea as its run made it.
-        lifted: its plan as far as it could be lifted, with references in place of literals.
+        lifted: its plan as far as it could be lifted; None: not at all.
         task: the task, in words, if the run was a plan, which has none.
         store: holds the other publications.
         name: the name to publish under.
     """
     machine = function.run.machine
-    solved = machine.mode == "solve"
-    if not solved and not machine.has_output:
+    is_solved = machine.mode == "solve"
+    if not is_solved and not machine.has_output:
         return "its run gave its state, and a mind is asked for an output: run it with an `output`"
 
-    context: list[JSON] = [] if solved else [{"role": "user", "content": task}]
-    defined: set[JSON] = set()
+    plan = lifted or _plan_of(function)
+    # With `_module`, as an idea may be called by its name alone.
+    plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
+    cycle = own_cycle(store, name, plan.calls)
+    if cycle is not None:
+        return cycle
+
+    output_schema = machine.output_schema
+    if not is_solved:
+        output_schema = function.part_schema or function.output_schema or {}
+
+    messages = _messages_of(function, None if is_solved else task)
+    guide: JSONObject = {
+        "context": [message.to_json() for message in messages],
+        "tools": _tools_of(function, messages, store, name),
+        "output_schema": output_schema,
+        "by_instance": machine.settings.output_by_instance,
+    }
+    if plan.calls:
+        if is_solved:
+            plan = _without_results(plan, function)
+
+        guide["plan"] = {"calls": plan.calls, "output": plan.output}
+        pinned = pinned_tools(plan.calls, machine.catalogue, defined_in(guide))
+        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
+
+    return guide
+
+
+def _plan_of(function: Function) -> ShownPlan:
+    """The plan of a run that could not be lifted: what it called."""
+    history = function.run.machine.history
+    if function.run.places is not None:
+        return ShownPlan(function.calls, function.output)
+    readers = reading_calls(history)
+    calls: list[JSON] = [
+        without_reads(progress.call.raw, readers)
+        for progress in history
+        if not is_reader(progress.tool)
+    ]
+    return ShownPlan(calls, function.output)
+
+
+def _messages_of(function: Function, task: str | None) -> list[Message]:
+    """The context of a new run: that of the run, with an open input, behind the task if the run
+    had none.
+    """
+    messages: list[Message] = []
+    if task is not None:
+        messages.append(read_message({"role": "user", "content": task}))
+
     for raw in function.run.started.context:
         message = read_message(raw)
         if message.type == "plan" or (message.type == "text" and message.value == LAZY):
             # The guide has its own plan, and nobody reviews a plan when the tool is called.
             continue
-
-        if message.type == "tool" and isinstance(message.value, dict):
-            defined.add(message.value.get("name"))
-
         if message.type == "input" and not message.instance:
             message = dataclasses.replace(message, value={})
+        messages.append(message)
 
-        context.append(message.to_json())
+    return messages
 
-    if lifted is not None:
-        calls = lifted.get("calls")
-        output = lifted.get("output")
-    else:
-        progresses = [progress for progress in machine.history if not is_reader(progress.tool)]
-        readers = reading_calls(machine.history)
-        listed: list[JSON] = [without_reads(progress.call.raw, readers) for progress in progresses]
-        calls = listed if function.run.places is None else function.calls
-        output = function.output
 
-    # With `_module`, as an idea may be called by its name alone.
-    if isinstance(calls, list):
-        named_calls = [with_own_module(call, machine.catalogue) for call in calls]
-    else:
-        named_calls = []
-
-    cycle = own_cycle(store, name, named_calls)
-    if cycle is not None:
-        return cycle
-
-    version = next_version(store, name)
-    offered: list[JSON] = [
+def _tools_of(
+    function: Function, messages: Sequence[Message], store: Store, name: str
+) -> list[JSON]:
+    """`[module or null, name]` of the tools of a new run, without those that its context
+    defines.
+    """
+    defined = {tool.name for tool in defined_tools(messages)}
+    catalogue = function.run.machine.catalogue
+    return [
         list[JSON](tool.origin)
-        for tool in without_cycles(store, name, version, machine.catalogue.tools)
+        for tool in without_cycles(store, name, next_version(store, name), catalogue.tools)
         if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
     ]
-    if solved:
-        output_schema = machine.output_schema
-    else:
-        output_schema = function.part_schema or function.output_schema or {}
 
-    guide: JSONObject = {"context": context, "tools": offered, "output_schema": output_schema}
-    guide["by_instance"] = machine.settings.output_by_instance
-    if named_calls:
-        if solved:
-            # Others may call it, and their minds read the plan: not what this mind copied from
-            # private results.
-            results = [call.value for call in machine.history if call.status is CallStatus.DONE]
-            copies = Copies(
-                results, [function.run.started.context, *machine.catalogue.to_json()[0]]
-            )
-            named_calls = [copies.call(call) for call in named_calls]
-            output = copies.scrubbed(output)
 
-        guide["plan"] = {"calls": list[JSON](named_calls), "output": output}
-        guide["pins"] = [
-            Pin.of(tool).to_json()
-            for tool in pinned_tools(named_calls, machine.catalogue, defined_in(guide))
-        ]
-
-    return guide
+def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
+    """The plan without what a mind copied from results. They are private, and others may call the
+    tool, whose minds read its plan.
+    """
+    machine = function.run.machine
+    results = [call.value for call in machine.history if call.status is CallStatus.DONE]
+    tools, _ = machine.catalogue.to_json()
+    copies = Copies(results, [function.run.started.context, *tools])
+    return ShownPlan([copies.call(call) for call in plan.calls], copies.scrubbed(plan.output))
