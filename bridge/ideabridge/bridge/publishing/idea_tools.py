@@ -22,6 +22,37 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
 
 
+@dataclass(frozen=True, slots=True)
+class CalledTool:
+    """The tool that a call of a plan names.
+
+    Attributes:
+        module: `_module` of the call; None: it has none.
+        name: `_tool` of the call; empty: the call is malformed, and the check of its plan refuses
+            it.
+        is_written: whether its result stands in the plan, so that no tool runs.
+    """
+
+    module: str | None
+    name: str
+    is_written: bool = False
+
+    @classmethod
+    def of(cls, call: JSON) -> CalledTool:
+        """Read a call."""
+        if not isinstance(call, dict):
+            return cls(None, "")
+        module = call.get("_module")
+        name = call.get("_tool")
+        if not isinstance(name, str) or not isinstance(module, str | None):
+            return cls(None, "")
+        return cls(module, name, "_output" in call)
+
+    def to_call(self) -> JSONObject:
+        """A call of the tool without parameters."""
+        return {"_tool": self.name, "_module": self.module}
+
+
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
     """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None
     if none exists.
@@ -132,61 +163,83 @@ class _PresentHints:
         return self._found[module]
 
     def _compute(self, publication: Publication, depth: int) -> JSONObject:
-        catalogue = self.catalogue
-        document = publication.plan or publication.guide
-        defined = defined_in(document)
-        called: list[Tool] = []
-        # With a guide, a mind may go on after the plan.
-        keys = tools_of(publication.guide or {})
-        for call in calls_in(publication.plan):
-            module = call.get("_module") if isinstance(call, dict) else None
-            if names_program(call, catalogue):
-                # The plan pins what its programs call, except built-in tools, which only read.
-                pins = read_pins(document)
-                if pins is None:
-                    return dict(CAUTIOUS)
-                keys.extend(pin.key for pin in pins)
-            elif isinstance(call, dict) and "_output" not in call:
-                keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
+        called = self._called(publication, depth)
+        if called is None:
+            return dict(CAUTIOUS)
 
+        hints = hints_of(called)
+        document = publication.plan or publication.guide
+        if read_pins(document) is not None and not defined_in(document):
+            return hints
+        # For tools that it defines itself, and for calls without pins, only the stored
+        # hints are known.
+        return _worse(hints, publication.annotations)
+
+    def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
+        """The tools that an idea may call, without latent ones, which only ask a mind; None: one
+        is not here.
+        """
+        keys = self._keys(publication)
+        if keys is None:
+            return None
+
+        defined = defined_in(publication.plan or publication.guide)
+        called: list[Tool] = []
         for module, name in keys:
             if module is not None and module.startswith(IDEA):
                 inner = self._find(module)
                 if inner is None:
-                    return dict(CAUTIOUS)
-
-                hints = self.of(inner, depth + 1)
+                    return None
                 # A room has the effects of its calls.
-                called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
+                hints = Annotations.from_json(self.of(inner, depth + 1))
+                called.append(Tool(name, annotations=hints, module=module))
                 continue
 
-            if module != ANONYMOUS:
-                tool = catalogue.get((module, name))
-            else:
-                tool = catalogue.get((None, name)) or SOLVE
+            tool = self._tool(module, name)
+            if tool is not None:
+                if tool.key not in self.catalogue.latent:
+                    called.append(tool)
+            elif module is not None or name not in defined:
+                return None
 
-            if tool is None and not (module is None and name in defined):
-                return dict(CAUTIOUS)
-            if tool is not None and tool.key not in catalogue.latent:
-                # A latent call only asks a mind.
-                called.append(tool)
+        return called
 
-        hints = hints_of(called)
-        if read_pins(document) is not None and not defined:
-            return hints
+    def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
+        """(module, name) of the tools that an idea may call; None: nobody knows them."""
+        # With a guide, a mind may go on after the plan.
+        keys = tools_of(publication.guide or {})
+        for call in calls_in(publication.plan):
+            if names_program(call, self.catalogue):
+                # The plan pins what its programs call, except built-in tools, which only read.
+                pins = read_pins(publication.plan)
+                if pins is None:
+                    return None
+                keys.extend(pin.key for pin in pins)
+                continue
 
-        # For tools that it defines itself, and for calls without pins, only the stored
-        # hints are known.
-        then = publication.annotations
-        return {
-            "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
-            "destructiveHint": hints["destructiveHint"] is True
-            or then.get("destructiveHint") is not False,
-            "idempotentHint": hints["idempotentHint"] is True
-            and then.get("idempotentHint") is True,
-            "openWorldHint": hints["openWorldHint"] is True
-            or then.get("openWorldHint") is not False,
-        }
+            tool = CalledTool.of(call)
+            if not tool.is_written:
+                keys.append((tool.module, tool.name))
+
+        return keys
+
+    def _tool(self, module: str | None, name: str) -> Tool | None:
+        if module != ANONYMOUS:
+            return self.catalogue.get((module, name))
+        return self.catalogue.get((None, name)) or SOLVE
+
+
+def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
+    """The hints that promise only what both do. Without a hint, a tool may change and reach
+    anything.
+    """
+    return {
+        "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
+        "destructiveHint": hints["destructiveHint"] is True
+        or stored.get("destructiveHint") is not False,
+        "idempotentHint": hints["idempotentHint"] is True and stored.get("idempotentHint") is True,
+        "openWorldHint": hints["openWorldHint"] is True or stored.get("openWorldHint") is not False,
+    }
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
@@ -233,47 +286,67 @@ def needed_modules(
         catalogue: the tools of this process and of all modules, also of those that are not up.
         defined: the names of tools that the plan defines itself.
     """
-    needed: set[str | None] = set()
-    visited: set[str] = set()
-    left: list[str] = []
+    search = _NeededModules(store, caller, catalogue)
+    for call in calls:
+        search.take(call, defined)
 
-    def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
-        if not isinstance(name, str):
-            # The check of the plan refuses the call: no module has such a tool.
-            return
+    while search.ideas:
+        search.look_into(search.ideas.pop())
+
+    return search.needed
+
+
+@dataclass(slots=True)
+class _NeededModules:
+    """The search of `needed_modules`.
+
+    Attributes:
+        needed: the modules that were found.
+        ideas: the published ideas that are still to be looked into, as `idea:NAME`.
+    """
+
+    store: Store
+    caller: str
+    catalogue: Catalogue
+    needed: set[str | None] = field(default_factory=set[str | None])
+    ideas: list[str] = field(default_factory=list[str])
+    _visited: set[str] = field(default_factory=set[str])
+
+    def take(self, call: JSON, defined: frozenset[str]) -> None:
+        """Note what a call needs. The check of the plan refuses a call without the name of a
+        tool: no module has it.
+        """
+        tool = CalledTool.of(call)
+        if tool.name:
+            self._need(tool.module, tool.name, defined)
+
+    def _need(self, module: str | None, name: str, defined: frozenset[str]) -> None:
         if module is None:
-            tool = None if name in defined else catalogue.look_up({"_tool": name})
-            if name not in defined and (tool is None or tool.module is not None):
-                needed.add(None if tool is None else tool.module)
-        elif isinstance(module, str) and module.startswith(IDEA):
-            if module not in visited:
-                visited.add(module)
-                left.append(module)
-        elif isinstance(module, str) and module != ANONYMOUS:
-            needed.add(module)
+            tool = self.catalogue.look_up({"_tool": name})
+            if name in defined or (tool is not None and tool.module is None):
+                return
+            self.needed.add(None if tool is None else tool.module)
+        elif not module.startswith(IDEA):
+            if module != ANONYMOUS:
+                self.needed.add(module)
+        elif module not in self._visited:
+            self._visited.add(module)
+            self.ideas.append(module)
 
-    def look_into(module: str) -> None:
-        inner = find_published(store, module, caller)
+    def look_into(self, module: str) -> None:
+        """Note what a published idea needs."""
+        inner = find_published(self.store, module, self.caller)
         if inner is None:
             return
 
-        if inner.plan is not None:
-            for call in calls_in(inner.plan):
-                if isinstance(call, dict):
-                    look(call.get("_module"), call.get("_tool"), defined_in(inner.plan))
+        defined = defined_in(inner.plan)
+        for call in calls_in(inner.plan):
+            self.take(call, defined)
 
         if inner.guide is not None:
-            for tool in tools_of(inner.guide):
-                look(*tool, defined_in(inner.guide))
-
-    for call in calls:
-        if isinstance(call, dict):
-            look(call.get("_module"), call.get("_tool"), defined)
-
-    while left:
-        look_into(left.pop())
-
-    return needed
+            defined = defined_in(inner.guide)
+            for tool_module, name in tools_of(inner.guide):
+                self._need(tool_module, name, defined)
 
 
 def _reaches(
@@ -292,27 +365,22 @@ def _reaches(
         idea = left.pop()
         if idea.answer == "recorded":
             continue
-
-        calls = idea.plan.get("calls") if idea.plan is not None else None
-        if not isinstance(calls, list) or idea.guide is not None:
+        if idea.plan is None or idea.guide is not None or "calls" not in idea.plan:
             return (EVERY_MODULE,)
-        for call in calls:
-            module = call.get("_module") if isinstance(call, dict) else None
-            if isinstance(module, str) and module.startswith(IDEA):
-                if module in visited:
-                    continue
+
+        for call in calls_in(idea.plan):
+            called = CalledTool.of(call)
+            module = called.module
+            if module is None or not module.startswith(IDEA):
+                tool = None if module == ANONYMOUS else catalogue.look_up(called.to_call())
+                if tool is None:
+                    return (EVERY_MODULE,)
+                reached.update(dict.fromkeys(tool.reached))
+            elif module not in visited:
                 visited.add(module)
                 inner = find_published(store, module, caller)
                 if inner is None:
                     return (EVERY_MODULE,)
                 left.append(inner)
-            else:
-                if isinstance(call, dict) and module != ANONYMOUS:
-                    tool = catalogue.look_up(call)
-                else:
-                    tool = None
-                if tool is None:
-                    return (EVERY_MODULE,)
-                reached.update(dict.fromkeys(tool.reached))
 
     return (EVERY_MODULE,) if EVERY_MODULE in reached else tuple(reached)

@@ -10,7 +10,7 @@ from typing import Final
 from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.publishing.drafting import Drafted
-from ideabridge.bridge.publishing.idea_tools import hints_of
+from ideabridge.bridge.publishing.idea_tools import CalledTool, hints_of
 from ideabridge.bridge.publishing.outline import Outline, first_names
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.runs.pins import calls_in
@@ -114,7 +114,9 @@ def planned_tool(
         request: what its publisher asks for.
     """
     places = asking_calls(store, catalogue, draft.calls)
-    asking = ", ".join(f"calls.{place} ({tool_name(draft.calls[place])})" for place in places)
+    asking = ", ".join(
+        f"calls.{place} ({CalledTool.of(draft.calls[place]).name})" for place in places
+    )
     plan: JSONObject = {**draft.plan, "lifting": _lifting_of(draft, request)}
     return PreparedTool(
         "auto" if request.answer == "auto" else "plan",
@@ -206,8 +208,3 @@ def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
 
     sentences = f"{planned.sentences} Where the plan cannot go on, a model does.".lstrip()
     return dataclasses.replace(planned, annotations=hints, sentences=sentences, guide=guided.guide)
-
-
-def tool_name(call: JSON) -> str:
-    """The tool that a call names; empty if the call is malformed."""
-    return str(call.get("_tool")) if isinstance(call, dict) else ""

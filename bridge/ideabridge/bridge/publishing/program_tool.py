@@ -14,8 +14,8 @@ from ideabridge.bridge.lifting.rows import parameter_rows
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.publishing.distilling import read_inputs
-from ideabridge.bridge.publishing.idea_tools import hints_of
-from ideabridge.bridge.publishing.prepared_tool import PreparedTool, acting_tools, tool_name
+from ideabridge.bridge.publishing.idea_tools import CalledTool, hints_of
+from ideabridge.bridge.publishing.prepared_tool import PreparedTool, acting_tools
 from ideabridge.bridge.publishing.program_answer import ProgramAnswer
 from ideabridge.bridge.publishing.programs import (
     Judgement,
@@ -289,7 +289,7 @@ class AcceptedProgram:
     def _sentences(self, present: Catalogue, store: Store) -> str:
         sentences: list[str] = []
         calls = self.trial.calls
-        asking = [tool_name(calls[place]) for place in asking_calls(store, present, calls)]
+        asking = [CalledTool.of(calls[place]).name for place in asking_calls(store, present, calls)]
         if asking:
             sentences.append(f"A model is asked by {', '.join(asking)}.")
 
