@@ -531,31 +531,49 @@ def input_schema_of(
         PublicationError: a decision is about a parameter that does not exist, or cannot be
             made for a program.
     """
-    for message in function.run.machine.messages:
-        if message.type == "input" and not message.instance:
-            declared = message.schema
-        else:
-            declared = None
-        if declared is not None and not decisions and arguments == (function.input or {}):
-            return declared, arguments
+    declared = _declared_input(function)
+    if declared is not None and not decisions and arguments == (function.input or {}):
+        return declared, arguments
 
-    required, optional, is_whole = _members_of_input(program)
-    names = dict.fromkeys([*(arguments if is_whole else ()), *required, *optional])
-    properties: JSONObject = {}
-    needed: list[JSON] = []
-    for name in names:
-        schema: JSONObject = seen_type(arguments[name]) if name in arguments else {}
-        default = optional.get(name)
-        if name in required or (name in arguments and name not in optional):
-            needed.append(name)
-        elif default is not None and default.value is not None:
-            schema = {**(schema or seen_type(default.value)), "default": default.value}
-
-        properties[name] = schema
-
+    parameters = _parameters_read_by(program, arguments)
     for name, decision in decisions.items():
-        schema_of = properties.get(name)
-        if not isinstance(schema_of, dict):
+        parameters.decide(name, decision)
+
+    known = {name: value for name, value in arguments.items() if name in parameters.properties}
+    return parameters.schema(), known
+
+
+def _declared_input(function: Function) -> JSONObject | None:
+    """The input schema that a run was given; None: it was given none."""
+    for message in function.run.machine.messages:
+        if message.type == "input" and not message.instance and message.schema is not None:
+            return message.schema
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameters:
+    """The parameters of a program.
+
+    Attributes:
+        properties: the schema of each.
+        required: those that callers must pass.
+        is_open: whether callers may pass others.
+    """
+
+    properties: dict[str, JSONObject]
+    required: list[str]
+    is_open: bool
+
+    def decide(self, name: str, decision: ParameterDecision) -> None:
+        """Change one parameter as its publisher decided.
+
+        Raises:
+            PublicationError: there is no such parameter, or the decision cannot be made for a
+                program.
+        """
+        schema = self.properties.get(name)
+        if schema is None:
             raise PublicationError(
                 f"parameters.{name[:80]}: the program reads no input of this name"
             )
@@ -567,23 +585,54 @@ def input_schema_of(
             )
 
         if decision.description is not None:
-            schema_of["description"] = decision.description
+            schema["description"] = decision.description
 
         if decision.default:
-            for key, value in seen_type(decision.default[0]).items():
-                schema_of.setdefault(key, value)
-            schema_of["default"] = decision.default[0]
-            needed = [member for member in needed if member != name]
+            [default] = decision.default
+            for key, value in seen_type(default).items():
+                schema.setdefault(key, value)
+            schema["default"] = default
+            if name in self.required:
+                self.required.remove(name)
 
-        if decision.required and name not in needed:
-            schema_of.pop("default", None)
-            needed.append(name)
+        if decision.required and name not in self.required:
+            schema.pop("default", None)
+            self.required.append(name)
 
-    schema = {"type": "object", "properties": properties, "required": needed}
-    if not is_whole:
-        schema["additionalProperties"] = False
+    def schema(self) -> JSONObject:
+        """The JSON Schema of the input."""
+        schema: JSONObject = {
+            "type": "object",
+            "properties": dict[str, JSON](self.properties),
+            "required": list[JSON](self.required),
+        }
+        if not self.is_open:
+            schema["additionalProperties"] = False
 
-    return schema, {name: value for name, value in arguments.items() if name in names}
+        return schema
+
+
+def _parameters_read_by(program: str, arguments: JSONObject) -> _Parameters:
+    """The parameters that follow from the members of `input` that a program reads, and from the
+    input.
+    """
+    needed, optional, is_whole = _members_of_input(program)
+    others = arguments if is_whole else {}
+    parameters = _Parameters({}, [], is_whole)
+    for name in dict.fromkeys([*others, *needed, *optional]):
+        schema: JSONObject = {}
+        if name in arguments:
+            schema = seen_type(arguments[name])
+
+        default = optional.get(name)
+        if name in needed or (name in arguments and name not in optional):
+            parameters.required.append(name)
+        elif default is not None and default.value is not None:
+            schema = {**(schema or seen_type(default.value)), "default": default.value}
+
+        parameters.properties[name] = schema
+
+    return parameters
 
 
 @dataclass(frozen=True, slots=True)
