@@ -237,68 +237,42 @@ def read_idea(
             malformed, or the output or the input does not satisfy its schema.
         InvalidJSONError, LimitExceededError: it is not JSON, or is too large or too deep.
     """
-    read = normalise(document, what="the idea")
-    if not isinstance(read, dict):
-        raise IdeaDocumentError(
-            f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}'
-        )
-
-    size = len(encode(read))
-    if size > MAX_BYTES:
-        raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
+    read = _read_object(document)
     _expect_members(read)
-    named = _text(read, "name") or name
-    if named is not None:
-        check_name(named)
+    tool_name = _text(read, "name") or name
+    if tool_name is not None:
+        check_name(tool_name)
 
-    wanted_answer = _text(read, "answer") or "auto"
-    if wanted_answer not in ANSWERS:
-        raise IdeaDocumentError(
-            f"answer: expected {', '.join(ANSWERS)}; found {show(wanted_answer)}"
-        )
-
+    requested = _requested_answer(read)
     context = with_instances(_context(read))
     messages = read_context(context)
     defined_tools(messages)
     schema = _schema(read)
-    composed = schema is not None and is_solution_schema(schema)
     solution = _solution(read)
-    if not composed and not stored:
-        _expect_solution_members(read.get("solution"))
-
-    calls = solution.get("calls")
-    output = solution.get("output")
-    program = solution.get("program")
-    listed = calls if isinstance(calls, list) else []
-    if composed:
-        output_schema, output = _unwrapped(
-            function_schemas(Idea(context, schema, solution))[1], output
-        )
+    if schema is not None and is_solution_schema(schema):
+        idea = Idea(context, schema, solution.to_json())
+        schema, output = _unwrapped(function_schemas(idea)[1], solution.output)
+        solution = dataclasses.replace(solution, output=output)
+        answer = _answer(requested, solution)
     else:
-        output_schema = schema
-
-    answer = _answer(wanted_answer, listed, output, program)
-    if composed:
-        idea = Idea(context, schema, solution)
-    else:
-        idea = Idea(context, *_composed(output_schema, answer, listed, output, program))
+        if not stored:
+            _expect_solution_members(read.get("solution"))
+        answer = _answer(requested, solution)
+        idea = Idea(context, *_composed(schema, answer, solution))
 
     if not stored:
-        try:
-            Validator(cast("JSONObject", idea.schema), what="the solution").check(idea.solution)
-        except ValueMismatchError as error:
-            raise IdeaDocumentError(str(error)) from None
+        _check_solution(idea)
 
     written = WrittenIdea(
         idea=idea,
-        name=named,
+        name=tool_name,
         description=(_text(read, "description") or "").strip(),
         answer=answer,
         messages=messages,
-        schema=output_schema,
-        calls=listed,
-        output=output,
-        program=program if isinstance(program, str) else None,
+        schema=schema,
+        calls=solution.calls,
+        output=solution.output,
+        program=solution.program,
         tools=_names(read, "tools"),
         tags=_names(read, "tags") or (),
         members={
@@ -308,10 +282,30 @@ def read_idea(
         },
     )
     _check_input(written)
-    if answer == "recorded" and output_schema is not None:
-        Validator(output_schema, what="the output").check(written.recorded_output())
+    if answer == "recorded" and schema is not None:
+        Validator(schema, what="the output").check(written.recorded_output())
 
     return written
+
+
+def _read_object(document: ObjectLike | JSON) -> JSONObject:
+    read = normalise(document, what="the idea")
+    if not isinstance(read, dict):
+        raise IdeaDocumentError(
+            f'an idea: expected an object, {{"context": [...], ...}}, found {show(read)}'
+        )
+
+    size = len(encode(read))
+    if size > MAX_BYTES:
+        raise LimitExceededError(f"the idea has {size:,} bytes; at most {MAX_BYTES:,} are taken")
+    return read
+
+
+def _check_solution(idea: Idea) -> None:
+    try:
+        Validator(cast("JSONObject", idea.schema), what="the solution").check(idea.solution)
+    except ValueMismatchError as error:
+        raise IdeaDocumentError(str(error)) from None
 
 
 def written_texts(written: WrittenIdea) -> JSONObject:
@@ -530,13 +524,30 @@ def _schema(document: JSONObject) -> JSONObject | None:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """The solution of a document: a program, or else calls and an output, which may be empty."""
+
+    calls: list[JSON]
+    output: JSON
+    program: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """Return it as an idea has it."""
+        if self.program is not None:
+            return {"program": self.program}
+        return {"calls": self.calls, "output": self.output}
+
+
 def _expect_solution_members(solution: JSON) -> None:
     """Refuse what a solution does not have, unless the schema of the document is that of a
     whole Solution.
     """
+    if not isinstance(solution, dict) or "_tool" in solution:
+        return
+
     members = ("calls", "output", "program")
-    is_call = isinstance(solution, dict) and "_tool" in solution
-    for key in solution if isinstance(solution, dict) and not is_call else ():
+    for key in solution:
         if key not in members:
             expected = ", ".join(members)
             raise IdeaDocumentError(
@@ -544,46 +555,86 @@ def _expect_solution_members(solution: JSON) -> None:
             )
 
 
-def _solution(document: JSONObject) -> JSONObject:
-    """The solution: `{"calls", "output"}` or `{"program"}`; without one, calls and
-    output are empty.
-    """
+def _solution(document: JSONObject) -> _Solution:
     value = document.get("solution")
     if value is None:
-        return {"calls": [], "output": None}
-
-    program = value.get("program") if isinstance(value, dict) else None
-    if isinstance(value, dict) and program is not None:
-        if not isinstance(program, str):
-            raise IdeaDocumentError(
-                f"solution.program: expected Python text, found {show(program)}"
-            )
-
-        extra = [key for key in ("calls", "output") if value.get(key)]
-        if extra:
-            raise IdeaDocumentError(
-                f"solution: a program makes its own calls and output; leave {extra[0]} out"
-            )
-
-        return {"program": program}
+        return _Solution([], None)
+    if isinstance(value, dict) and value.get("program") is not None:
+        return _program(value)
 
     try:
         solution, _ = read_solution(value)
     except IdeabridgeError as error:
         raise IdeaDocumentError(f"solution: {error}") from None
 
-    return {"calls": solution["calls"], "output": solution["output"]}
+    return _Solution(cast("list[JSON]", solution["calls"]), solution["output"])
+
+
+def _program(solution: JSONObject) -> _Solution:
+    program = solution["program"]
+    if not isinstance(program, str):
+        raise IdeaDocumentError(f"solution.program: expected Python text, found {show(program)}")
+
+    extra = [key for key in ("calls", "output") if solution.get(key)]
+    if extra:
+        raise IdeaDocumentError(
+            f"solution: a program makes its own calls and output; leave {extra[0]} out"
+        )
+
+    return _Solution([], None, program)
 
 
 # -- what it becomes -------------------------------------------------------------------------------
 
 
-def _answer(requested: str, calls: list[JSON], output: JSON, program: JSON) -> Answer:
+def _requested_answer(document: JSONObject) -> str:
+    answer = _text(document, "answer") or "auto"
+    if answer not in ANSWERS:
+        raise IdeaDocumentError(f"answer: expected {', '.join(ANSWERS)}; found {show(answer)}")
+    return answer
+
+
+def _answer(requested: str, solution: _Solution) -> Answer:
     """How a call of the idea is answered.
 
     Raises:
-        PublicationError: it holds nothing to answer with in the wanted way; the message
+        PublicationError: it holds nothing to answer with in the requested way; the message
             says what it lacks.
+    """
+    has_references = _has_references(solution.output)
+    if requested != "auto":
+        lack = _lack(requested, solution, has_references=has_references)
+        if lack is not None:
+            raise PublicationError(f"answer: it cannot be {requested!r}: {lack}")
+        return cast("Answer", requested)
+
+    if solution.program is not None:
+        return "program"
+    if solution.calls or has_references:
+        return "plan"
+    return "recorded" if solution.output is not None else "solve"
+
+
+def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
+    """What a solution lacks to be answered in a way; None: nothing."""
+    if answer == "program" and solution.program is None:
+        return "its solution has no program; write it as solution.program"
+    if answer == "plan" and solution.program is not None:
+        return "its solution is a program, so the answer is `program`"
+    if answer == "plan" and not solution.calls and solution.output is None:
+        return "its solution has no calls; write them as solution.calls"
+    if answer == "recorded" and solution.output is None:
+        return "its solution has no output; write it as solution.output"
+    if answer == "recorded" and has_references:
+        return "its output has references; write the values, or leave the answer out (it is a plan)"
+    return None
+
+
+def _has_references(output: JSON) -> bool:
+    """Whether an output has references.
+
+    Raises:
+        IdeaDocumentError: one of them is malformed.
     """
     holes: list[Hole] = []
     problems: list[tuple[tuple[str, ...], str]] = []
@@ -591,42 +642,11 @@ def _answer(requested: str, calls: list[JSON], output: JSON, program: JSON) -> A
     if problems:
         path, problem = problems[0]
         raise IdeaDocumentError(f"solution.output{''.join(f'.{key}' for key in path)}: {problem}")
-
-    possible: dict[str, str | None] = {
-        "program": None
-        if program is not None
-        else "its solution has no program; write it as solution.program",
-        "plan": None
-        if calls or output is not None
-        else "its solution has no calls; write them as solution.calls",
-        "recorded": None,
-        "solve": None,
-    }
-    if program is not None:
-        possible["plan"] = "its solution is a program, so the answer is `program`"
-
-    if output is None:
-        possible["recorded"] = "its solution has no output; write it as solution.output"
-    elif holes:
-        possible["recorded"] = (
-            "its output has references; write the values, or leave the answer out (it is a plan)"
-        )
-
-    if requested != "auto":
-        lack = possible[requested]
-        if lack is not None:
-            raise PublicationError(f"answer: it cannot be {requested!r}: {lack}")
-        return cast("Answer", requested)
-
-    if program is not None:
-        return "program"
-    if calls or holes:
-        return "plan"
-    return "recorded" if output is not None else "solve"
+    return bool(holes)
 
 
 def _composed(
-    output_schema: JSONObject | None, answer: Answer, calls: list[JSON], output: JSON, program: JSON
+    output_schema: JSONObject | None, answer: Answer, solution: _Solution
 ) -> tuple[JSON, JSONObject]:
     """(schema, solution) as they are stored: the schema of a Solution with this output, whatever
     tools are here.
@@ -639,7 +659,7 @@ def _composed(
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
-    if answer != "recorded" or calls:
+    if answer != "recorded" or solution.calls:
         call: JSONObject = {
             "type": "object",
             "properties": {"_tool": {"type": "string"}},
@@ -647,16 +667,16 @@ def _composed(
         }
         properties["calls"] = {"type": "array", "items": call}
 
-    if program is not None:
+    if solution.program is not None:
         schema["properties"] = {"program": {"type": "string"}, **properties}
         schema["required"] = ["program"]
-        return schema, {"program": program}
+        return schema, solution.to_json()
 
-    if not is_any and output is not None and wrap_output(output_schema)[1]:
+    if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
         # As a mind writes an output that may be null.
-        output = {"value": output}
+        solution = dataclasses.replace(solution, output={"value": solution.output})
 
-    return schema, {"calls": calls, "output": output}
+    return schema, solution.to_json()
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
