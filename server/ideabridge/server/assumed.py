@@ -94,12 +94,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
     if output is None or not may_assume(publication):
         return output, wrapped
 
-    if isinstance(publication.recorded, dict):
-        recorded = publication.recorded.get("output")
-    else:
-        recorded = None
-
-    if not wrapped and not _is_extensible(output, recorded):
+    if not wrapped and not _is_extensible(output, publication.recording.output):
         # Already an object, and the only member of another one.
         whole: JSONObject = {
             "type": "object",

@@ -629,14 +629,10 @@ def published_description(publication: Publication) -> str:
     if publication.answer != "recorded":
         return f"{description}{whose}"
 
-    if isinstance(publication.recorded, dict):
-        recorded = publication.recorded.get("input")
-    else:
-        recorded = None
-
-    if recorded is None:
+    recorded_input = publication.recording.input
+    if recorded_input is None:
         return f"{description}{whose}"
 
-    text = encode_text(recorded)
+    text = encode_text(recorded_input)
     ellipsis = "…" if len(text) > _INPUT_CHARACTERS else ""
     return f"{description} That input: {text[:_INPUT_CHARACTERS]}{ellipsis}{whose}"

@@ -883,23 +883,23 @@ class Publisher:
                 )
 
             publication = await self.ways.pinned(before, caller)
-            recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-            plan = _plan_of(publication, recorded.get("input"))
+            recording = publication.recording
+            plan = _plan_of(publication, recording.input or {})
             tools = PlanTools(self.offer, plan, caller).present()
             checked = self.ways.check_pins(publication.plan or publication.guide, plan.calls, tools)
             verdict = await verify_offline(publication, self.store, checked)
-            if plan.program is not None and "output" in recorded and not verdict.faults:
+            if plan.program is not None and recording.has_output and not verdict.faults:
                 await self._reproduce(publication, plan, caller, verdict)
 
             verdict.notes += await self._silent_defaults(publication, caller)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
 
-            if publication.plan is not None and "output" not in recorded:
+            if publication.plan is not None and not recording.has_output:
                 verdict.notes.append("not run: no output is recorded to compare with")
             elif publication.plan is not None and live and not verdict.faults:
                 reason, different = await self.drift(
-                    plan, recorded.get("output"), effects=effects, caller=caller
+                    plan, recording.output, effects=effects, caller=caller
                 )
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {reason}" if reason is not None else "run again")
@@ -914,22 +914,18 @@ class Publisher:
         Only its run shows that, so no migration can add it to plans whose run is gone.
         """
         plan = publication.plan or {}
-        lifting = plan.get("lifting")
-        if not isinstance(lifting, dict) or "program" in plan or publication.learned is not None:
+        origin = publication.origin
+        if "program" in plan or publication.learned is not None:
+            return []
+        if origin.run is None or self.store.runs.get(origin.run) is None:
             return []
 
-        run = lifting.get("run")
-        if not isinstance(run, str) or self.store.runs.get(run) is None:
-            return []
-
-        choices = lifting.get("choices")
-        parameters = lifting.get("parameters")
         try:
             draft = await self.drafting.draft(
-                run,
+                origin.run,
                 publication.owner or caller,
-                choices=choices if isinstance(choices, dict) else None,
-                parameters=parameters if isinstance(parameters, dict) else None,
+                choices=origin.choices,
+                parameters=origin.parameters,
                 strict=plan.get("strict") is True,
             )
         except IdeabridgeError as error:
@@ -943,11 +939,9 @@ class Publisher:
         """Check whether a published program still does what its run did, if this
         store has the run.
         """
-        lifting = (publication.plan or {}).get("lifting")
-        run = lifting.get("run") if isinstance(lifting, dict) else None
         try:
             function = await self.drafting.function(
-                str(run or publication.idea_id), publication.owner or caller
+                publication.origin.run or publication.idea_id, publication.owner or caller
             )
         except IdeabridgeError as error:
             # An imported program comes without its run.
@@ -1020,10 +1014,10 @@ def _defined_by(plan: Plan) -> frozenset[str]:
     return frozenset(str(tool.get("name")) for tool in plan.tools)
 
 
-def _plan_of(publication: Publication, arguments: JSON) -> Plan:
+def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     """Return the plan of a publication with an input, or else the calls of its guide."""
     if publication.plan is not None:
-        return plan_of(publication, arguments if isinstance(arguments, dict) else {})
+        return plan_of(publication, arguments)
     guide = publication.guide or {}
     return Plan(calls=calls_in(guide.get("plan")), tools=definitions_in(guide))
 

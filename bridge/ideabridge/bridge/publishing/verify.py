@@ -64,18 +64,13 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         )
         return verdict
 
-    recorded = publication.recorded
-    if (
-        verdict.faults
-        or "program" in plan
-        or not (isinstance(recorded, dict) and "output" in recorded)
-    ):
+    if verdict.faults or "program" in plan or not publication.recording.has_output:
         # Without a recorded output, no run made it. `Publisher.verify` runs a program
         # in the sandbox.
         return verdict
 
     try:
-        run = _run_of(publication, plan, store)
+        run = _run_of(publication, store)
         members: JSONObject = {
             member.name: getattr(publication, member.name) for member in fields(publication)
         }
@@ -99,15 +94,14 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     return verdict
 
 
-def _run_of(publication: Publication, plan: JSONObject, store: Store) -> str:
+def _run_of(publication: Publication, store: Store) -> str:
     """Return the run that a published plan was made of.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.
     """
-    lifting = plan.get("lifting")
-    run = lifting.get("run") if isinstance(lifting, dict) else None
-    runs = [str(run)] if run else store.ideas.runs_of(publication.idea_id)
+    run = publication.origin.run
+    runs = [run] if run else store.ideas.runs_of(publication.idea_id)
     for candidate in runs:
         record = store.runs.get(candidate)
         if record is not None and record.status == "done":
@@ -128,13 +122,9 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     if run is None:
         raise PublicationError("it is not in this store")
 
-    lifting = (publication.plan or {}).get("lifting")
-    members_of_lifting = lifting if isinstance(lifting, dict) else {}
-    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-    recorded_input = recorded.get("input")
-    listed = members_of_lifting.get("places")
+    listed = publication.origin.places
     places: dict[int, int] | None = None
-    if isinstance(listed, list):
+    if listed is not None:
         places = {place: index for place, index in enumerate(listed) if isinstance(index, int)}
         if any(isinstance(index, list) for index in listed):
             # An earlier version published it.
@@ -142,11 +132,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
                 "several of its calls are one call of the plan, so they are not compared"
             )
 
-    return inconsistency(
-        run,
-        plan_of(publication, recorded_input if isinstance(recorded_input, dict) else {}),
-        places,
-    )
+    return inconsistency(run, plan_of(publication, publication.recording.input or {}), places)
 
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:

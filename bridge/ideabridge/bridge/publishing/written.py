@@ -321,9 +321,8 @@ def written_texts(written: WrittenIdea) -> JSONObject:
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
     """The document from which an idea was published; None if it was not written by hand."""
-    recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
-    members = recorded.get("written")
-    if not isinstance(members, dict):
+    members = publication.recording.written
+    if members is None:
         return None
 
     document: JSONObject = {"name": publication.name}

@@ -87,20 +87,19 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     Raises:
         PublicationError: they are another input.
     """
-    recorded = publication.recorded
-    if not isinstance(recorded, dict):
+    recording = publication.recording
+    if not recording.has_output:
         raise PublicationError(f"{publication.name} holds no recorded answer")
 
-    recorded_input = recorded.get("input")
-    if content_hash(same_input(recorded_input)) != content_hash(same_input(arguments)):
-        text = encode_text(recorded_input)
+    if content_hash(same_input(recording.input)) != content_hash(same_input(arguments)):
+        text = encode_text(recording.input)
         if len(text) > 300:
             text = f"{text[:297]}..."
         raise PublicationError(
             f"{publication.name} answers only for the input it was recorded with: {text}"
         )
 
-    return recorded.get("output")
+    return recording.output
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
@@ -641,9 +640,8 @@ class Ways:
         """The tools of the run that a version was published from; None if the store does not
         contain its journal.
         """
-        lifting = (publication.plan or {}).get("lifting")
-        named = lifting.get("run") if isinstance(lifting, dict) else None
-        for run_id in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
+        named = publication.origin.run
+        for run_id in [named] if named else self._store.ideas.runs_of(publication.idea_id):
             recorded = read_run(self._store, run_id)
             if recorded is not None:
                 return recorded.machine.catalogue

@@ -12,6 +12,7 @@ from ideabridge.bridge.context.body import Body, EncodedRequest
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.store.published import PlanOrigin, PublishedRecording
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 # -- idea ------------------------------------------------------------------------------------------
@@ -420,11 +421,12 @@ class NewPublication:
         """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
         "by_instance"}`; None if calls ask no mind.
         """
-        match self.recorded:
-            case {"solve": dict() as guide}:
-                return guide
-            case _:
-                return None
+        return self.recording.guide
+
+    @property
+    def recording(self) -> PublishedRecording:
+        """What it records of its run."""
+        return PublishedRecording.of(self.recorded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,8 +455,12 @@ class Publication(NewPublication):
         """Whether an assistant wrote its program, and the names and descriptions of
         its parameters.
         """
-        lifting = (self.plan or {}).get("lifting")
-        return isinstance(lifting, dict) and lifting.get("words_of") == "assistant"
+        return self.origin.is_by_assistant
+
+    @property
+    def origin(self) -> PlanOrigin:
+        """How its plan was made."""
+        return PlanOrigin.of(self.plan)
 
     @property
     def present_plan(self) -> JSONObject | None:

@@ -82,13 +82,11 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
     ):
         return False
 
-    runs: list[JSON] = []
-    for version in (plan, program):
-        lifting = (version.plan or {}).get("lifting")
-        runs.append(lifting.get("run") if isinstance(lifting, dict) else None)
-
+    run = plan.origin.run
+    if run is None or run != program.origin.run:
+        return False
     passed = datetime.fromisoformat(program.time) - datetime.fromisoformat(plan.time)
-    return runs[0] is not None and runs[0] == runs[1] and passed.total_seconds() <= _UNTIL_PROGRAM
+    return passed.total_seconds() <= _UNTIL_PROGRAM
 
 
 class Store:

@@ -738,13 +738,9 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
         optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
 
-    if isinstance(publication.recorded, dict):
-        recorded = publication.recorded.get("input")
-    else:
-        recorded = None
-
-    if isinstance(recorded, dict) and recorded:
-        words = [_word(key, value) for key, value in list(recorded.items())[:5]]
+    recorded_input = publication.recording.input
+    if recorded_input:
+        words = [_word(key, value) for key, value in list(recorded_input.items())[:5]]
         yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
 
 

@@ -456,19 +456,12 @@ class IdeaPages:
         """What was decided when this run was published as the present version."""
         if before is None or before.plan is None:
             return EarlierDecisions()
-        lifting = before.plan.get("lifting")
-        if not isinstance(lifting, dict):
-            return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
             # Another run has other parameters.
             return EarlierDecisions()
 
-        parameters = lifting.get("parameters")
-        choices = lifting.get("choices")
-        return EarlierDecisions(
-            parameters if isinstance(parameters, dict) else {},
-            choices if isinstance(choices, dict) else {},
-        )
+        origin = before.origin
+        return EarlierDecisions(origin.parameters, origin.choices)
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
         """Check that what is to be published is not the run of somebody else: the tool would
