@@ -134,6 +134,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import Answer as Answer
     from ideabridge.bridge.store.idea import Idea as Idea
     from ideabridge.bridge.store.idea import IdeaMeta as IdeaMeta
+    from ideabridge.bridge.store.idea import NewPublication as NewPublication
     from ideabridge.bridge.store.idea import Publication as Publication
     from ideabridge.bridge.store.ideas import IdeaFilter as IdeaFilter
     from ideabridge.bridge.store.portable import remake as remake
@@ -299,6 +300,7 @@ _HOMES: Final = {
         "Answer",
         "Idea",
         "IdeaMeta",
+        "NewPublication",
         "Publication",
     ),
     "store.sqlite": ("sqlite3",),

@@ -431,7 +431,7 @@ class NewPublication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication(NewPublication):
-    """One version of a published name.
+    """One version of a published name: what was published, and what became of it.
 
     Attributes:
         version: 1, 2, ...; nothing is overwritten.
