@@ -71,53 +71,75 @@ class Finding:
         """
         module = arguments.get("module")
         self._expect_server(module)
-        words_given = cast("str | list[str]", arguments["words"])
-        if isinstance(words_given, str):
-            questions = [words_given]
+        words = cast("str | list[str]", arguments["words"])
+        if isinstance(words, str):
+            questions = [words]
         else:
-            questions = words_given[:_QUESTIONS] or [""]
+            questions = words[:_QUESTIONS] or [""]
 
         limit = int(arguments.get("limit", _TOOLS))
         caller = request.caller
         # Each question has its share of the places, and at least two.
         share = max(limit // len(questions), min(limit, 2))
+        ideas: dict[str, Publication] = {}
         if module is None and share > 1:
             # Up to half of the places are for ideas.
             ideas = self._ideas_for(questions, share // 2, caller)
-        else:
-            ideas = dict[str, Publication]()
 
         await self._wait_for_tools(questions, module)
-        tools_found: dict[ToolKey, Tool] = {}
-        count = 0
-        for words in questions:
-            known = self._bridge.offer.known
-            room = share - len(ideas) if len(questions) == 1 else share
-            best, fitting = self._search.find(known, words, room, module, weak="limit" in arguments)
-            tools_found |= {tool.origin: tool for tool in best}
-            count = max(count, fitting)
+        if len(questions) == 1:
+            share -= len(ideas)
 
-        count = max(count, len(tools_found))
-        tools: list[JSONObject] = []
+        tools, fitting = self._tools_for(questions, share, module, weak="limit" in arguments)
+        names = {question.strip() for question in questions}
+        entries: list[JSONObject] = []
         tool_lines: list[str] = []
-        left = _ROOM
-        named = {words.strip() for words in questions}
-        for hit in (*tools_found.values(), *ideas.values()):
-            entry, line = self._describe(hit, named, caller)
-            left -= len(encode(entry))
-            if left < 0:
+        bytes_left = _ROOM
+        for hit in (*tools, *ideas.values()):
+            entry, line = self._describe(hit, names, caller)
+            bytes_left -= len(encode(entry))
+            if bytes_left < 0:
                 break
-            tools.append(entry)
+            entries.append(entry)
             tool_lines.append(line)
 
-        # Only the ideas shown are counted: the store finds no more than asked for.
-        count += max(0, len(tools) - len(tools_found))
+        # Of the ideas, only those in the answer are counted: the store finds no more than are
+        # asked for.
+        count = fitting + max(0, len(entries) - len(tools))
+        return self._search_answer(entries, tool_lines, count, names, module)
+
+    def _tools_for(
+        self, questions: Sequence[str], most: int, module: str | None, *, weak: bool
+    ) -> tuple[list[Tool], int]:
+        """(the tools that fit the questions best, at most `most` for each question; how many fit
+        one question, or at least how many these are). `weak`: see `ToolSearch.find`.
+        """
+        tools: dict[ToolKey, Tool] = {}
+        count = 0
+        for words in questions:
+            best, fitting = self._search.find(
+                self._bridge.offer.known, words, most, module, weak=weak
+            )
+            tools |= {tool.origin: tool for tool in best}
+            count = max(count, fitting)
+
+        return list(tools.values()), max(count, len(tools))
+
+    def _search_answer(
+        self,
+        tools: Sequence[JSONObject],
+        tool_lines: Sequence[str],
+        count: int,
+        names: set[str],
+        module: str | None,
+    ) -> ToolAnswer:
+        """The answer to a search: the tools, how many fit, and which are missing."""
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module)
         if away:
             result["unavailable"] = list[JSON](away)
 
-        refused = self._refused(named, module)
+        refused = self._refused(names, module)
         if refused:
             result["refused"] = list[JSON](refused)
 
@@ -153,13 +175,13 @@ class Finding:
             return
 
         if modules.names:
-            known = f" Known: {', '.join(modules.names)[:300]}."
+            configured = f" Known: {', '.join(modules.names)[:300]}."
         else:
-            known = " None is configured."
+            configured = " None is configured."
 
         raise UnknownFilterError(
             "module: unknown server "
-            f"{module[:64]!r}.{did_you_mean(module, modules.names)}{known}"
+            f"{module[:64]!r}.{did_you_mean(module, modules.names)}{configured}"
             f"{self._bridge.offer.missing.sentences()}"
         )
 
@@ -194,57 +216,48 @@ class Finding:
         await modules.known(seconds, module)
 
     def _describe(
-        self, hit: Tool | Publication, named: set[str], caller: str
+        self, hit: Tool | Publication, searched_names: set[str], caller: str
     ) -> tuple[JSONObject, str]:
         """Describe a tool or a published idea, as JSON and as text: all of it if the question is
         its name, otherwise the signature and the first line.
         """
+        observed: JSONObject | None = None
+        looks_like: str | None = None
+        lack: str | None = None
         if isinstance(hit, Tool):
             tool = hit
             names = self._search.names
+            observed = self._bridge.observed(tool, caller=caller)
+            looks_like = self._search.look_alikes.get(tool.origin)
         else:
             tool = _idea_tool(hit)
             names = ProgramNames([tool])
+            lack = self._why_not_here(hit, caller)
 
-        if isinstance(hit, Tool):
-            observed = self._bridge.observed(tool, caller=caller)
-        else:
-            observed = None
-
-        place = names.place(tool)
-        called = tool.label if place is None else ".".join(place)
         entry: JSONObject = {"name": tool.name}
         if tool.module is not None:
             entry["module"] = tool.module
 
-        line = entry["signature"] = tool_line(tool, names, observed)
-        is_named = not named.isdisjoint((tool.name, tool.label, called))
-        if is_named:
-            entry["description"] = tool.description
-        else:
-            entry["description"] = first_line(tool.description)
-
-        if isinstance(hit, Tool):
-            looks_like = self._search.look_alikes.get(tool.origin)
-        else:
-            looks_like = None
-
+        signature = tool_line(tool, names, observed)
+        entry["signature"] = signature
+        place = names.place(tool)
+        name_in_plans = tool.label if place is None else ".".join(place)
+        is_named = not searched_names.isdisjoint((tool.name, tool.label, name_in_plans))
+        description = tool.description if is_named else first_line(tool.description)
+        entry["description"] = description
         if looks_like is not None:
             entry["looks_like"] = looks_like
+            description = f"[looks_like: {looks_like}] {description}"
 
-        warning = f"[looks_like: {looks_like}] " if looks_like is not None else ""
-        text = f"{line}\n  {warning}{entry['description']}".rstrip()
-        if isinstance(hit, Publication):
-            lack = self._why_not_here(hit, caller)
-            if lack is not None:
-                entry["cannot_be_called"] = lack
-                text += f"\n  cannot be called here: it {lack}"
+        text = f"{signature}\n  {description}".rstrip()
+        if lack is not None:
+            entry["cannot_be_called"] = lack
+            text += f"\n  cannot be called here: it {lack}"
 
         if is_named:
             schemas: JSONObject = {"parameters": tool.parameters}
             if tool.output is not None:
                 schemas["output"] = tool.output
-
             if observed is not None:
                 schemas["observed"] = observed
 

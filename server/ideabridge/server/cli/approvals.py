@@ -120,29 +120,23 @@ def _show(
     from ideabridge.server.views.shown import TERMINAL, content_of
 
     if with_run:
-        at_work = ", executed by another process" if pending.at_work else ""
-        caller = "" if pending.record.caller == LOCAL_USER else f", of {pending.record.caller}"
-        write(f"run {pending.record.id}: {pending.record.title}{caller}{at_work}", "bold")
+        head = f"run {pending.record.id}: {pending.record.title}"
+        if pending.record.caller != LOCAL_USER:
+            head += f", of {pending.record.caller}"
+        if pending.at_work:
+            head += ", executed by another process"
+
+        write(head, "bold")
         for grant in pending.grants:
             write(f"  granted: {grant}", "dim")
 
-    now = time.time()
-    since = "" if pending.asked is None else f", asked {_duration(now - pending.asked)} ago"
-    left = ""
-    if pending.deadline is not None:
-        over = pending.deadline <= now
-        if over:
-            left = f", time is up: {_refused(pending)}"
-        else:
-            left = f", {_refused(pending)} in {_duration(pending.deadline - now)}"
+    beginning = pending.shown(TERMINAL)
+    choices = ", ".join(beginning.choices(pending.question.choices))
+    line = f"  {pending.approval} ({choices})"
+    if beginning.sums:
+        line += f", {beginning.sums}"
 
-    shown = pending.shown(TERMINAL)
-    choices = ", ".join(shown.choices(pending.question.choices))
-    sums = f", {shown.sums}" if shown.sums else ""
-    write(
-        f"  {pending.approval} ({choices}){sums}{since}{left}",
-        "yellow",
-    )
+    write(line + _times(pending), "yellow")
     for line in pending.question.why.split("\n"):
         write(f"    {line}", None)
 
@@ -150,10 +144,23 @@ def _show(
         write(f"    server {pending.question.asked.module} asks; these are its words:", None)
 
     width = console.width - 4 if console.is_terminal else None
-    for text in whole(
-        pending.question.to_json().get("question") or content_of(pending.question), width
-    ).split("\n"):
-        write(f"    {text}", None)
+    content = pending.question.to_json().get("question") or content_of(pending.question)
+    for line in whole(content, width).split("\n"):
+        write(f"    {line}", None)
+
+
+def _times(pending: Pending) -> str:
+    """When a decision was asked for, and how much time is left."""
+    now = time.time()
+    text = ""
+    if pending.asked is not None:
+        text = f", asked {_duration(now - pending.asked)} ago"
+
+    if pending.deadline is None:
+        return text
+    if pending.deadline <= now:
+        return f"{text}, time is up: {_refused(pending)}"
+    return f"{text}, {_refused(pending)} in {_duration(pending.deadline - now)}"
 
 
 @app.command("decide")
@@ -168,7 +175,7 @@ async def decide(
             "are asked for each decision, at a terminal."
         ),
     ] = None,
-    which: Annotated[
+    targets: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[RUN|APPROVAL]...",
@@ -229,11 +236,45 @@ async def decide(
 
         return await _decide(options, None, _by_run(options, None))
 
-    if not which:
+    if not targets:
         raise UsageError(
             "name the runs or approvals to decide about; `ideabridge approvals list` shows them"
         )
 
+    _check_contents(decision, call=call, plan=plan, value=value)
+    submitted = Decision(
+        decision,
+        call=_read_object(call, "--call"),
+        reason=reason,
+        by=AT_TERMINAL if at_terminal() else BY_COMMAND,
+        value=MISSING if value is None else _read(value, "--value"),
+        plan=_read_object(plan, "--plan"),
+        grant=_grant(decision, for_run=for_run, most=most, parameters=parameters),
+    )
+    chosen = _by_run(options, targets)
+    approvals = [approval for decisions in chosen.values() for approval in decisions]
+    _check_choices(submitted, approvals)
+    unnamed = [approval for approval in approvals if not _is_named(approval, targets)]
+    if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
+        # What a run asks may have changed since somebody looked.
+        _show_all(unnamed, say, err())
+        objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
+        with interruptible():
+            is_confirmed = confirm(f"{decision} {objects}?")
+
+        if not is_confirmed:
+            say("left waiting", "yellow")
+            return ExitCode.CANCELLED
+
+    return await _decide(options, submitted, chosen)
+
+
+def _check_contents(
+    decision: str, *, call: str | None, plan: str | None, value: str | None
+) -> None:
+    """Raise `UsageError` unless the options have the content that the decision needs, and no
+    other.
+    """
     for option, text, expected in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
@@ -247,56 +288,44 @@ async def decide(
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
 
-    grant: JSONObject | None = None
-    if for_run:
-        grant = {"for": "run"}
+
+def _grant(
+    decision: str, *, for_run: bool, most: int | None, parameters: str | None
+) -> JSONObject | None:
+    """The grant of `--for-run`, `--max` and `--parameters`."""
+    if not for_run:
         if most is not None:
-            grant["max"] = most
-
+            raise UsageError("--max goes with --for-run")
         if parameters is not None:
-            grant["parameters"] = require_object(_read(parameters, "--parameters"), "--parameters")
+            raise UsageError("--parameters goes with --for-run")
+        return None
 
-        if decision != "approve":
-            raise UsageError(f"--for-run goes with approve, not with {decision}")
-    elif most is not None or parameters is not None:
-        raise UsageError(f"{'--parameters' if most is None else '--max'} goes with --for-run")
+    if decision != "approve":
+        raise UsageError(f"--for-run goes with approve, not with {decision}")
 
-    submitted = Decision(
-        decision,
-        call=None if call is None else require_object(_read(call, "--call"), "--call"),
-        reason=reason,
-        by=AT_TERMINAL if at_terminal() else BY_COMMAND,
-        value=MISSING if value is None else _read(value, "--value"),
-        plan=None if plan is None else require_object(_read(plan, "--plan"), "--plan"),
-        grant=grant,
-    )
-    chosen = _by_run(options, which)
-    listed = [approval for pending in chosen.values() for approval in pending]
-    if (decision in ("edit", "value") or for_run) and len(listed) > 1:
-        what = "--for-run" if for_run else decision
-        names = ", ".join(approval.approval for approval in listed)
-        raise UsageError(f"{what} is for one approval; these are {names}")
+    grant: JSONObject = {"for": "run"}
+    if most is not None:
+        grant["max"] = most
+    if parameters is not None:
+        grant["parameters"] = _read_object(parameters, "--parameters")
+    return grant
 
-    for approval in listed:
-        if decision not in approval.question.choices:
-            takes = ", ".join(approval.question.choices)
+
+def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
+    """Raise `UsageError` unless the approvals take the decision."""
+    decision = submitted.decision
+    for_one = "--for-run" if submitted.grant is not None else decision
+    if len(approvals) > 1 and for_one in ("--for-run", "edit", "value"):
+        names = ", ".join(approval.approval for approval in approvals)
+        raise UsageError(f"{for_one} is for one approval; these are {names}")
+
+    for approval in approvals:
+        choices = approval.question.choices
+        if decision not in choices:
             raise UsageError(
-                f"{approval.approval} of run {approval.record.id} takes {takes}; found {decision}"
+                f"{approval.approval} of run {approval.record.id} takes {', '.join(choices)}; "
+                f"found {decision}"
             )
-
-    unnamed = [approval for approval in listed if not _is_named(approval, which)]
-    if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
-        # What a run asks may have changed since somebody looked.
-        _show_all(unnamed, say, err())
-        what = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
-        with interruptible():
-            is_confirmed = confirm(f"{decision} {what}?")
-
-        if not is_confirmed:
-            say("left waiting", "yellow")
-            return ExitCode.CANCELLED
-
-    return await _decide(options, submitted, chosen)
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
@@ -315,8 +344,15 @@ def _read(text: str, option: str) -> JSON:
     return value
 
 
-def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending]]:
-    """The chosen open decisions by run; `which` None: all open decisions.
+def _read_object(text: str | None, option: str) -> JSONObject | None:
+    """The JSON object of an option; None without the option."""
+    if text is None:
+        return None
+    return require_object(_read(text, option), option)
+
+
+def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending]]:
+    """The open decisions that the words name, by run; None: all open decisions.
 
     Raises:
         UnknownRunError, UsageError: a word matches no open decision, or several.
@@ -325,11 +361,9 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
 
     by_run: dict[str, list[Pending]] = {}
     with open_store(options) as store:
-        everything = list(pending(store, caller=SEES_ALL))
-        if which is None:
-            chosen = everything
-        else:
-            chosen = [decision for word in which for decision in _matching(store, everything, word)]
+        chosen = list(pending(store, caller=SEES_ALL))
+        if words is not None:
+            chosen = [decision for word in words for decision in _matching(store, chosen, word)]
 
     for decision in chosen:
         decisions = by_run.setdefault(decision.record.id, [])
@@ -470,8 +504,10 @@ async def _settle(
             continue
 
         if not options.json:
-            why = f": {decision.reason}" if decision.reason else ""
-            say(f"{_DONE[decision.decision]}: {pending.approval} of {record.id}{why}", "green")
+            line = f"{_DONE[decision.decision]}: {pending.approval} of {record.id}"
+            if decision.reason:
+                line += f": {decision.reason}"
+            say(line, "green")
 
     return await follow(run, quiet=options.json, asks=False)
 

@@ -65,15 +65,9 @@ def import_servers(
         steps.check_files()
 
     asks = bool(steps.moving) and not yes
-    if asks:
-        if options.json or not at_terminal():
-            files = " and ".join(str(document.path) for document, _ in steps.changes)
-            raise UsageError(f"--move changes {files}: add --yes")
-
-        _print_adoptions(steps.adoptions, reasons=False)
-        if not _confirmed(steps):
-            say("nothing was changed", "yellow")
-            return ExitCode.FAILED
+    if asks and not _confirmed(steps, at_terminal=at_terminal() and not options.json):
+        say("nothing was changed", "yellow")
+        return ExitCode.FAILED
 
     backups: dict[Path, Path | None] = {}
     if write or move:
@@ -90,14 +84,11 @@ def import_servers(
 
     if not steps.files or not steps.adoptions:
         _say_nothing_found(steps)
-    elif not asks:
+
+    if not asks:
         _print_adoptions(steps.adoptions, reasons=not move)
 
-    if backups:
-        _say_written(steps, backups)
-    elif steps.receiving:
-        _say_unwritten(steps)
-
+    _say_written(steps, backups)
     if not asks:
         for line in steps.staying:
             say(line, "yellow")
@@ -272,8 +263,17 @@ def _left_to_project(adoption: Adoption) -> Adoption:
     return adoption
 
 
-def _confirmed(steps: _Import) -> bool:
-    """Ask the person whether to move these servers, each with its old and new place."""
+def _confirmed(steps: _Import, *, at_terminal: bool) -> bool:
+    """Ask the person whether to move these servers, each with its old and new place.
+
+    Raises:
+        UsageError: nobody is at a terminal to be asked.
+    """
+    if not at_terminal:
+        files = " and ".join(str(document.path) for document, _ in steps.changes)
+        raise UsageError(f"--move changes {files}: add --yes")
+
+    _print_adoptions(steps.adoptions, reasons=False)
     for line in steps.staying:
         say(line, "yellow")
 
@@ -354,8 +354,13 @@ def _say_unwritten(steps: _Import) -> None:
 
 
 def _say_written(steps: _Import, backups: dict[Path, Path | None]) -> None:
-    """Report each configuration that was written, and how to trust it."""
+    """Report each configuration that was written, and how to trust it; or what would be written."""
     from ideabridge.bridge.trust import trust_command
+
+    if not backups:
+        if steps.receiving:
+            _say_unwritten(steps)
+        return
 
     for target in steps.receiving:
         file = target.file
@@ -393,6 +398,9 @@ def _near(file: Path) -> str:
 
 def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
     """Print what happens to each server; with `reasons`, also why one is not imported."""
+    if not adoptions:
+        return
+
     rows: list[tuple[str, ...]] = []
     for adoption in adoptions:
         target = ""

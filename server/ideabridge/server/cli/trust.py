@@ -66,23 +66,15 @@ def trust(
     not what those load. It ends when one of them changes, unless you confirm that it is only
     data of a server.
     """
-    from ideabridge.bridge.configuration import is_user_file, read_project_file, user_configuration
+    from ideabridge.bridge.configuration import is_user_file, user_configuration
     from ideabridge.bridge.trust import FILE_NAME, allow_variables, project_trust
 
-    if folder is not None and options.config is not None:
-        raise UsageError("give a folder or --config, not both")
-    if sum((shows, remove, bool(env or hash_to_trust))) > 1:
-        raise UsageError("--show, --remove, and --hash or --env exclude each other")
-    if data and remove:
-        raise UsageError(
-            "--remove withdraws everything; --data goes with --show, --hash or a terminal"
-        )
-
-    place = folder.expanduser().absolute() if folder is not None else options.folder()
+    names = frozenset(env or ())
+    _check_options(shows=shows, remove=remove, trusts=bool(names or hash_to_trust), data=bool(data))
+    place = _project_folder(options, folder)
+    file = place / FILE_NAME
     if options.config is not None:
         file = options.config.absolute()
-    else:
-        file = place / FILE_NAME
 
     if remove:
         return _withdraw(file)
@@ -92,11 +84,7 @@ def trust(
         say(f"{file} is your own configuration; it needs no trust")
         return ExitCode.DONE
 
-    project_file, parsed = read_project_file(file, file.parent)
-    standing = project_trust(project_file)
-    if standing.problem is not None:
-        report(standing.problem)
-
+    standing, parsed = _read(file)
     user = user_configuration(place)
     confirmed = _confirmed(standing, data)
     is_trusted = standing.is_trusted and confirmed == standing.data
@@ -107,28 +95,66 @@ def trust(
     if not is_trusted:
         if hash_to_trust is not None:
             _trust_hash(standing, confirmed, hash_to_trust)
-        elif not at_terminal():
-            # A script that trusts the present content would also trust the next change, which
-            # nobody has seen.
-            raise UsageError(
-                "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
-                "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
-            )
-        elif not ask(standing, parsed, user, confirmed):
+        elif not _ask(standing, parsed, user, confirmed):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
 
-    names = frozenset(env or ())
     if names:
         allow_variables(file, names)
 
-    now = project_trust(project_file)
+    now = project_trust(standing.found)
     if options.json:
         print_json(standing_json(now, parsed, user, now.data))
     else:
         _say_trusted(now, parsed, names)
 
     return ExitCode.DONE
+
+
+def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> None:
+    """Raise `UsageError` if options exclude each other."""
+    if sum((shows, remove, trusts)) > 1:
+        raise UsageError("--show, --remove, and --hash or --env exclude each other")
+    if data and remove:
+        raise UsageError(
+            "--remove withdraws everything; --data goes with --show, --hash or a terminal"
+        )
+
+
+def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
+    """Read a project file, and report why a former trust does not hold any more."""
+    from ideabridge.bridge.configuration import read_project_file
+    from ideabridge.bridge.trust import project_trust
+
+    project_file, parsed = read_project_file(file, file.parent)
+    standing = project_trust(project_file)
+    if standing.problem is not None:
+        report(standing.problem)
+    return standing, parsed
+
+
+def _project_folder(options: Options, folder: Path | None) -> Path:
+    """The folder of the argument, or else of the options."""
+    if folder is None:
+        return options.folder()
+    if options.config is not None:
+        raise UsageError("give a folder or --config, not both")
+    return folder.expanduser().absolute()
+
+
+def _ask(
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
+) -> bool:
+    """Ask the person at the terminal whether to trust a project file, and store a yes."""
+    if not at_terminal():
+        # A script that trusts the present content would also trust the next change, which
+        # nobody has seen.
+        raise UsageError(
+            "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
+            "would do and its hash; `ideabridge trust --hash HASH` trusts exactly that"
+        )
+
+    return ask(standing, parsed, user, confirmed)
 
 
 def _withdraw(file: Path) -> ExitCode:
