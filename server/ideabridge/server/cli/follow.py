@@ -180,10 +180,14 @@ class PlainDisplay:
                 say(f"▶ {name}")
             if progress.settled and index not in self._settled:
                 self._settled.add(index)
+                status = progress.status.value
+                line = f"{_MARKS[status][0]} {name} {status}"
                 seconds = self._followed.seconds(index)
-                took = "" if seconds is None else f" in {seconds:.2f} s"
-                why = f": {message_of(progress.error)}" if progress.error else ""
-                say(f"{_MARKS[progress.status.value][0]} {name} {progress.status.value}{took}{why}")
+                if seconds is not None:
+                    line += f" in {seconds:.2f} s"
+                if progress.error:
+                    line += f": {message_of(progress.error)}"
+                say(line)
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -246,20 +250,16 @@ class LiveDisplay(PlainDisplay):
         console = err()
         # Rich cannot remove a table that is taller than the terminal.
         most = ROWS if self._closed else max(1, min(ROWS, console.height - _AROUND))
-        shown = _shown(calls, most)
-        rows = [_TITLES, *map(self._cells, shown)]
+        visible_calls = _latest(calls, most)
+        rows = [_TITLES, *map(self._cells, visible_calls)]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)][:-1]
-        styles = ["bold", *(_MARKS[progress.status.value][1] for progress in shown)]
+        styles = ["bold", *(_MARKS[progress.status.value][1] for progress in visible_calls)]
         seconds = time.monotonic() - self._began
-        lines = [
-            Text(
-                f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}", "italic"
-            )
-        ]
+        head = f"{settled} of {len(calls)} calls, {seconds:.1f} s{self._followed.asked}"
+        lines = [Text(head, "italic")]
         for cells, style in zip(rows, styles, strict=True):
-            lines += [
-                Text(line, style) for line in row_lines(cells, widths, console.width, cut=True)
-            ]
+            for line in row_lines(cells, widths, console.width, cut=True):
+                lines.append(Text(line, style))
 
         if len(calls) > most:
             lines.append(Text(f"and {len(calls) - most} more", "dim italic"))
@@ -279,13 +279,15 @@ class LiveDisplay(PlainDisplay):
         )
 
 
-def _shown(calls: list[Progress], rows: int) -> list[Progress]:
+def _latest(calls: list[Progress], rows: int) -> list[Progress]:
+    """At most so many calls: those that have not settled, after those that settled last."""
     if len(calls) <= rows:
         return calls
+
     busy = [progress for progress in calls if not progress.settled]
-    done = [progress for progress in calls if progress.settled]
+    settled = [progress for progress in calls if progress.settled]
     room = max(0, rows - len(busy))
-    return [*(done[-room:] if room else []), *busy][:rows]
+    return [*settled[len(settled) - room :], *busy][:rows]
 
 
 class Turns:
@@ -341,12 +343,11 @@ class Turns:
             else:
                 say(f"schema: {readable_json(request.schema, compact=True)}", "dim")
 
+        forms = '{"calls": [...], "output": ...}'
         if "program" in as_object(request.schema.get("properties")):
-            program = ', or {"program": TEXT}'
-        else:
-            program = ""
+            forms += ', or {"program": TEXT}'
 
-        say(f'write {{"calls": [...], "output": ...}}{program}, and an empty line', "dim")
+        say(f"write {forms}, and an empty line", "dim")
 
 
 def _offered(schema: JSON) -> Iterator[str]:
@@ -359,16 +360,17 @@ def _offered(schema: JSON) -> Iterator[str]:
         name = as_object(members.get("_tool")).get("const")
         if name is not None:
             description = str(tool.get("description") or "").split("\n")[0]
-            parameters = {key: value for key, value in members.items() if not key.startswith("_")}
-            yield f"tool: {name}({signature({**tool, 'properties': parameters})})  {description}".rstrip()
+            properties = {key: value for key, value in members.items() if not key.startswith("_")}
+            parameters = signature({**tool, "properties": properties})
+            yield f"tool: {name}({parameters})  {description}".rstrip()
 
-    output = as_object(schemas.get("output")).get("anyOf")
-    if isinstance(output, list):
-        wanted = [tool for tool in output if tool != {"type": "null"}]
+    outputs = as_object(schemas.get("output")).get("anyOf")
+    if isinstance(outputs, list):
+        outputs = [output for output in outputs if output != {"type": "null"}]
     else:
-        wanted = [schemas.get("output")]
+        outputs = [schemas.get("output")]
 
-    yield f"output: {' or '.join(readable_json(tool, compact=True) for tool in wanted)}"
+    yield f"output: {' or '.join(readable_json(output, compact=True) for output in outputs)}"
 
 
 async def _read() -> str | None:
@@ -380,7 +382,8 @@ async def _read() -> str | None:
         line = await read_line("> ")
         if not line or (text and not line.strip()):
             return text or None
-        text += line if line.strip() else ""
+        if line.strip():
+            text += line
         if text.rstrip().endswith("}") and isinstance(value_of(text), dict):
             return text
 
@@ -403,7 +406,7 @@ async def follow(
         leaves: at Ctrl-C do not end a run that waits for approval.
     """
     followed = Followed(run)
-    turns = Turns(run, quiet=quiet)
+    turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
             # The first calls have started before the watchers are added.
@@ -416,32 +419,15 @@ async def follow(
     async with _stopping_at_signals(followed, leaves=leaves):
         display: PlainDisplay | None = None
         if not quiet:
-            if sys.stderr.isatty():
-                display = LiveDisplay(followed)
-            else:
-                display = PlainDisplay(followed)
+            display = LiveDisplay(followed) if sys.stderr.isatty() else PlainDisplay(followed)
             run.runner.watchers.append(display.changed)
             display.changed()
 
         try:
-            while (status := await run.wait()) in ("needs_approval", "needs_solution"):
+            while await run.wait() in ("needs_approval", "needs_solution"):
                 aside = contextlib.nullcontext() if display is None else display.aside()
-                if status == "needs_solution":
-                    if not by_turns:
-                        break
-                    with aside:
-                        if not await turns.take():
-                            break
-                    continue
-
-                if not (asks and at_terminal()):
-                    if await decline_all(run):
-                        continue
-                    followed.pending = True
+                if not await _answered(followed, turns, aside, asks=asks):
                     break
-
-                with aside:
-                    await ask_all(run)
         except anyio.get_cancelled_exc_class():
             if not followed.stopped:
                 # Ctrl-C came before the signals were watched, and asyncio cancelled this task.
@@ -453,6 +439,35 @@ async def follow(
                 display.close()
 
     return followed
+
+
+async def _answered(
+    followed: Followed,
+    turns: Turns | None,
+    aside: contextlib.AbstractContextManager[None],
+    *,
+    asks: bool,
+) -> bool:
+    """Let the person answer what the run waits for, or let `turns` read it, inside `aside`. False
+    if nobody here answers.
+    """
+    run = followed.run
+    if run.status == "needs_solution":
+        if turns is None:
+            return False
+        with aside:
+            return await turns.take()
+
+    if asks and at_terminal():
+        with aside:
+            await ask_all(run)
+        return True
+
+    if await decline_all(run):
+        return True
+
+    followed.pending = True
+    return False
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
@@ -500,40 +515,51 @@ def print_result(
     """Print the result on standard output and everything else on standard error; with `--json`
     print one object, with the members of `extra`.
     """
-    run = followed.run
     if options.json:
         print_json(result_json(followed, extra))
     else:
-        answer = run.answer(whole=True)
-        for line in str(answer.get("printed", "")).splitlines():
-            say(line)
-
-        if "output" in answer:
-            print_value(answer["output"])
-            if answer.get("state"):
-                say(f"state: {readable_json(run.answer().get('state'), compact=True)}", "dim")
-        elif run.status == "done" or answer.get("state") or answer.get("results"):
-            print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
-
-        for line in doubt_lines(run.machine):
-            say(line, "yellow")
-
-        for error in run.errors():
-            report(error_line(error))
-
-        for skipped in run.skipped:
-            say(f"skipped: {skipped_line(skipped)}", "dim")
-
-        idea = f", idea {run.idea[:12]}" if run.idea else ""
-        reason = f" ({answer['reason']})" if answer.get("reason") else ""
-        if "\n" in reason:
-            report(str(answer["reason"]))
-            reason = ""
-
-        say(f"{run.id}: {run.status}{errors_text(len(run.errors()))}{reason}{idea}", "dim")
+        _print_answer(followed.run)
 
     _advise(followed, options)
     return followed.code()
+
+
+def _print_answer(run: Run) -> None:
+    answer = run.answer(whole=True)
+    for line in str(answer.get("printed", "")).splitlines():
+        say(line)
+
+    _print_output(run, answer)
+    for line in doubt_lines(run.machine):
+        say(line, "yellow")
+
+    for error in run.errors():
+        report(error_line(error))
+
+    for skipped in run.skipped:
+        say(f"skipped: {skipped_line(skipped)}", "dim")
+
+    line = f"{run.id}: {run.status}{errors_text(len(run.errors()))}"
+    reason = answer.get("reason")
+    if reason and "\n" in str(reason):
+        report(str(reason))
+    elif reason:
+        line += f" ({reason})"
+
+    if run.idea:
+        line += f", idea {run.idea[:12]}"
+
+    say(line, "dim")
+
+
+def _print_output(run: Run, answer: JSONObject) -> None:
+    """Print the output; without one, the state and the results."""
+    if "output" in answer:
+        print_value(answer["output"])
+        if answer.get("state"):
+            say(f"state: {readable_json(run.answer().get('state'), compact=True)}", "dim")
+    elif run.status == "done" or answer.get("state") or answer.get("results"):
+        print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
 
 
 def _advise(followed: Followed, options: Options) -> None:
@@ -560,7 +586,7 @@ def _advise(followed: Followed, options: Options) -> None:
         report("it waits in the store. A host connected to this store can decide, or you:")
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and continues)")
         match choices:
-            case [[first, *others], *rest] if all(one == choices[0] for one in rest):
+            case [[first, *others], *rest] if all(other == choices[0] for other in rest):
                 report(
                     f"  ideabridge approvals decide {first} {run.id}{again} (or "
                     f"{', '.join(map(str, others))})"

@@ -34,7 +34,9 @@ from ideabridge.tools.names import readable_json
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.recorded import Recorded
     from ideabridge.bridge.plan import Plan
+    from ideabridge.server.cli.follow import Followed
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
@@ -93,56 +95,80 @@ async def run(
 
     async with Bridge(options.configuration()) as bridge:
         if dry_run or draw is not None:
-            async with show_connecting(bridge, quiet=options.json):
-                rehearsal = await _rehearse(bridge, parsed) if dry_run else {}
-                if draw is None:
-                    drawing = None
-                else:
-                    drawing = await bridge.draw(parsed, cast("Literal['mermaid', 'text']", draw))
-
-            if save_as is not None:
-                rehearsal["published"] = await _publish_unrun(
-                    bridge, parsed, save_as, rehearsal, options
-                )
-
-            _print_rehearsal(rehearsal, drawing, options)
+            await _look_at(bridge, parsed, options, rehearses=dry_run, draw=draw, save_as=save_as)
             return ExitCode.DONE
 
         async with show_connecting(bridge, quiet=options.json):
             run = await bridge.run_plan(parsed, planning="lazy" if lazy else "eager")
 
         outcome = await follow(run, quiet=options.json)
-        extra: JSONObject = {}
-        problem: str | None = None
-        if save_as is None or outcome.code() != ExitCode.DONE:
-            code = print_result(outcome, options)
-        elif options.json:
-            problem = await _publish(bridge, run.id, save_as, options, extra)
-            code = print_result(outcome, options, extra=extra)
-        else:
-            # The questions of publishing are about the result, so it is printed before them.
-            code = print_result(outcome, options)
-            problem = await _publish(bridge, run.id, save_as, options, extra)
+        if save_as is None:
+            return print_result(outcome, options)
+        if outcome.code() == ExitCode.DONE:
+            return await _print_and_publish(bridge, outcome, save_as, options)
 
-        if problem is not None:
-            report(problem)
-            return ExitCode.FAILED
-
-        if "published" in extra:
-            say(
-                f"published as {save_as}; every assistant connected to this "
-                "store has it as a tool now",
-                "green",
-            )
-        elif save_as is not None and code == ExitCode.WAITING:
+        code = print_result(outcome, options)
+        if code == ExitCode.WAITING:
             report(
                 f"not published as {save_as!r} yet: after its end, `ideabridge ideas "
                 f"publish {run.id} {save_as}`"
             )
-        elif save_as is not None:
+        else:
             report(f"not published as {save_as!r}: the run did not end without errors")
 
         return code
+
+
+async def _look_at(
+    bridge: Bridge,
+    plan: Plan,
+    options: Options,
+    *,
+    rehearses: bool,
+    draw: str | None,
+    save_as: str | None,
+) -> None:
+    """Carry out `--dry-run` or `--draw`: run nothing, print what would happen, or a drawing."""
+    from ideabridge.server.cli.connecting import show_connecting
+
+    rehearsal: JSONObject = {}
+    drawing: str | None = None
+    async with show_connecting(bridge, quiet=options.json):
+        if rehearses:
+            rehearsal = await _rehearse(bridge, plan)
+        if draw is not None:
+            drawing = await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
+
+    if save_as is not None:
+        rehearsal["published"] = await _publish_unrun(bridge, plan, save_as, rehearsal, options)
+
+    _print_rehearsal(rehearsal, drawing, options)
+
+
+async def _print_and_publish(
+    bridge: Bridge, outcome: Followed, name: str, options: Options
+) -> ExitCode:
+    """Print the result of a run, and publish the run under a name."""
+    from ideabridge.server.cli.follow import print_result
+
+    extra: JSONObject = {}
+    if options.json:
+        problem = await _publish(bridge, outcome.run.id, name, options, extra)
+        code = print_result(outcome, options, extra=extra)
+    else:
+        # The questions of publishing are about the result, so it is printed before them.
+        code = print_result(outcome, options)
+        problem = await _publish(bridge, outcome.run.id, name, options, extra)
+
+    if problem is not None:
+        report(problem)
+        return ExitCode.FAILED
+
+    say(
+        f"published as {name}; every assistant connected to this store has it as a tool now",
+        "green",
+    )
+    return code
 
 
 async def _publish(
@@ -200,13 +226,15 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:
         print_json(both)
-    elif rehearsal and sys.stdout.isatty():
+    elif not rehearsal:
+        print_value(drawing)
+    elif sys.stdout.isatty():
         for text, style in _lines(rehearsal, options):
             show(fit(text), style)
         if drawing is not None:
             print_value(drawing)
     else:
-        print_value(both if rehearsal or drawing is None else drawing)
+        print_value(both)
 
 
 async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
@@ -228,12 +256,13 @@ async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
         call = plan.calls[place] if isinstance(place, int) else None
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
         if tool is None or tool.key in catalogue.latent:
-            verdict = None
-        else:
-            verdict = policy(tool, {})
+            continue
 
-        if verdict is not None and verdict.verdict != "allow":
-            entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+        verdict = policy(tool, {})
+        if verdict.verdict == "ask":
+            entry["asks"] = verdict.why
+        elif verdict.verdict == "deny":
+            entry["denied"] = verdict.why
 
     return rehearsal
 
@@ -249,55 +278,43 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
         f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run",
         "bold",
     )
-    width = max((len(name) for name in calls), default=1)
+    width = max(map(len, calls), default=1)
     for number, layer in enumerate(layers, 1):
-        if len(layer) > 1:
-            together = f": {len(layer)} calls at the same time"
-        else:
-            together = ""
-        yield f"step {number}{together}", "cyan"
+        at_once = f": {len(layer)} calls at the same time" if len(layer) > 1 else ""
+        yield f"step {number}{at_once}", "cyan"
         for name in layer:
-            entry = calls[name]
-            module = f"{entry['module']}/" if entry.get("module") else ""
-            yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
-            indent = " " * (width + 6)
-            for label, listed in _needs(entry):
-                if listed:
-                    yield f"{indent}{label} {', '.join(dict.fromkeys(map(str, listed)))}", "dim"
-
-            if "asks" in entry:
-                yield f"{indent}asks for approval: {entry['asks']}", "yellow"
-
-            if "denied" in entry:
-                yield f"{indent}would be denied: {entry['denied']}", "red"
+            yield from _call_lines(name, calls[name], width)
 
     missing = [str(path) for path in _list(rehearsal.get("missing_inputs"))]
     if missing:
-        keys = dict.fromkeys(
-            input_path.removeprefix("†input.").split(".")[0] for input_path in missing
-        )
-        yield (
-            (
-                f"missing input: {', '.join(missing)}; give it with "
-                f"{' '.join(f'-i {key}=...' for key in keys)}"
-            ),
-            "red",
-        )
+        keys = dict.fromkeys(path.removeprefix("†input.").split(".")[0] for path in missing)
+        arguments = " ".join(f"-i {key}=..." for key in keys)
+        yield f"missing input: {', '.join(missing)}; give it with {arguments}", "red"
 
     asking = [f"{name} ({entry.get('tool')})" for name, entry in calls.items() if "asks" in entry]
     if asking:
-        yield (
-            (
-                f"needs approval: {', '.join(asking)}; you are asked at a "
-                "terminal; --allow-all runs them"
-            ),
-            "yellow",
-        )
+        text = f"needs approval: {', '.join(asking)}; you are asked at a terminal; "
+        yield f"{text}--allow-all runs them", "yellow"
     elif not options.allow_all:
         yield "nothing needs approval", "green"
 
     for note in _list(rehearsal.get("notes")):
         yield f"note: {note}", "dim"
+
+
+def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
+    """A call of a plan: its tool, what it needs, and whether it may run."""
+    module = f"{entry['module']}/" if entry.get("module") else ""
+    yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
+    indent = " " * (width + 6)
+    for label, items in _needs(entry):
+        if items:
+            yield f"{indent}{label} {', '.join(dict.fromkeys(map(str, items)))}", "dim"
+
+    if "asks" in entry:
+        yield f"{indent}asks for approval: {entry['asks']}", "yellow"
+    if "denied" in entry:
+        yield f"{indent}would be denied: {entry['denied']}", "red"
 
 
 def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
@@ -343,7 +360,9 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 
 def _read_context(place: str) -> list[JSON]:
-    """The messages in a file of `--context`; what else the file has is said and not read."""
+    """The messages in the file of `--context`. The names of its other members, which are not read,
+    are reported.
+    """
     from ideabridge.bridge.arguments import read_context_document
 
     messages, unread = read_context_document(read_document(place, "--context"), "--context")
@@ -451,10 +470,9 @@ async def solve(
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.context.shown import read_shown
     from ideabridge.bridge.minds.choice import choose
-    from ideabridge.bridge.minds.recorded import recording, recording_of
+    from ideabridge.bridge.minds.recorded import recording
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
-    from ideabridge.server.cli.sharing import write_file
 
     if task is None and context is None:
         raise UsageError("expected a TASK, or --context FILE with messages that say what to do")
@@ -468,16 +486,17 @@ async def solve(
     arguments = read_input(input)
     schema = read_input(output_schema, "--output-schema")
     limits = read_input(limit, "--limit")
-    limits_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
+    bytes_shown = None if shown is None else read_shown(read_input(shown, "--shown"))
     messages = [] if context is None else _read_context(context)
-    changes = {} if model is None else {"model": read_model_option(model)}
+    configuration = options.configuration()
+    if model is not None:
+        configuration = configuration.model_copy(update={"model": read_model_option(model)})
+
     async with AsyncExitStack() as stack:
-        if replay is None:
-            recorded = None
-        else:
+        recorded: Recorded | None = None
+        if replay is not None:
             recorded = stack.enter_context(recording(replay.expanduser()))
 
-        configuration = options.configuration().model_copy(update=changes)
         bridge = await stack.enter_async_context(Bridge(configuration, mind=recorded))
         async with show_connecting(bridge, quiet=options.json):
             run = await bridge.solve(
@@ -489,33 +508,36 @@ async def solve(
                 limits=limits,
                 mind=choose(mind, bridge.mind),
                 thought_process=thought_process,
-                shown=limits_shown,
+                shown=bytes_shown,
             )
 
         if not options.json:
             say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
 
         outcome = await follow(run, quiet=options.json, by_turns=True)
-        extra: JSONObject = {}
-        problem: str | None = None
-        if record is not None:
-            try:
-                documents: list[JSON] = [
-                    *recording_of(bridge.store, run.id, partial(bridge.export_idea, results=True))
-                ]
-                write_file(record.expanduser(), readable_json(documents, 1) + "\n")
-                extra["recorded"] = str(record)
-            except IdeabridgeError as error:
-                # The result was paid for, so it is printed all the same.
-                extra["recorded"] = None
-                problem = str(error)
+        if record is None:
+            return print_result(outcome, options)
+        return _print_and_record(bridge, outcome, record, options)
 
-        code = print_result(outcome, options, extra=extra)
-        if problem is not None:
-            report(f"--record: {problem}")
-            return code or ExitCode.FAILED
 
-        if record is not None and not options.json:
-            say(f"recorded in {record}: ideabridge solve ... --replay {record}", "green")
+def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Options) -> ExitCode:
+    """Write the requests of a run and its solutions to a file, and print the result of the run."""
+    from ideabridge.bridge.minds.recorded import recording_of
+    from ideabridge.server.cli.follow import print_result
+    from ideabridge.server.cli.sharing import write_file
 
-        return code
+    export = partial(bridge.export_idea, results=True)
+    try:
+        documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
+        write_file(file.expanduser(), readable_json(documents, 1) + "\n")
+    except IdeabridgeError as error:
+        # The result was paid for, so it is printed all the same.
+        code = print_result(outcome, options, extra={"recorded": None})
+        report(f"--record: {error}")
+        return code or ExitCode.FAILED
+
+    code = print_result(outcome, options, extra={"recorded": str(file)})
+    if not options.json:
+        say(f"recorded in {file}: ideabridge solve ... --replay {file}", "green")
+
+    return code

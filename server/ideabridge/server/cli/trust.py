@@ -72,10 +72,7 @@ def trust(
     names = frozenset(env or ())
     _check_options(shows=shows, remove=remove, trusts=bool(names or hash_to_trust), data=bool(data))
     place = _project_folder(options, folder)
-    file = place / FILE_NAME
-    if options.config is not None:
-        file = options.config.absolute()
-
+    file = (options.config or place / FILE_NAME).absolute()
     if remove:
         return _withdraw(file)
     if not file.is_file():
