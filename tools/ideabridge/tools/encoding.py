@@ -117,6 +117,16 @@ def kind_of(value: object) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
+def list_or_empty(value: JSON) -> list[JSON]:
+    """Return a value if it is a list, otherwise an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def object_or_empty(value: JSON) -> JSONObject:
+    """Return a value if it is an object, otherwise an empty object."""
+    return value if isinstance(value, dict) else {}
+
+
 def memory_of(data: bytes) -> int:
     """Estimate the bytes of memory that a value takes in Python, from its JSON without spaces."""
     # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too,

@@ -145,6 +145,22 @@ def escaped(value: JSON) -> JSON:
     return value
 
 
+def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
+    """Return a value as written, with each of its references changed.
+
+    Args:
+        value: any JSON value. Keys of objects are never references.
+        change: returns what stands in the place of a reference, which may be malformed.
+    """
+    if isinstance(value, str):
+        return change(value) if is_reference(value) else value
+    if isinstance(value, list):
+        return [map_references(item, change) for item in value]
+    if isinstance(value, dict):
+        return {key: map_references(item, change) for key, item in value.items()}
+    return value
+
+
 def _split(text: str) -> tuple[str, str]:
     """Split a text into the daggers at its beginning and the rest."""
     head = _HEAD_DAGGERS.match(text)
@@ -471,6 +487,13 @@ def compile_value(
         return value if members is None else members
 
     return value
+
+
+def holes_in(value: JSON) -> list[Hole]:
+    """Return the well-formed references in a value that a mind or a plan's author wrote."""
+    holes: list[Hole] = []
+    compile_value(value, holes, [])
+    return holes
 
 
 def _may_refer(value: JSON) -> bool:

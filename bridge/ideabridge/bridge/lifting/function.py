@@ -8,8 +8,9 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import Final
 
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.messages import Message, read_context
@@ -20,9 +21,10 @@ from ideabridge.bridge.context.references import (
     format_path,
     format_reference,
     is_reference,
+    map_references,
     parse_reference,
 )
-from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.context.state import Missing, opened
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.loop.event import CallDecided, Pattern, SolutionCancelled, SolutionProposed
@@ -36,8 +38,6 @@ from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES, ToolKey
-
-T = TypeVar("T")
 
 # -- function --------------------------------------------------------------------------------------
 
@@ -103,11 +103,12 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     """
     stored, run_id = find_idea(store, ref, caller)
     run = read_run(store, run_id, ended=True)
+    record = store.runs.get(run_id)
     if run is None:
-        record = store.runs.get(run_id)
+        status = "gone" if record is None else record.status
         raise PublicationError(
-            f"run {run_id} is {record.status if record is not None else 'gone'}, and has not "
-            "ended; publish it when it has, or cancel it first"
+            f"run {run_id} is {status}, and has not ended; publish it when it has, or cancel it "
+            "first"
         )
 
     messages = read_context(stored.idea.context)
@@ -127,17 +128,24 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         output = None
         fault = None
 
-    record = store.runs.get(run_id)
-    lost = {} if record is None else unkept(record)
-    marked = [f"calls.{place} was not kept whole: {reason}" for place, reason in lost.items()]
-    faults = [*marked, *_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
+    faults: list[str] = []
+    if record is not None:
+        for place, reason in unkept(record).items():
+            faults.append(f"calls.{place} was not kept whole: {reason}")
+
+    faults += _left_behind(run)
+    faults += _otherwise(run)
+    if fault is not None:
+        faults.append(fault)
+
     whole, part = _output_schemas(run)
     states = {name: _initial(machine.messages, name) for name in machine.instances}
+    input_schema, _ = function_schemas(stored.idea)
     return Function(
         stored=stored,
         run=run,
         input=value if isinstance(value, dict) else None,
-        input_schema=function_schemas(stored.idea)[0]
+        input_schema=input_schema
         or {"type": "object", "properties": {}, "additionalProperties": False},
         output_schema=whole,
         part_schema=part,
@@ -186,14 +194,15 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
     output = machine.solution.output
     if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
         return output, None
+
     if isinstance(output, dict) and list(output) == ["value"]:
-        output = output["value"]
-        return output, "its output is null for every input" if output is None else None
+        value = output["value"]
+        return value, "its output is null for every input" if value is None else None
 
     if isinstance(output, str) and is_reference(output):
-        alternatives = parse_reference(output).alternatives
-        if len(alternatives) == 1 and len(alternatives[0]) == 1:
-            return f"{alternatives[0][0].text}.value", None
+        operands = list(parse_reference(output).operands())
+        if len(operands) == 1:
+            return f"{operands[0].text}.value", None
 
     return output, 'its output is written so that the value in {"value": ...} cannot be told'
 
@@ -215,18 +224,18 @@ def _left_behind(run: RecordedRun) -> list[str]:
     parts: list[str] = []
     states: set[str] = set()
     for number, message in enumerate(run.machine.messages):
-        part = ""
         where = f" of instance {message.instance}" if message.instance else ""
+        part = ""
         if message.type == "data":
             part = f"data {message.kind!r}{where}"
         elif message.type == "input" and message.instance:
             part = f"an input{where}"
-        elif message.type == "state" and message.schema is not None:
-            part = f"a schema of the state{where}"
-        elif message.type == "state" and (not message.instance or message.instance in states):
-            part = f"a state{where}" if message.value else ""
-
-        if message.type == "state":
+        elif message.type == "state":
+            is_first = bool(message.instance) and message.instance not in states
+            if message.schema is not None:
+                part = f"a schema of the state{where}"
+            elif message.value and not is_first:
+                part = f"a state{where}"
             states.add(message.instance)
 
         if part:
@@ -255,14 +264,11 @@ def _otherwise(run: RecordedRun) -> list[str]:
         elif isinstance(event, SolutionCancelled):
             differences.append(f"step {steps - 1} was cancelled")
 
-    differences += [
-        (
-            f"a person put {progress.replaced.name!r} in the place of "
-            f"calls.{progress.call.place} ({progress.call.name})"
-        )
-        for progress in run.machine.history
-        if progress.replaced is not None
-    ]
+    for progress in run.machine.history:
+        if progress.replaced is not None:
+            label = f"calls.{progress.call.place} ({progress.call.name})"
+            differences.append(f"a person put {progress.replaced.name!r} in the place of {label}")
+
     if not differences:
         return []
 
@@ -319,11 +325,7 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
     if len(path) >= _DEPTH:
         return
 
-    if isinstance(value, str):
-        inner: JSON | Missing = parsed_text(value)
-    else:
-        inner = value
-
+    inner = opened(value)
     if isinstance(inner, dict):
         for key, item in inner.items():
             yield from _walk(item, (*path, key))
@@ -388,8 +390,9 @@ class Executed:
     def reads_only(self) -> bool:
         """True if its tool declares that it is read-only, or if only a mind is asked."""
         call = self.progress.call
-        only_a_mind = call.has_latent or call.room == "latent"
-        return only_a_mind or (call.tool is not None and call.tool.annotations.read_only is True)
+        if call.has_latent or call.room == "latent":
+            return True
+        return call.tool is not None and call.tool.annotations.read_only is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +416,8 @@ class LeftOut:
     @property
     def shown(self) -> str:
         """The line of a report, with the call's number in the run: `calls.0 (send): it failed`."""
-        return (
-            f"calls.{self.index} ({self.name}): "
-            f"{self.why}{', and was proposed again' if self.retried else ''}"
-        )
+        again = ", and was proposed again" if self.retried else ""
+        return f"calls.{self.index} ({self.name}): {self.why}{again}"
 
 
 _NOT_RUN: Final = frozenset(
@@ -436,15 +437,16 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
     ones, and those that did not end before their run did. Calls that only showed values to a mind
     are in neither.
     """
-    edits = {
-        event.call: event
-        for event in run.events
-        if isinstance(event, CallDecided) and event.decision == "edit"
-    }
-    readers = reading_calls(run.machine.history)
+    edits: dict[int, CallDecided] = {}
+    for event in run.events:
+        if isinstance(event, CallDecided) and event.decision == "edit":
+            edits[event.call] = event
+
+    history = run.machine.history
+    readers = reading_calls(history)
     executed: list[Executed] = []
     failed = _FailedCalls()
-    for progress, step in zip(run.machine.history, run.steps, strict=True):
+    for progress, step in zip(history, run.steps, strict=True):
         if progress.status is CallStatus.FAILED or progress.status in _NOT_RUN:
             failed.add(progress, step)
             continue
@@ -455,23 +457,40 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
             # on by references.
             continue
 
-        written = {
-            key: _with_errors(value, run.machine.history)
-            for key, value in progress.call.raw.items()
-        }
-        raw = without_reads(written, readers)
-        edit = edits.get(progress.call.index)
-        if edit is not None and edit.edited is not None:
-            raw = _as_edited(progress, edit.edited, run.proposed.get(progress.call.index, {}))
+        index = progress.call.index
+        raw = _as_planned(progress.call.raw, history, readers)
+        editor: str | None = None
+        if index in edits:
+            editor = str(edits[index].by)
+            edited = edits[index].edited
+            if edited is not None:
+                raw = _as_edited(progress, edited, run.proposed.get(index, {}))
 
-        executed.append(
-            Executed(progress, step, chosen, raw, None if edit is None else str(edit.by))
-        )
+        executed.append(Executed(progress, step, chosen, raw, editor))
 
     left_out = [
         _left_out(call, retried=call.call.index in failed.retried, run=run) for call in failed.calls
     ]
     return executed, left_out
+
+
+def _as_planned(
+    raw: JSONObject, history: Sequence[Progress], readers: Mapping[Path, Progress]
+) -> JSONObject:
+    """Return a call as written, with what it read of failed calls and of reading calls put in."""
+    planned: JSONObject = {}
+    with_error = partial(_with_error, history=history)
+    for key, value in raw.items():
+        planned[key] = without_reads(map_references(value, with_error), readers)
+
+    return planned
+
+
+def written_parameters(raw: JSONObject) -> JSONObject:
+    """Return the parameters of a call as written, and its `_each`."""
+    return {
+        key: value for key, value in raw.items() if key not in META_PROPERTIES or key == "_each"
+    }
 
 
 class _FailedCalls:
@@ -514,14 +533,10 @@ class _FailedCalls:
         if tool is None:
             return
 
-        raw = {
-            key: value
-            for key, value in call.call.raw.items()
-            if key not in META_PROPERTIES or key == "_each"
-        }
-        yield tool.key, f"written {digest(raw)}"
+        yield tool.key, f"written {digest(written_parameters(call.call.raw))}"
         if call.items:
-            yield tool.key, f"ran {digest(list[JSON](item.parameters for item in call.items))}"
+            parameters: list[JSON] = [item.parameters for item in call.items]
+            yield tool.key, f"ran {digest(parameters)}"
 
 
 def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
@@ -544,56 +559,51 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
     are as proposed.
     """
     raw = progress.call.raw
-    meta: JSONObject = {key: value for key, value in raw.items() if key in META_PROPERTIES}
+    call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
+    items = edited_parameters(edited)
     if progress.call.has_each:
         # Each execution has parameters of its own then: they are the items.
-        items = edited_parameters(edited)
-        keys = dict.fromkeys(key for item in items for key in item)
-        own: list[JSON] = [escaped(item) for item in items]
-        return {**meta, "_each": own, **{key: format_reference(("item", key)) for key in keys}}
+        call["_each"] = [escaped(item) for item in items]
+        for item in items:
+            for key in item:
+                call[key] = format_reference(("item", key))
 
-    parameters = edited_parameters(edited)[0]
+        return call
+
+    for key, value in items[0].items():
+        call[key] = _unless_edited(raw.get(key), proposed.get(key), value)
+
+    return call
+
+
+def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
+    """Return a value as written, with what a person edited in it as literals."""
+    if written is not None and same(proposed, ran):
+        return written
+    if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):
+        return escaped(ran)
     return {
-        **meta,
-        **{key: _kept(raw.get(key), proposed.get(key), value) for key, value in parameters.items()},
+        key: _unless_edited(written.get(key), proposed.get(key), value)
+        for key, value in ran.items()
     }
 
 
-def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    if written is not None and same(proposed, ran):
-        return written
-    if isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict):
-        return {
-            key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()
-        }
-    return escaped(ran)
-
-
-def _with_errors(value: JSON, history: Sequence[Progress]) -> JSON:
-    """Return what a mind wrote with the values that it read of failed calls (`†data.error.PLACE`):
-    a plan does not have them.
+def _with_error(text: str, history: Sequence[Progress]) -> JSON:
+    """Return the value that a reference reads of a failed call (`†data.error.PLACE`), because a
+    plan does not have it. Every other reference stays.
     """
-    if isinstance(value, list):
-        return [_with_errors(item, history) for item in value]
-    if isinstance(value, dict):
-        return {key: _with_errors(item, history) for key, item in value.items()}
-    if not isinstance(value, str) or not value.startswith(_ERRORS):
-        return value
+    if not text.startswith(_ERRORS):
+        return text
 
-    operand, *others = parse_reference(value).operands()
+    operand, *others = parse_reference(text).operands()
     place = operand.path[1] if operand.path[1:] and not others else ""
+    error: JSON = None
     if place.isdecimal() and int(place) < len(history):
         failed = history[int(place)]
-    else:
-        failed = None
-
-    if failed is None:
-        error: JSON = None
-    else:
         error = {"call": failed.call.raw, "place": int(place), "error": failed.error}
 
-    value_of_error = read_path(error, operand.path[2:])
-    return value if isinstance(value_of_error, Missing) else escaped(value_of_error)
+    value = read_path(error, operand.path[2:])
+    return text if isinstance(value, Missing) else escaped(value)
 
 
 def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
@@ -601,37 +611,32 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
     return {call.wrote[0]: call for call in history if is_reader(call.tool) and call.wrote}
 
 
-def without_reads(value: T, readers: Mapping[Path, Progress]) -> T:
+def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     """Return what a mind wrote with the references to what was read instead of those to results
     of reading: a plan has no such calls. A part of a value, such as some lines of a text, is put
     in as a literal.
     """
-    if readers:
-        return cast("T", _without_reads(cast("JSON", value), readers))
-    return value
-
-
-def _without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
-    if isinstance(value, list):
-        return [_without_reads(item, readers) for item in value]
-    if isinstance(value, dict):
-        return {key: _without_reads(item, readers) for key, item in value.items()}
-    if not isinstance(value, str) or not is_reference(value):
+    if not readers:
         return value
+    return map_references(value, partial(_without_read, readers=readers))
 
-    operand, *others = parse_reference(value).operands()
+
+def _without_read(text: str, readers: Mapping[Path, Progress]) -> JSON:
+    operand, *others = parse_reference(text).operands()
+    if others:
+        return text
+
     full = operand.full
-    above = [
-        readers[full[:length]] for length in range(1, len(full) + 1) if full[:length] in readers
-    ]
-    if others or not above:
-        return value
+    prefixes = [full[:length] for length in range(1, len(full) + 1)]
+    above = [readers[prefix] for prefix in prefixes if prefix in readers]
+    if not above:
+        return text
 
-    read = max(above, key=lambda reader: reader.call.index)
-    below = full[len(read.wrote[0]) :]
+    latest = max(above, key=lambda reader: reader.call.index)
+    below = full[len(latest.wrote[0]) :]
     if below[:1] == ("value",):
-        original = str(meant_reference(read.call.raw.get("reference")))
+        original = str(meant_reference(latest.call.raw.get("reference")))
         return f"{original}{format_path(below[1:])}"
 
-    value_of_part = read_path(read.value, below)
-    return value if isinstance(value_of_part, Missing) else escaped(value_of_part)
+    value = read_path(latest.value, below)
+    return text if isinstance(value, Missing) else escaped(value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -14,13 +15,12 @@ from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.references import (
     DAGGER,
     Expression,
-    Hole,
     Path,
     PathIndex,
     Reference,
-    compile_value,
     format_reference,
-    is_reference,
+    holes_in,
+    map_references,
     parse_reference,
 )
 from ideabridge.bridge.context.state import Missing, read
@@ -29,7 +29,7 @@ from ideabridge.bridge.lifting.function import Executed
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _AT_ONCE: Final = 16
 """The most calls with effects of one Request that the plan may run at once. Of more, each follows
@@ -44,24 +44,34 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """The calls, reordered so that each reads only earlier calls; otherwise in listing order."""
+    """Return the calls in an order in which each reads only earlier calls; the listed order, if it
+    is one.
+    """
     by_index = {call.index: call for call in calls}
-    data = {call.index: sorted(_reads_of(call.progress.call) & by_index.keys()) for call in calls}
-    if all(index < reader for reader, read in data.items() for index in read):
+    data: dict[int, list[int]] = {}
+    is_in_order = True
+    for call in calls:
+        read = _reads_of(call.progress.call) & by_index.keys()
+        data[call.index] = sorted(read)
+        if any(index >= call.index for index in read):
+            is_in_order = False
+
+    if is_in_order:
         return list(calls)
+
     listed = {after: [before] for before, after in pairwise(by_index)}
     return [by_index[index] for part in emission(data, listed) for index in part]
 
 
 def _reads_of(call: Call) -> set[int]:
-    """The calls whose results a call reads."""
-    return {
-        index
-        for read in call.reads
-        for alternative in read.bound
-        for operand in alternative
-        for index in operand or ()
-    }
+    """Return the calls whose results a call reads."""
+    indices: set[int] = set()
+    for reading in call.reads:
+        for alternative in reading.bound:
+            for operand in alternative:
+                indices.update(operand or ())
+
+    return indices
 
 
 def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
@@ -82,19 +92,19 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
         try:
             listed = _renumbered_call(call.raw, places)
         except _GoneError as error:
-            if call.progress.status is not CallStatus.SKIPPED:
-                raise PublicationError(
-                    f"{call.progress.call.label} reads {error}, which is left out"
-                ) from None
-            # Its branch was not taken.
-            continue
+            if call.progress.status is CallStatus.SKIPPED:
+                # Its branch was not taken.
+                continue
+            raise PublicationError(
+                f"{call.progress.call.label} reads {error}, which is left out"
+            ) from None
 
         places[call.index] = len(arranged)
         arranged.append(call)
         written.append(listed)
 
     try:
-        return arranged, written, renumbered(output, places)
+        return arranged, written, _renumbered(output, places)
     except _GoneError as error:
         raise PublicationError(f"the output reads {error}, which is left out") from None
 
@@ -109,9 +119,9 @@ def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
         if key in _AS_WRITTEN:
             call[key] = value
         elif key == "_imports" and isinstance(value, list):
-            call[key] = [renumbered(_with_dagger(item), places) for item in value]
+            call[key] = [_renumbered(_with_dagger(item), places) for item in value]
         else:
-            call[key] = renumbered(value, places)
+            call[key] = _renumbered(value, places)
 
     return call
 
@@ -122,23 +132,20 @@ def _with_dagger(item: JSON) -> JSON:
     return item
 
 
-def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
+def _renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
     """Return a value as written, with the places of a plan in its references to results."""
-    if isinstance(value, list):
-        return [renumbered(item, places) for item in value]
-    if isinstance(value, dict):
-        return {key: renumbered(item, places) for key, item in value.items()}
-    if not isinstance(value, str) or not is_reference(value):
-        return value
+    return map_references(value, partial(_renumbered_reference, places=places))
 
+
+def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
     try:
-        expression = parse_reference(value)
+        expression = parse_reference(text)
     except ReferenceSyntaxError:
-        return value
+        return text
 
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
         # As it was written, also with its spaces.
-        return value
+        return text
 
     alternatives: list[str] = []
     for operands in expression.alternatives:
@@ -207,7 +214,7 @@ def keep_order(
         if added[place] and isinstance(call, dict):
             after = call.get("_after", [])
             names = after if isinstance(after, list) else [after]
-            call["_after"] = [*names, *(ids.of(other) for other in sorted(added[place]))]
+            call["_after"] = [*names, *map(ids.of, sorted(added[place]))]
 
     return added
 
@@ -221,26 +228,26 @@ def _waits_of(
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
     waits: list[set[int]] = []
-    for place, call in enumerate(calls):
-        waiting = {places[index] for index in call.progress.call.edges or () if index in places}
+    for place, executed in enumerate(calls):
+        call = executed.progress.call
+        waiting = {places[index] for index in call.edges or () if index in places}
         for expression in _expressions_in(written[place]):
             waiting |= _writers_read(expression, writers, arguments)
 
         waits.append(waiting)
-        for path in call.progress.call.writes:
-            writers.add(("results", str(place)) if path[0] == "results" else path, place)
+        for path in call.writes:
+            if path[0] == "results":
+                path = ("results", str(place))
+            writers.add(path, place)
 
     return waits
 
 
 def _expressions_in(call: JSON) -> list[Expression]:
     """Return the references that a call reads."""
-    holes: list[Hole] = []
-    if isinstance(call, dict):
-        compile_value(
-            {key: value for key, value in call.items() if key not in _AS_WRITTEN}, holes, []
-        )
-    return [hole.expression for hole in holes]
+    members = object_or_empty(call)
+    parameters = {key: value for key, value in members.items() if key not in _AS_WRITTEN}
+    return [hole.expression for hole in holes_in(parameters)]
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
