@@ -151,6 +151,11 @@ class Explanation:
         """Return the value for the data that `read` returns; MISSING if there is none."""
         raise NotImplementedError
 
+    def gives(self, value: JSON, read: Read) -> bool:
+        """Return whether its value is equal to another one."""
+        own = self.value(read)
+        return not isinstance(own, Missing) and same(own, value)
+
     def positions(self, read: Read) -> bool:
         """Return whether it takes one of several items by its position: in a list, or among those
         that a condition selects.

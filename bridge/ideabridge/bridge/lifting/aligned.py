@@ -51,7 +51,7 @@ from ideabridge.bridge.lifting.function import Executed, Function
 from ideabridge.bridge.lifting.index import is_like_a_map
 from ideabridge.bridge.lifting.leaves import literal_of
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,11 @@ class ValueSource:
         """What contains the value, from the whole document down, each with the key that leads
         on.
         """
-        return [
-            (ValueSource(self.place, self.path[:depth]), key) for depth, key in enumerate(self.path)
-        ]
+        above: list[tuple[ValueSource, str]] = []
+        for depth, key in enumerate(self.path):
+            above.append((ValueSource(self.place, self.path[:depth]), key))
+
+        return above
 
 
 class AlignedRun:
@@ -137,10 +139,12 @@ class AlignedRun:
             written = read(call.raw, keys)
             return MISSING if isinstance(written, Missing) else literal_of(written)
 
-        first = read(items[0].parameters, keys)
-        for item in items[1:]:
-            value = read(item.parameters, keys)
-            if isinstance(first, Missing) or isinstance(value, Missing) or not same(first, value):
+        first, *others = [read(item.parameters, keys) for item in items]
+        if isinstance(first, Missing):
+            return MISSING
+
+        for value in others:
+            if isinstance(value, Missing) or not same(first, value):
                 return MISSING
 
         return first
@@ -161,11 +165,12 @@ class AlignedRun:
             text: the reference.
             arguments: the input of the tool for this run; None: the input of the run.
         """
-        [operand] = parse_reference(text).operands()
-        if operand.kind == "input" and arguments is not None:
-            return read(arguments, operand.path)
-        source = self.source_in_plan(operand)
-        return MISSING if source is None else self.value(source)
+        source = self.source_at(text)
+        if source is None:
+            return MISSING
+        if source.place is None and arguments is not None:
+            return read(arguments, source.path)
+        return self.value(source)
 
     # -- references --------------------------------------------------------------------------------
 
@@ -200,19 +205,24 @@ class AlignedRun:
         """Return the source that an operand of the run reads, if it is the input or the
         result of one call.
         """
-        if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
-            place = self._places.get(int(operand.path[0]))
-            return None if place is None else ValueSource(place, operand.path[1:])
-        return self._source_outside_results(operand)
+        number = _number_of(operand)
+        if number is None:
+            return self._source_outside_results(operand)
+
+        place = self._places.get(number)
+        return None if place is None else ValueSource(place, operand.path[1:])
 
     def source_in_plan(self, operand: Reference) -> ValueSource | None:
         """Do the same as `source_of` for an operand with the numbers of the plan."""
-        if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
-            place = int(operand.path[0])
-            if place < len(self.calls):
-                return ValueSource(place, operand.path[1:])
-            return None
-        return self._source_outside_results(operand)
+        place = _number_of(operand)
+        if place is None:
+            return self._source_outside_results(operand)
+        return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
+
+    def source_at(self, text: str) -> ValueSource | None:
+        """Do the same as `source_in_plan` for a reference with one operand."""
+        [operand] = parse_reference(text).operands()
+        return self.source_in_plan(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
         """Return the source that an operand reads in the input, or in the part of the state that
@@ -243,6 +253,13 @@ class AlignedRun:
         return [source for source in sources if source is not None]
 
 
+def _number_of(operand: Reference) -> int | None:
+    """Return the number of the call whose result an operand reads; None if it reads none."""
+    if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
+        return int(operand.path[0])
+    return None
+
+
 # -- how a source is selected ----------------------------------------------------------------------
 
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
@@ -267,7 +284,8 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
     """
     schema = _schema_of(aligned, source.place)
     for holder, key in source.above:
-        schema = _declared(schema, key)
+        properties = object_or_empty(schema).get("properties")
+        schema = object_or_empty(properties).get(key)
         is_parameter = source.place is None and not holder.path
         if schema is not None or is_parameter:
             continue
@@ -281,8 +299,11 @@ def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
 
 def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
     """Return whether a path leads through a position in a list with more than one item."""
-    lists = (items_of(aligned.value(holder)) for holder, key in source.above if key.isdecimal())
-    return any(items is not None and len(items) > 1 for items in lists)
+    for holder, key in source.above:
+        items = items_of(aligned.value(holder)) if key.isdecimal() else None
+        if items is not None and len(items) > 1:
+            return True
+    return False
 
 
 def _schema_of(aligned: AlignedRun, place: int | None) -> JSON:
@@ -291,12 +312,3 @@ def _schema_of(aligned: AlignedRun, place: int | None) -> JSON:
         return aligned.function.input_schema
     tool = aligned.calls[place].progress.call.tool
     return None if tool is None else tool.output
-
-
-def _declared(schema: JSON, key: str) -> JSON:
-    """Return the schema of a member; None if it is not declared."""
-    if isinstance(schema, dict):
-        properties = schema.get("properties")
-    else:
-        properties = None
-    return properties.get(key) if isinstance(properties, dict) else None

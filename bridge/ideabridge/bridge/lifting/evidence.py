@@ -21,7 +21,6 @@ from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
     Explained,
-    Explanation,
     Read,
     operand_path,
     read_explained,
@@ -29,19 +28,18 @@ from ideabridge.bridge.context.explanations import (
     same,
     settle,
 )
-from ideabridge.bridge.context.references import (
-    DAGGER,
-    Hole,
-    Path,
-    compile_value,
-    is_reference,
-    parse_reference,
-)
+from ideabridge.bridge.context.references import DAGGER, Path, holes_in, is_reference
 from ideabridge.bridge.context.seen import grow
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.aligned import AlignedRun
-from ideabridge.bridge.lifting.function import Executed, Function, executed_calls, read_function
+from ideabridge.bridge.lifting.function import (
+    Executed,
+    Function,
+    executed_calls,
+    read_function,
+    written_parameters,
+)
 from ideabridge.bridge.lifting.search import selects
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import CallStatus
@@ -50,9 +48,8 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
 from ideabridge.tools.keywords import show
-from ideabridge.tools.tool import META_PROPERTIES
 
 Kind: TypeAlias = Literal["run", "person", "assistant"]
 
@@ -147,48 +144,54 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
     """
     keys = ("run", "by", "kind", "time", "values", "view")
     if not isinstance(raw, dict) or sorted(raw) != sorted(keys):
-        raise ExplanationError(
-            f"{where}: expected an object with {', '.join(keys)}, found {show(raw)}"
-        )
+        raise _malformed(where, f"an object with {', '.join(keys)}", raw)
 
     for key in ("run", "by", "time"):
         if not isinstance(raw[key], str):
-            raise ExplanationError(f"{where}.{key}: expected a text, found {show(raw[key])}")
+            raise _malformed(f"{where}.{key}", "a text", raw[key])
 
     kind = raw["kind"]
-    listed = raw["values"]
-    view = raw["view"]
     if kind not in ("run", "person", "assistant"):
-        raise ExplanationError(
-            f"{where}.kind: expected run, person or assistant, found {show(kind)}"
-        )
+        raise _malformed(f"{where}.kind", "run, person or assistant", kind)
 
-    if not isinstance(listed, list):
-        raise ExplanationError(
-            f"{where}.values: expected an array of [place, value], found {show(listed)}"
-        )
+    values = _read_values(raw["values"], f"{where}.values")
+    view = _read_view(raw["view"], f"{where}.view")
+    return Record(str(raw["run"]), str(raw["by"]), kind, str(raw["time"]), values, view)
+
+
+def _read_values(raw: JSON, where: str) -> dict[Path, JSON]:
+    if not isinstance(raw, list):
+        raise _malformed(where, "an array of [place, value]", raw)
 
     values: dict[Path, JSON] = {}
-    for number, entry in enumerate(listed):
+    for number, entry in enumerate(raw):
         match entry:
             case [list() as at, value] if all(isinstance(key, str) for key in at):
                 values[tuple(map(str, at))] = value
             case _:
-                raise ExplanationError(
-                    f"{where}.values.{number}: expected [place, value], found {show(entry)}"
-                )
+                raise _malformed(f"{where}.{number}", "[place, value]", entry)
 
-    if view is not None:
-        if not isinstance(view, dict):
-            raise ExplanationError(f"{where}.view: expected an object or null, found {show(view)}")
-        if (size := len(encode_text(view).encode())) > VIEW:
-            raise ExplanationError(
-                f"{where}.view: expected at most {VIEW} bytes of JSON, found {size}"
-            )
-        for reference in view:
-            operand_path(reference)
+    return values
 
-    return Record(str(raw["run"]), str(raw["by"]), kind, str(raw["time"]), values, view)
+
+def _read_view(raw: JSON, where: str) -> JSONObject | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, dict):
+        raise _malformed(where, "an object or null", raw)
+
+    size = len(encode_text(raw).encode())
+    if size > VIEW:
+        raise ExplanationError(f"{where}: expected at most {VIEW} bytes of JSON, found {size}")
+
+    for reference in raw:
+        operand_path(reference)
+
+    return raw
+
+
+def _malformed(where: str, expected: str, value: JSON) -> ExplanationError:
+    return ExplanationError(f"{where}: expected {expected}, found {show(value)}")
 
 
 def learn(
@@ -225,7 +228,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     left = tuple(
         explanation
         for explanation in explained.by
-        if all(_gives(explanation, record, explained.at) for record in about)
+        if all(explanation.gives(record.values[explained.at], record.read) for record in about)
     )
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
@@ -234,27 +237,22 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     # literal that must differ, also what only a removed explanation read.
     different: list[list[JSON | Missing]] = []
     first = left[0]
+    is_selected = selects(first)
     for record in about:
-        if selects(first) and not first.positions(record.read):
+        if len(different) == RUNS_FOR_POSITION:
+            break
+        if is_selected and not first.positions(record.read):
             # It had no choice, so it shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
-        if len(different) < RUNS_FOR_POSITION and not any(
-            _same_data(data, earlier) for earlier in different
-        ):
+        if not any(_same_data(data, earlier) for earlier in different):
             different.append(data)
 
-    if selects(first) and first != explained.by[0]:
+    before = explained.runs
+    if is_selected and first != explained.by[0]:
         before = 1
-    else:
-        before = explained.runs
 
     return replace(explained, by=left, runs=max(before, len(different)))
-
-
-def _gives(explanation: Explanation, record: Record, at: Path) -> bool:
-    value = explanation.value(record.read)
-    return not isinstance(value, Missing) and same(value, record.values[at])
 
 
 def _same_data(left: list[JSON | Missing], right: list[JSON | Missing]) -> bool:
@@ -303,17 +301,14 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     earlier = [
         read_record(record, where=f"evidence.{number}") for number, record in enumerate(records)
     ]
-    profiles = (published.plan or {}).get("seen")
-    members = profiles.items() if isinstance(profiles, dict) else ()
-    profiles_by_reference = {
-        text: profile for text, profile in members if isinstance(profile, dict)
-    }
+    seen = object_or_empty((published.plan or {}).get("seen"))
+    profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
     # A run that was named is kept even if it shows nothing new: the published
     # explanations rest on it.
-    if new.kind != "run" and not is_worth_keeping(explained, profiles_by_reference, earlier, new):
+    if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
-    literals, grown = learn(explained, profiles_by_reference, [*earlier, new])
+    literals, grown = learn(explained, profiles, [*earlier, new])
     return Evidence(
         new.to_json(), {"explained": [literal.to_json() for literal in literals], "seen": {**grown}}
     )
@@ -368,30 +363,35 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
-    if replay is None or not _can_read(replay, references_of(explained)):
+    if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
+        # A member of the state may have been written again.
         return None
 
     deciders = _deciders(replay.function.run)
-    literals = [literal for literal in explained if literal.at[0] == "calls"]
-    kinds = {deciders[int(literal.at[1])] for literal in literals if int(literal.at[1]) in deciders}
-    if not kinds:
-        return None
-
+    is_by_assistant = False
+    is_decided = False
     values: dict[Path, JSON] = {}
-    for literal in literals:
+    for literal in explained:
+        if literal.at[0] != "calls":
+            continue
+
         place = int(literal.at[1])
-        if (
-            _fills_parameter(plan, literal.at)
-            or replay.calls[place].progress.status is CallStatus.SKIPPED
-        ):
+        decider = deciders.get(place)
+        is_decided = is_decided or decider is not None
+        is_by_assistant = is_by_assistant or decider == "assistant"
+        is_skipped = replay.calls[place].progress.status is CallStatus.SKIPPED
+        if is_skipped or _fills_parameter(plan, literal.at):
             continue
 
         value = _used(replay, place, literal.at[2:])
-        is_confirmed = place in deciders or settle(literal, replay.read).assumed is None
+        is_confirmed = decider is not None or settle(literal, replay.read).assumed is None
         if not isinstance(value, Missing) and is_confirmed:
             values[literal.at] = value
 
-    kind: Kind = "person" if kinds == {"person"} else "assistant"
+    if not is_decided:
+        return None
+
+    kind: Kind = "assistant" if is_by_assistant else "person"
     time = stored.updated or stored.created
     return Record(run_id, stored.caller, kind, time, values, view_of(explained, replay.read))
 
@@ -407,17 +407,6 @@ def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
     return AlignedRun(function, executed)
 
 
-def _can_read(replay: AlignedRun, references: Iterable[str]) -> bool:
-    """Return whether a run shows what each reference read: a member of the state may have
-    been written again.
-    """
-    operands = (operand for text in references for operand in parse_reference(text).operands())
-    return all(
-        operand.kind == "input" or replay.source_in_plan(operand) is not None
-        for operand in operands
-    )
-
-
 def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
     """Return the value that a call used at some keys; MISSING if it had several, or none."""
     if keys == ("_each",):
@@ -429,12 +418,8 @@ def _each_value(call: Executed) -> JSON | Missing:
     """Return the items that a replayed call ran with: its own `_each` is the list of the plan.
     MISSING if no parameter is an item.
     """
-    holes: list[Hole] = []
-    compile_value(
-        {key: value for key, value in call.raw.items() if key not in META_PROPERTIES}, holes, []
-    )
     items = call.progress.items
-    for hole in holes:
+    for hole in holes_in(written_parameters(call.raw)):
         values = [read_path(item.parameters, hole.path) for item in items]
         present = [value for value in values if not isinstance(value, Missing)]
         if hole.expression.text == f"{DAGGER}item" and len(present) == len(items):
@@ -455,10 +440,8 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
             is_person = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )
-            if is_person:
-                deciders[run.machine.history[event.call].call.place] = "person"
-            else:
-                deciders[run.machine.history[event.call].call.place] = "assistant"
+            place = run.machine.history[event.call].call.place
+            deciders[place] = "person" if is_person else "assistant"
 
     return deciders
 
