@@ -8,24 +8,24 @@ and become a tool of their own.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from ideabridge.bridge.context.explanations import same
-from ideabridge.bridge.context.references import Hole, Path, compile_value, parse_reference
+from ideabridge.bridge.context.references import Path, holes_in, parse_reference
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource
 from ideabridge.bridge.lifting.explaining import explain
-from ideabridge.bridge.lifting.function import Executed, read_function
+from ideabridge.bridge.lifting.function import Executed, read_function, written_parameters
 from ideabridge.bridge.lifting.lifted import Lifted, arranged, selects_by_data
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.tool import META_PROPERTIES, ToolKey
+from ideabridge.tools.tool import ToolKey
 
 _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
@@ -110,8 +110,8 @@ def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
     counts = _counts(calls)
     other_counts = _counts(others)
     call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
-    times_there = _times(other_counts[call.key])
-    return f"it called {call.name} {times_there}, and this run {_times(counts[call.key])}"
+    other_times = _times(other_counts[call.key])
+    return f"it called {call.name} {other_times}, and this run {_times(counts[call.key])}"
 
 
 def _times(count: int) -> str:
@@ -131,13 +131,16 @@ def _in_turn(
         places: those that are compared.
         others: as many calls of each tool of the other run, in their order.
     """
-    waiting: dict[ToolKey | None, deque[Executed]] = {}
+    by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
-        waiting.setdefault(call.key, deque()).append(call)
+        by_tool.setdefault(call.key, deque()).append(call)
 
     placed: list[Executed] = []
     for place, call in enumerate(calls):
-        placed.append(waiting[call.key].popleft() if place in places else call.not_made())
+        if place in places:
+            placed.append(by_tool[call.key].popleft())
+        else:
+            placed.append(call.not_made())
 
     return placed
 
@@ -153,9 +156,9 @@ def differ(mine: AlignedRun, other: AlignedRun) -> bool:
 
 
 def _had_other_data(call: Progress, again: Progress) -> bool:
-    parameters = list[JSON](item.parameters for item in call.items)
-    others = list[JSON](item.parameters for item in again.items)
-    if not same(parameters, others) or call.status is not again.status:
+    parameters: list[JSON] = [item.parameters for item in call.items]
+    others: list[JSON] = [item.parameters for item in again.items]
+    if call.status is not again.status or not same(parameters, others):
         return True
     return call.status is CallStatus.DONE and not same(call.value, again.value)
 
@@ -168,32 +171,21 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
-        if _parameters(call.raw) != _parameters(again.raw):
+
+        parameters = written_parameters(call.raw)
+        if parameters.keys() != written_parameters(again.raw).keys():
             return f"calls.{place} ({call.name}) has other parameters"
         if (call.progress.status is CallStatus.DONE) != (again.progress.status is CallStatus.DONE):
             return f"calls.{place} ({call.name}) took another branch"
-        for keys, text in _references_in(call.raw):
-            fault = _other_source(mine, other, place, keys, text)
+
+        for hole in holes_in(parameters):
+            if hole.expression.uses_item:
+                continue
+            fault = _other_source(mine, other, place, hole.path, hole.expression.text)
             if fault is not None:
-                return f"calls.{place}.{'.'.join(keys)} {fault}"
+                return f"calls.{place}.{'.'.join(hole.path)} {fault}"
+
     return None
-
-
-def _parameters(raw: JSONObject) -> set[str]:
-    return {key for key in raw if _is_parameter(key)}
-
-
-def _is_parameter(key: str) -> bool:
-    return key not in META_PROPERTIES or key == "_each"
-
-
-def _references_in(raw: JSONObject) -> Iterator[tuple[Path, str]]:
-    """(keys, text) of every well-formed reference in the parameters of a call, and in `_each`."""
-    holes: list[Hole] = []
-    compile_value({key: value for key, value in raw.items() if _is_parameter(key)}, holes, [])
-    for hole in holes:
-        if not hole.expression.uses_item:
-            yield hole.path, hole.expression.text
 
 
 def _other_source(
@@ -204,11 +196,13 @@ def _other_source(
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
-    if written is None:
-        has_other = len(sources) == 1 and _has_other_literal(mine, other, place, keys, sources[0])
-        return f"is not what {text} reads there" if has_other else None
-    if sources and _fields(sources) != _fields(other.sources_of(parse_reference(written))):
-        return f"reads {written} there"
+    if written is not None:
+        other_sources = other.sources_of(parse_reference(written))
+        is_other = bool(sources) and _fields(sources) != _fields(other_sources)
+        return f"reads {written} there" if is_other else None
+
+    if len(sources) == 1 and _has_other_literal(mine, other, place, keys, sources[0]):
+        return f"is not what {text} reads there"
     return None
 
 
@@ -216,8 +210,9 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
     """Return sources without the positions in lists, because every run chooses these anew."""
     fields: list[ValueSource] = []
     for source in sources:
-        keys = tuple("*" if key.isdecimal() else key for key in source.path)
-        fields.append(ValueSource(source.place, keys))
+        path = tuple("*" if key.isdecimal() else key for key in source.path)
+        fields.append(ValueSource(source.place, path))
+
     return fields
 
 
@@ -251,10 +246,11 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     examined = 0
     events = 0
     for record in _ended(store, caller):
-        is_long = events + record.last_event > _EVENTS
-        is_own = record.id in own_runs or record.parent is not None
-        if is_long or is_own or not tools <= _tools(store, record.id):
+        if record.id in own_runs or record.parent is not None:
             continue
+        if events + record.last_event > _EVENTS or not tools <= _tools(store, record.id):
+            continue
+
         examined += 1
         events += record.last_event
         # Otherwise it has another shape, the same data, or cannot be examined.

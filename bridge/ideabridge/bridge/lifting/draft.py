@@ -22,15 +22,14 @@ from ideabridge.bridge.context.explanations import (
     references_of,
 )
 from ideabridge.bridge.context.references import (
-    Hole,
     Path,
-    compile_value,
     escaped,
     format_path,
     format_reference,
+    holes_in,
 )
 from ideabridge.bridge.context.seen import grow
-from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.context.state import Missing, opened
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, has_field_names
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
@@ -47,7 +46,7 @@ from ideabridge.bridge.lifting.parameters import (
     renamed_inputs,
 )
 from ideabridge.bridge.lifting.rows import source_in_words
-from ideabridge.bridge.lifting.search import Found
+from ideabridge.bridge.lifting.search import Found, is_constant
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
@@ -99,9 +98,10 @@ class PlanDraft:
         """The profiles of the values that the plan reads, by the text of their references; see
         `context/seen.py`.
         """
-        texts = dict.fromkeys(
-            [*self.references, *(text for texts in self.watch.values() for text in texts)]
-        )
+        texts = dict.fromkeys(self.references)
+        for watched in self.watch.values():
+            texts.update(dict.fromkeys(watched))
+
         profiles: JSONObject = {}
         for run in (self.lifted.aligned, *self.lifted.others):
             arguments = self.arguments(run)
@@ -123,29 +123,20 @@ class PlanDraft:
         They may have decided about the call. The first call after a value watches its parts, and
         each later call that may change something.
         """
+        if not self.lifted.requests:
+            # The author of a plan wrote it for any input, and had seen no results.
+            return {}
+
         calls = self.lifted.aligned.calls
         read = {operand_path(text) for text in self.references}
         later = _LaterCalls(calls)
         watched: dict[int, list[str]] = {}
         count = 0
-        # The author of a plan wrote it for any input, and had seen no results.
-        if self.lifted.requests:
-            places: list[int | None] = [None, *range(len(calls))]
-        else:
-            places = []
-
-        for place in places:
-            root = self.lifted.aligned.reference_to(ValueSource(place, ()))
-            if root is None:
-                continue
-
-            parts = [
-                text
-                for text in _parts(root, self.lifted.aligned.document(place))
-                if not _is_read(operand_path(text), read)
-            ]
+        for place in (None, *range(len(calls))):
+            parts = self._unread_parts(place, read)
             if not parts:
                 continue
+
             for other in later.after(-1 if place is None else calls[place].step):
                 count += len(parts)
                 if count > _WATCHED:
@@ -154,22 +145,33 @@ class PlanDraft:
 
         return watched
 
+    def _unread_parts(self, place: int | None, read: set[Path]) -> list[str]:
+        """Return references to the parts of the input, or of a result, that nothing reads."""
+        aligned = self.lifted.aligned
+        root = aligned.reference_to(ValueSource(place, ()))
+        if root is None:
+            return []
+
+        unread: list[str] = []
+        for text in _parts(root, aligned.document(place)):
+            path = operand_path(text)
+            prefixes = {path[:length] for length in range(1, len(path) + 1)}
+            if read.isdisjoint(prefixes):
+                unread.append(text)
+
+        return unread
+
     @cached_property
     def references(self) -> list[str]:
         """The references with one operand that calls, the output and explanations read."""
-        holes: list[Hole] = []
-        compile_value([*self.calls, self.output], holes, [])
-        written: list[str] = []
-        for hole in holes:
-            operands = list(hole.expression.operands())
-            if (
-                len(operands) == 1
-                and operands[0].instance is None
-                and operands[0].kind in _READABLE
-            ):
-                written.append(hole.expression.text)
+        references: list[str] = []
+        for hole in holes_in([*self.calls, self.output]):
+            first, *others = hole.expression.operands()
+            if not others and first.instance is None and first.kind in _READABLE:
+                references.append(hole.expression.text)
 
-        return list(dict.fromkeys([*written, *references_of(self.explained)]))
+        references += references_of(self.explained)
+        return list(dict.fromkeys(references))
 
     # -- the plan ----------------------------------------------------------------------------------
 
@@ -193,16 +195,16 @@ class PlanDraft:
         if self.seen:
             plan["seen"] = self.seen
 
-        decisions = [
+        if self.watch:
+            plan["watch"] = {str(place): list[JSON](texts) for place, texts in self.watch.items()}
+
+        decisions: list[JSON] = [
             place
             for place in self.lifted.decisions
             if self.choices.take.get(f"calls.{place}") != KEEP
         ]
-        if self.watch:
-            plan["watch"] = {str(place): list[JSON](texts) for place, texts in self.watch.items()}
-
         if decisions:
-            plan["decisions"] = list[JSON](decisions)
+            plan["decisions"] = decisions
 
         if self.lifted.requests:
             plan["copied"] = 1 + len(self.lifted.others)
@@ -219,16 +221,18 @@ class PlanDraft:
         """Return the arguments with which the tool repeats a run: its input, and its values of the
         parameters that have a default. What the plan follows need not be passed.
         """
-        own_input = run.function.input or {}
-        arguments: JSONObject = {
-            key: value for key, value in own_input.items() if key not in self.inputs.fixed
-        }
+        arguments: JSONObject = {}
+        for key, value in (run.function.input or {}).items():
+            if key not in self.inputs.fixed:
+                arguments[key] = value
+
         for parameter in self.parameters:
-            if parameter.name not in self.inputs.unfilled and not parameter.followed:
-                leaf = parameter.leaves[0]
-                value = run.leaf(leaf.place, leaf.keys) if run.calls else parameter.value
-                if not isinstance(value, Missing):
-                    arguments[parameter.name] = value
+            if parameter.name in self.inputs.unfilled or parameter.followed:
+                continue
+            leaf = parameter.leaves[0]
+            recorded = run.leaf(leaf.place, leaf.keys) if run.calls else parameter.value
+            if not isinstance(recorded, Missing):
+                arguments[parameter.name] = recorded
 
         names = self.inputs.renamed
         return {names.get(key, key): value for key, value in arguments.items()}
@@ -318,28 +322,34 @@ class _LaterCalls:
 
 _READABLE: Final = ("input", "results", "state")
 
-
-def _is_read(path: Path, read: set[Path]) -> bool:
-    return any(path[:length] in read for length in range(1, len(path) + 1))
+_MEMBERS: Final = 20
+"""The most members of an object that are parts of a result."""
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
     """Yield references to the parts of a result: the members of objects two deep,
     without their items.
-
-    The keys of an object that are data, such as names, are other ones in each run, so
-    they are no parts.
     """
-    opened = parsed_text(value) if isinstance(value, str) else value
-    if isinstance(opened, dict):
-        for key, item in islice(opened.items(), 20) if has_field_names(opened) else ():
-            if isinstance(item, dict) and item:
-                inside = islice(item, 20) if has_field_names(item) else ()
-                yield from (f"{root}{format_path((key, inner))}" for inner in inside)
-            else:
-                yield f"{root}{format_path((key,))}"
-    elif not isinstance(value, Missing):
-        yield root
+    members = opened(value)
+    if not isinstance(members, dict):
+        if not isinstance(value, Missing):
+            yield root
+        return
+
+    for key in _fields(members):
+        inner = members[key]
+        if not isinstance(inner, dict) or not inner:
+            yield f"{root}{format_path((key,))}"
+            continue
+        for inner_key in _fields(inner):
+            yield f"{root}{format_path((key, inner_key))}"
+
+
+def _fields(members: JSONObject) -> list[str]:
+    """Return the first keys of an object. The keys that are data, such as names, are other ones in
+    each run, so they are no fields.
+    """
+    return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
 
 # -- making a draft --------------------------------------------------------------------------------
@@ -389,31 +399,33 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
 
     by: list[Explanation] = []
     for explanation in literal.by:
-        reads_input = any(reference.startswith("†input") for reference in explanation.references)
         renamed = explanation
-        if reads_input:
+        if any(reference.startswith("†input") for reference in explanation.references):
             renamed = read_explanation(renamed_inputs(explanation.to_json(), names))
 
         if renamed not in by:
             by.append(renamed)
 
-    passed = literal.given
-    if passed is not None:
-        path = operand_path(passed)
-        passed = format_reference(("input", names.get(path[1], path[1]), *path[2:]))
+    parameter = literal.given
+    if parameter is not None:
+        parameter = str(renamed_inputs(parameter, names))
 
-    return replace(literal, by=tuple(by), given=passed)
+    return replace(literal, by=tuple(by), given=parameter)
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
     """Keep so many explanations of each literal that a plan of many calls can be read."""
     if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
         return explained
+
     most = max(1, _EXPLANATIONS // len(explained))
-    return [
-        replace(literal, by=literal.by[:most], cut=True) if len(literal.by) > most else literal
-        for literal in explained
-    ]
+    bounded: list[Explained] = []
+    for literal in explained:
+        if len(literal.by) > most:
+            literal = replace(literal, by=literal.by[:most], cut=True)
+        bounded.append(literal)
+
+    return bounded
 
 
 class _Making:
@@ -479,48 +491,58 @@ class _Making:
 
     def _decide(self, leaf: Leaf) -> None:
         """Decide what the plan has in the place of a literal."""
-        lifted = self._lifted
-        explained = lifted.explained(leaf)
+        explained = self._lifted.explained(leaf)
         if leaf.path in self._placed and leaf.reference is None:
             self._let_fill(leaf)
-        elif explained is not None and self._repeats(leaf, explained.by[0]):
-            # It is filled by the parameter of the earlier literal.
-            self._let_fill(leaf)
         elif explained is not None:
-            self._replace(
-                leaf.place,
-                leaf.keys,
-                escaped(leaf.value) if leaf.reference is None else self._value(leaf),
-            )
-            self.explained.append(explained)
-            if self._is_followed(leaf, explained.by[0]):
-                self._let_fill(leaf, explained.by[0])
+            self._put_in(leaf, explained)
         elif leaf.reference is not None or leaf.demanded:
             return
         elif leaf.place is None:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
-            if lifted.requests:
+            if self._lifted.requests:
                 # A mind wrote it for this input, so it is asked again for another.
                 self._asked_again.add(leaf.place)
-        elif not self._is_fixed(leaf):
-            self._let_fill(leaf)
+        elif self._is_fixed(leaf):
+            self._explain_fixed(leaf)
         else:
-            # It stays as it is; an answer says when it might not have.
-            explanations = lifted.explanations_by_path.get(leaf.path)
-            reason = None if explanations is None else _copied_part(explanations)
-            if explanations is not None and (
-                len(explanations.by) > 1 or explanations.contradicted or reason is not None
-            ):
-                self._explain(leaf, explanations, explanations.by, reason)
+            self._let_fill(leaf)
+
+    def _put_in(self, leaf: Leaf, explained: Explained) -> None:
+        """Put the recorded value in the place of an explained literal."""
+        first = explained.by[0]
+        if self._repeats(leaf, first):
+            # It is filled by the parameter of the earlier literal.
+            self._let_fill(leaf)
+            return
+
+        value: JSON | Missing = leaf.value
+        if leaf.reference is not None:
+            value = self._lifted.aligned.leaf(leaf.place, leaf.keys)
+
+        self._replace(leaf.place, leaf.keys, None if isinstance(value, Missing) else escaped(value))
+        self.explained.append(explained)
+        if self._is_followed(leaf, first):
+            self._let_fill(leaf, first)
+
+    def _explain_fixed(self, leaf: Leaf) -> None:
+        """Leave a constant as it is; an answer says when it might not have been."""
+        explanations = self._lifted.explanations_by_path.get(leaf.path)
+        if explanations is None:
+            return
+
+        reason = _copied_part(explanations)
+        if len(explanations.by) > 1 or explanations.contradicted or reason is not None:
+            self._explain(leaf, explanations, explanations.by, reason)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
         """Let a parameter fill a literal; with a source, only where it is passed."""
         calls = self._lifted.aligned.calls
+        tool = ""
         if leaf.place is not None and calls:
             tool = calls[leaf.place].name
-        else:
-            tool = ""
+
         self._fillable.append(Parameter("", leaf.value, [leaf], tool, source))
 
     def _explain(
@@ -534,11 +556,14 @@ class _Making:
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
         """Return whether a literal is the same parameter of a call again as an earlier literal."""
-        if isinstance(first, PathTo):
-            literal = self._lifted.literal_of(first.reference)
-        else:
-            literal = None
+        literal = self._literal_read(first)
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
+
+    def _literal_read(self, explanation: Explanation) -> tuple[Leaf, Path] | None:
+        """Return the earlier literal that an explanation is a path to, and the keys below it."""
+        if isinstance(explanation, PathTo):
+            return self._lifted.literal_of(explanation.reference)
+        return None
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
         """Return whether a literal of a call follows an earlier result or literal, and no member of
@@ -551,10 +576,6 @@ class _Making:
             for text in first.references
         )
 
-    def _value(self, leaf: Leaf) -> JSON:
-        value = self._lifted.aligned.leaf(leaf.place, leaf.keys)
-        return None if isinstance(value, Missing) else escaped(value)
-
     def _is_fixed(self, leaf: Leaf) -> bool:
         """Return whether a constant is no parameter: it is empty, a program, or tells a built-in
         tool what to do.
@@ -563,14 +584,12 @@ class _Making:
             return True
 
         call = self._lifted.calls[leaf.place or 0]
-        if isinstance(call, dict):
-            tool = self._lifted.catalogue.look_up(call)
-        else:
-            tool = None
-
-        if tool is not None and tool.key == PROGRAM_STEP and leaf.keys == ("program",):
+        tool = self._lifted.catalogue.look_up(call) if isinstance(call, dict) else None
+        if tool is None:
+            return False
+        if tool.key == PROGRAM_STEP and leaf.keys == ("program",):
             return True
-        return tool is not None and tool.module is None and _builtins().tools.get(tool.name) == tool
+        return tool.module is None and _builtins().tools.get(tool.name) == tool
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
@@ -580,17 +599,17 @@ class _Making:
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
             [Constant(leaf.value)]
         )
-        source = None if explanations.contradicted else self._made_value(leaf, explanations.by)
+        source = None
+        if not explanations.contradicted:
+            source = self._made_value(leaf, explanations.by)
+
         if source is not None:
             others = [explanation for explanation in explanations.by if explanation is not source]
             self._explain(leaf, explanations, [source, *others])
-        else:
-            self._explain(
-                leaf,
-                explanations,
-                explanations.by,
-                RECORDED if isinstance(leaf.value, str) else JUDGED,
-            )
+            return
+
+        reason = RECORDED if isinstance(leaf.value, str) else JUDGED
+        self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
         """Return the only place where a call made the number that the run returns, such as
@@ -603,19 +622,22 @@ class _Making:
         if not _is_number(leaf.value):
             return None
 
-        sources: list[PathTo] = []
-        for explanation in by:
-            if not isinstance(explanation, PathTo) or explanation.has_positions:
-                continue
-            match explanation.path:
-                case ("results", _):
-                    sources.append(explanation)
-                case ("results", place, *_) if not self._lifted.reads_only(int(place)):
-                    sources.append(explanation)
-                case _:
-                    pass
-
+        sources = [
+            explanation
+            for explanation in by
+            if isinstance(explanation, PathTo) and self._is_of_change(explanation)
+        ]
         return sources[0] if len(sources) == 1 else None
+
+    def _is_of_change(self, path: PathTo) -> bool:
+        """Return whether a path reads a whole result, or a part of what a call returned that may
+        have changed something.
+        """
+        match path.path:
+            case ("results", place, *keys) if not path.has_positions:
+                return not keys or not self._lifted.reads_only(int(place))
+            case _:
+                return False
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -631,17 +653,11 @@ class _Making:
             others = [
                 explanation
                 for explanation in explanations.by
-                if not isinstance(explanation, Constant) and not self._is_literal(explanation)
+                if not is_constant(explanation) and self._literal_read(explanation) is None
             ]
             reason = _copied_part(explanations)
             if others or explanations.contradicted or reason is not None:
                 self._explain(leaf, explanations, [PathTo(parameter.reference), *others], reason)
-
-    def _is_literal(self, explanation: Explanation) -> bool:
-        return (
-            isinstance(explanation, PathTo)
-            and self._lifted.literal_of(explanation.reference) is not None
-        )
 
     def _name_literals(self, references: Mapping[Path, str]) -> None:
         """Name the parameters of earlier literals that explain later ones, and those that may be
@@ -664,7 +680,7 @@ class _Making:
         for parameter in self.parameters:
             parameter.source = sources.get(parameter.leaves[0].at, parameter.source)
             if parameter.source is not None:
-                parameter.told = source_in_words(parameter.source.shown, tools)
+                parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
         """Leave out the explanations by earlier literals that are no parameters; None if only the
@@ -678,8 +694,8 @@ class _Making:
         if len(by) == len(literal.by):
             return literal
 
-        is_constant = all(isinstance(explanation, Constant) for explanation in by)
-        if literal.at[0] == "calls" and literal.given is None and is_constant:
+        is_of_call = literal.at[0] == "calls"
+        if is_of_call and literal.given is None and all(map(is_constant, by)):
             return None
         return replace(literal, by=tuple(by))
 
@@ -703,21 +719,18 @@ class _Making:
                 )
 
             place, keys = places[path]
-            if isinstance(value, str):
-                self.chosen[path] = value
-            else:
-                self.chosen[path] = read_explanation(value).shown
-
-            if value == MIND:
-                self._asked_again.add(place)
-            elif value == KEEP:
-                continue
-            elif isinstance(value, str):
-                self._replace(place, keys, value)
-            else:
+            if not isinstance(value, str):
                 explanation = read_explanation(value, where=f"choices.take.{path}")
+                self.chosen[path] = explanation.shown
                 at = Leaf(path, place, keys, None).at
                 self.explained.append(Explained(at, (explanation,), RUNS_FOR_POSITION))
+                continue
+
+            self.chosen[path] = value
+            if value == MIND:
+                self._asked_again.add(place)
+            elif value != KEEP:
+                self._replace(place, keys, value)
 
     def _places(self) -> dict[str, tuple[int | None, Path]]:
         """By path, the call and the keys of each leaf, and of each value that contains leaves."""

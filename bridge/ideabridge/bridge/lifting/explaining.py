@@ -59,9 +59,9 @@ from ideabridge.bridge.lifting.index import INPUT, Values
 from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
 from ideabridge.bridge.lifting.leaves import Leaf, leaves_of_call, leaves_of_output
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
-from ideabridge.bridge.lifting.search import Found, is_common, selects
+from ideabridge.bridge.lifting.search import Found, is_common, is_constant, selects
 from ideabridge.bridge.lifting.search import explain as explain_literal
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _PARTS: Final = 100
 """The most values of a list whose places are looked for."""
@@ -89,30 +89,23 @@ class _Explaining:
         self._values = Values()
         self._looked_up: dict[Path, Found] = {}
         # The author of a plan had seen no results.
-        self._unseen = self._places_by_request() if lifted.requests else []
+        self._unseen = list(range(len(self._calls))) if lifted.requests else []
+        # Those of the last Request come first.
+        self._unseen.sort(key=lambda place: self._calls[place].step, reverse=True)
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
-    def _places_by_request(self) -> list[int]:
-        """Return the places of the calls, those of the last Request first."""
-        return sorted(
-            range(len(self._calls)), key=lambda place: self._calls[place].step, reverse=True
-        )
-
     def run(self) -> None:
-        """Fill `leaves`, `found` and `literals` of the lifted run."""
+        """Fill `leaves`, `explanations_by_path` and `literals` of the lifted run."""
         lifted = self._lifted
         if lifted.function.input:
             self._values.add(INPUT, lifted.function.input)
 
         leaves_of_places: dict[int, list[Leaf]] = {}
-        as_written = sorted(
-            range(len(self._calls)), key=lambda place: (self._calls[place].chosen, place)
-        )
-        for place in as_written:
+        places = range(len(self._calls))
+        for place in sorted(places, key=lambda place: self._calls[place].chosen):
             self._see_results_before(self._calls[place].chosen)
-            leaves = list(
-                leaves_of_call(lifted.calls[place], place, lifted.catalogue, self._is_whole)
-            )
+            call = lifted.calls[place]
+            leaves = list(leaves_of_call(call, place, lifted.catalogue, self._is_whole))
             self._explain_all(leaves)
             leaves_of_places[place] = leaves
 
@@ -120,7 +113,7 @@ class _Explaining:
         output = list(leaves_of_output(lifted.output, self._is_whole))
         self._explain_all(output)
 
-        for place in range(len(self._calls)):
+        for place in places:
             lifted.leaves += leaves_of_places[place]
 
         lifted.leaves += output
@@ -142,9 +135,9 @@ class _Explaining:
             else:
                 explanations = self._explain_reference(leaf)
             if explanations is not None:
-                self._lifted.explanations_by_path[leaf.path] = replace(
-                    explanations, runs=self._agreeing(leaf, explanations.by[0])
-                )
+                runs = self._agreeing(leaf, explanations.by[0])
+                self._lifted.explanations_by_path[leaf.path] = replace(explanations, runs=runs)
+
         self._looked_up.clear()
 
     # -- literals ----------------------------------------------------------------------------------
@@ -171,10 +164,10 @@ class _Explaining:
         explanations = self._looked_up.get(keys)
         if explanations is None:
             name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-            explanations = explain_literal(value, self._values, name).fitting(
-                self._elsewhere(place, keys)
-            )
+            in_this_run = explain_literal(value, self._values, name)
+            explanations = in_this_run.fitting(self._elsewhere(place, keys))
             self._looked_up[keys] = explanations
+
         return explanations
 
     def _elsewhere(self, place: int | None, keys: Path) -> Iterator[tuple[JSON, Read]]:
@@ -196,16 +189,17 @@ class _Explaining:
 
     def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
-        if isinstance(value, list) and value:
-            return any(
-                self._has_explained(place, (*keys, str(number)), item)
-                for number, item in enumerate(value)
-            )
-        if isinstance(value, dict) and value:
-            return any(
-                self._has_explained(place, (*keys, key), item) for key, item in value.items()
-            )
-        return self._look_up(place, keys, value).is_explained
+        members: dict[str, JSON] = {}
+        if isinstance(value, list):
+            members = {str(number): item for number, item in enumerate(value)}
+        elif isinstance(value, dict):
+            members = value
+
+        if not members:
+            return self._look_up(place, keys, value).is_explained
+        return any(
+            self._has_explained(place, (*keys, key), member) for key, member in members.items()
+        )
 
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later ones.
@@ -243,11 +237,9 @@ class _Explaining:
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.place, leaf.keys)
-        if (
-            operand is None
-            or isinstance(value, Missing)
-            or not self._selects_from_seen(leaf, operand)
-        ):
+        if operand is None or isinstance(value, Missing):
+            return None
+        if not self._selects_from_seen(leaf, operand):
             return None
 
         explanations = self._look_up(leaf.place, leaf.keys, value)
@@ -256,9 +248,7 @@ class _Explaining:
             # Each run chose another place.
             return Found([written], explanations.cut, contradicted=True)
 
-        by = [
-            explanation for explanation in explanations.by if not isinstance(explanation, Constant)
-        ]
+        by = [explanation for explanation in explanations.by if not is_constant(explanation)]
         # The sort is stable.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
@@ -271,9 +261,8 @@ class _Explaining:
         if source is None or not self._lifted.requests:
             return False
 
-        if leaf.place is None:
-            step = self._lifted.function.run.machine.step
-        else:
+        step = self._lifted.function.run.machine.step
+        if leaf.place is not None:
             step = self._calls[leaf.place].chosen
 
         return selects_by_data(self._aligned, source, step)
@@ -293,11 +282,10 @@ class _Explaining:
 
 def _only_operand(reference: str) -> Reference | None:
     """Return the operand of a reference that has one, in no instance and in no item of `_each`."""
-    expression = parse_reference(reference)
-    operands = list(expression.operands())
-    if expression.uses_item or len(operands) != 1 or operands[0].instance is not None:
+    first, *others = parse_reference(reference).operands()
+    if others or first.instance is not None or first.kind == "item":
         return None
-    return operands[0]
+    return first
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
@@ -325,9 +313,5 @@ def _is_option(schema: JSONObject | None) -> bool:
     if schema is None:
         return False
 
-    schemas: list[JSON] = [schema, schema.get("items")]
-    alternatives = schema.get("anyOf")
-    if isinstance(alternatives, list):
-        schemas += alternatives
-
-    return any(isinstance(part, dict) and "enum" in part for part in schemas)
+    schemas = [schema, schema.get("items"), *list_or_empty(schema.get("anyOf"))]
+    return any("enum" in object_or_empty(part) for part in schemas)

@@ -26,7 +26,7 @@ from ideabridge.bridge.context.references import Path, format_path
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.inside import Texts
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, list_or_empty, object_or_empty
 
 INPUT: Final = "†input"
 
@@ -40,7 +40,7 @@ _NODES: Final = 800_000
 """The most values of one run that are indexed."""
 
 _DEPTH: Final = 40
-_GIVEN: Final = 100
+_INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
 """How many members of an object show whether its keys are data."""
@@ -70,12 +70,12 @@ class Node:
     listed: bool = False
     inner: JSON = None
 
-    # What is asked for all values in a list or object is found once.
-
     @cached_property
     def path(self) -> Path:
         """The keys from the document to the value."""
-        return () if self.parent is None else (*self.parent.path, self.key)
+        if self.parent is None:
+            return ()
+        return (*self.parent.path, self.key)
 
     @cached_property
     def reference(self) -> str:
@@ -115,19 +115,15 @@ class Node:
 
 def is_like_a_map(value: JSON) -> bool:
     """Return whether it is an object whose members are all numbers, or all objects of one form."""
-    if isinstance(value, dict):
-        members = list(islice(value.values(), _MEMBERS))
-    else:
-        members = []
-
+    members = list(islice(object_or_empty(value).values(), _MEMBERS))
     if len(members) < 2:
         return False
-    if all(isinstance(member, int | float) and not isinstance(member, bool) for member in members):
-        return True
 
     first = members[0]
-    return isinstance(first, dict) and all(
-        isinstance(member, dict) and member.keys() == first.keys() for member in members
+    if isinstance(first, dict):
+        return all(isinstance(member, dict) and member.keys() == first.keys() for member in members)
+    return all(
+        isinstance(member, int | float) and not isinstance(member, bool) for member in members
     )
 
 
@@ -158,14 +154,14 @@ class Values:
 
     Attributes:
         whole: False if not every value was indexed.
-        given: the texts of the input with three characters or more, at most 100.
+        input_texts: the texts of the input with three characters or more, at most 100.
         texts: the texts that are no JSON, for what stands inside them.
         documents: what was added, by the reference that reads it.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
         self.whole = True
-        self.given: list[str] = []
+        self.input_texts: list[str] = []
         self.texts = Texts()
         self.documents: dict[str, IndexedDocument] = {}
         self._places: dict[object, list[Place]] = {}
@@ -190,13 +186,14 @@ class Values:
         while stack and self.whole:
             node, depth = stack.pop()
             for key, value in _members(node.inner):
-                inner = self._note((node, key), value)
+                place = (node, key)
+                inner = self._note(place, value)
                 if not isinstance(inner, list | dict):
                     continue
                 if depth >= _DEPTH:
                     self.whole = False
                 else:
-                    stack.append((_node((node, key), value, inner), depth + 1))
+                    stack.append((_node(place, value, inner), depth + 1))
 
         is_small = self._count - count_before <= _SMALL
         self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
@@ -227,8 +224,8 @@ class Values:
             if beginning is not None:
                 self._beginnings.add(beginning[0])
 
-        if root == INPUT and 3 <= len(text) <= LONGEST and len(self.given) < _GIVEN:
-            self.given.append(text)
+        if root == INPUT and 3 <= len(text) <= LONGEST and len(self.input_texts) < _INPUT_TEXTS:
+            self.input_texts.append(text)
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
         if not isinstance(inner, Missing):
@@ -271,7 +268,9 @@ class Values:
         """Return whether a text or a number may begin like this: with marks, and a word
         that ends here.
         """
-        return beginning in self._beginnings or beginning[0] == "-" or beginning[0].isdigit()
+        if beginning in self._beginnings:
+            return True
+        return beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
         """Return the texts that are equal to a text without regard to case and to
@@ -291,18 +290,22 @@ class Values:
         if column not in self._columns:
             self._columns[column] = _first_places(items, name)
 
-        return self._columns[column].get((isinstance(value, bool), value)) == number
+        return self._columns[column].get(_scalar_key(value)) == number
 
 
 def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
-    """Return the position of the first item with each value of a field, by (whether it is a
-    truth value, value).
-    """
+    """Return the position of the first item with each value of a field, by `_scalar_key`."""
     places: dict[tuple[bool, JSON], int] = {}
     for place, value in enumerate(column_of(items, name)):
         if not isinstance(value, list | dict | Missing):
-            places.setdefault((isinstance(value, bool), value), place)
+            places.setdefault(_scalar_key(value), place)
+
     return places
+
+
+def _scalar_key(value: JSON) -> tuple[bool, JSON]:
+    """Return a key that is equal for equal scalars only: to Python, true is equal to 1."""
+    return isinstance(value, bool), value
 
 
 def _key_of(value: JSON) -> object:
@@ -312,8 +315,10 @@ def _key_of(value: JSON) -> object:
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))
     if isinstance(value, list):
-        first = value[0] if value else None
-        return (first if isinstance(first, str | int | float) else type(first), len(value))
+        first: object = value[0] if value else None
+        if not isinstance(first, str | int | float):
+            first = type(first)
+        return (first, len(value))
     if value is None or isinstance(value, bool):
         return (value,)
     return value
@@ -326,7 +331,7 @@ def _folded(text: str) -> str:
 def _members(value: JSON) -> Iterable[tuple[str | int, JSON]]:
     if isinstance(value, dict):
         return value.items()
-    return enumerate(value) if isinstance(value, list) else ()
+    return enumerate(list_or_empty(value))
 
 
 def _value_at(place: Place) -> JSON:

@@ -4,14 +4,14 @@ and its output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ideabridge.bridge.context.references import Hole, Path, compile_value, dotted_key, is_reference
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 from ideabridge.tools.tool import META_PROPERTIES
 
 
@@ -49,18 +49,17 @@ class Leaf:
         """The paths of the call or the output, of what contains the part, and of the part
         itself.
         """
-        names = names_of(self.place, self.keys)
-        return [".".join(names[:depth]) for depth in range(1, len(names) + 1)]
+        return [path_of(self.place, self.keys[:depth]) for depth in range(len(self.keys) + 1)]
 
     def is_within(self, paths: Collection[str]) -> bool:
         """Return whether it has one of some paths, or is a part of what has one."""
-        return bool(paths) and any(path in paths for path in self.paths)
+        return bool(paths) and not set(paths).isdisjoint(self.paths)
 
 
-def names_of(place: int | None, keys: Path) -> list[str]:
-    """Return the parts of a leaf's path, which dots join: a key that contains a dot is quoted."""
+def path_of(place: int | None, keys: Path) -> str:
+    """Return the path of a leaf, as in `Leaf.path`: a key that contains a dot is quoted."""
     root = "output" if place is None else f"calls.{place}"
-    return [root, *map(dotted_key, keys)]
+    return ".".join([root, *map(dotted_key, keys)])
 
 
 Whole: TypeAlias = "Callable[[int | None, Path, JSON], bool]"
@@ -76,9 +75,12 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
     if not isinstance(call, dict):
         return
 
-    # A tool that is gone demands nothing; the plan's own check names it.
+    schemas: JSONObject = {}
     tool = catalogue.look_up(call)
-    schemas = catalogue.parameters_of(tool) if tool is not None else {}
+    # A tool that is gone demands nothing; the plan's own check names it.
+    if tool is not None:
+        schemas = catalogue.parameters_of(tool)
+
     for key, value in call.items():
         if key not in META_PROPERTIES or key in ("_each", "_output"):
             yield from _leaves(value, place, (key,), schemas.get(key), whole)
@@ -93,39 +95,40 @@ def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
 def _leaves(
     value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole
 ) -> Iterator[Leaf]:
-    path = ".".join(names_of(place, keys))
+    path = path_of(place, keys)
     if isinstance(value, str) and is_reference(value):
         yield Leaf(path, place, keys, None, value)
         return
 
-    declared = schema if isinstance(schema, dict) else {}
+    declared = object_or_empty(schema)
     literal = literal_of(value)
-    is_divided = (
-        isinstance(literal, dict | list) and bool(literal) and not whole(place, keys, literal)
-    )
-    if isinstance(literal, Missing) or is_divided:
+    if isinstance(literal, Missing) or _is_divided(literal, place, keys, whole):
         for key, member, member_schema in _members(value, declared):
             yield from _leaves(member, place, (*keys, key), member_schema, whole)
         return
 
+    demanded = declared.get("enum") == [literal]
     if "const" in declared:
         demanded = declared["const"] == literal
-    else:
-        demanded = declared.get("enum") == [literal]
 
     yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
 
 
-def _members(value: JSON, schema: JSONObject) -> Iterable[tuple[str, JSON, JSON]]:
-    """(key, value, schema) of the members of a list or object."""
-    if isinstance(value, list):
-        return [(str(number), item, schema.get("items")) for number, item in enumerate(value)]
-    if not isinstance(value, dict):
-        return []
+def _is_divided(literal: JSON, place: int | None, keys: Path, whole: Whole) -> bool:
+    if not isinstance(literal, dict | list) or not literal:
+        return False
+    return not whole(place, keys, literal)
 
-    properties = schema.get("properties")
-    schemas = properties if isinstance(properties, dict) else {}
-    return [(key, item, schemas.get(key)) for key, item in value.items()]
+
+def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]]:
+    """Yield (key, value, schema) of the members of a list or object."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield str(number), item, schema.get("items")
+
+    properties = object_or_empty(schema.get("properties"))
+    for key, member in object_or_empty(value).items():
+        yield key, member, properties.get(key)
 
 
 def literal_of(written: JSON) -> JSON | Missing:

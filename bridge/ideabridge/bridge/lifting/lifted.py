@@ -13,6 +13,7 @@ from ideabridge.bridge.context.explanations import (
     COPIED_PART,
     MAYBE_DATA,
     Explained,
+    Explanation,
     PathTo,
     operand_path,
 )
@@ -53,7 +54,8 @@ class Lifted:
         kept_order: by place, the calls that it follows only because it followed them in the run.
         others: the runs of the same task that were named, with their calls in the same places.
         leaves: every part of the calls and the output.
-        found: by the path of a literal, its explanations that fit all runs, the cheapest first.
+        explanations_by_path: by the path of a literal, its explanations that fit all runs, the
+            cheapest first.
         literals: by its path, each literal that may explain later ones; see `literal_of`.
     """
 
@@ -95,6 +97,13 @@ class Lifted:
         """Return whether the call in a place declares that it only reads."""
         return bool(self.aligned.calls) and self.aligned.calls[place].reads_only
 
+    def cheapest(self, leaf: Leaf) -> Explanation | None:
+        """Return what is taken first in the place of a literal; None if that is its constant."""
+        explanations = self.explanations_by_path.get(leaf.path)
+        if explanations is None or not explanations.is_explained:
+            return None
+        return explanations.by[0]
+
     def explained(self, leaf: Leaf) -> Explained | None:
         """Return a literal with its explanations; None if only its constant, or what is
         weaker, explains it.
@@ -103,16 +112,10 @@ class Lifted:
         if explanations is None or not explanations.is_explained:
             return None
 
-        first = explanations.by[0]
-        if isinstance(first, PathTo):
-            source = self._source_of(first.reference)
-        else:
-            source = None
-
         reason: str | None = None
         if explanations.contradicted:
             reason = VARIES
-        elif source is not None and is_data_key(self.aligned, source):
+        elif self._is_at_data_key(explanations.by[0]):
             reason = MAYBE_DATA
         elif explanations.inside is not None:
             reason = COPIED_PART
@@ -121,14 +124,25 @@ class Lifted:
             leaf.at, tuple(explanations.by), explanations.runs, explanations.cut, reason
         )
 
+    def _is_at_data_key(self, explanation: Explanation) -> bool:
+        """Return whether an explanation is a path through a key that may be data."""
+        if not isinstance(explanation, PathTo):
+            return False
+        if self.literal_of(explanation.reference) is not None:
+            return False
+        source = self.aligned.source_at(explanation.reference)
+        return source is not None and is_data_key(self.aligned, source)
+
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference of an explanation reads, and the keys below
         it; None if it reads something else. Such a reference is `†input."PATH OF THE LITERAL"`,
         until the draft has named its parameter.
         """
-        kind, *keys = operand_path(reference)
-        leaf = self.literals.get(keys[0]) if kind == "input" and keys else None
-        return None if leaf is None else (leaf, tuple(keys[1:]))
+        match operand_path(reference):
+            case ("input", path, *keys) if path in self.literals:
+                return self.literals[path], tuple(keys)
+            case _:
+                return None
 
     def read(self, run: AlignedRun, reference: str) -> JSON | Missing:
         """Return what a reference of an explanation reads in one of the runs."""
@@ -138,11 +152,6 @@ class Lifted:
         leaf, keys = literal
         value = run.leaf(leaf.place, leaf.keys)
         return value if isinstance(value, Missing) else read(value, keys)
-
-    def _source_of(self, reference: str) -> ValueSource | None:
-        if self.literal_of(reference) is not None:
-            return None
-        return self.aligned.source_in_plan(next(parse_reference(reference).operands()))
 
     @cached_property
     def decisions(self) -> list[int]:
@@ -154,21 +163,20 @@ class Lifted:
         earlier call changed reads of that call, too. The places are found once, after `explain`.
         """
         calls = self.aligned.calls
-        steps = [
+        answered = [
             call.step
             for call in calls
             if call.progress.value is not None or call.progress.error is not None
         ]
-        first = min(steps, default=None)
+        first = min(answered, default=None)
         if first is None:
             return []
 
         places: list[int] = []
         for place, call in enumerate(calls):
-            reads_earlier = any(
-                calls[other].step < call.chosen for other in self._reads.get(place, ())
-            )
-            if first >= call.chosen or reads_earlier:
+            if first >= call.chosen:
+                continue
+            if any(calls[other].step < call.chosen for other in self._reads.get(place, ())):
                 continue
             if not self.others or not self._looks_at_change(place):
                 places.append(place)
@@ -185,11 +193,8 @@ class Lifted:
             return False
 
         changed = self._changed.get(tool.module, {})
-        is_after_change = any(step < call.chosen for step in changed.values())
-        sources = self._sources.get(place, ())
-        return is_after_change and all(
-            changed.get(source, call.chosen) < call.chosen for source in sources
-        )
+        earlier = {source for source, step in changed.items() if step < call.chosen}
+        return bool(earlier) and self._sources.get(place, set()) <= earlier
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
@@ -216,11 +221,11 @@ class Lifted:
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
             references = sources.setdefault(leaf.place, set())
-            explanations = self.explanations_by_path.get(leaf.path)
+            cheapest = self.cheapest(leaf)
             if leaf.reference is not None:
                 references.add(leaf.reference)
-            elif explanations is not None and explanations.is_explained:
-                references.update(explanations.by[0].references)
+            elif cheapest is not None:
+                references.update(cheapest.references)
             elif is_distinctive(leaf.value):
                 references.add(format_reference(("input", leaf.path)))
 
@@ -252,12 +257,10 @@ class Lifted:
             yield from parse_reference(leaf.reference).operands()
             return
 
-        explanations = self.explanations_by_path.get(leaf.path)
-        for text in (
-            explanations.by[0].references
-            if explanations is not None and explanations.is_explained
-            else ()
-        ):
+        cheapest = self.cheapest(leaf)
+        if cheapest is None:
+            return
+        for text in cheapest.references:
             if self.literal_of(text) is None:
                 yield from parse_reference(text).operands()
 

@@ -24,23 +24,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.explanations import Explanation, PathTo, operand_path, same
+from ideabridge.bridge.context.explanations import Explanation, PathTo, same
 from ideabridge.bridge.context.references import (
     Path,
     Reference,
     clipped,
     format_reference,
-    is_reference,
+    map_references,
     parse_reference,
 )
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.function import digest
 from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.naming import Filled, own_name, parameter_names
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
@@ -57,6 +58,10 @@ _FIRST: Final = 8
 """The most followed values that are members of the input themselves, unless the publisher
 decides about more."""
 
+_ABOUT_ALSO: Final = (
+    "More values of the calls that are taken from earlier results where they are left out."
+)
+
 _MOST_ALSO: Final = 200
 """The most members of `also`."""
 
@@ -67,16 +72,21 @@ longer schema. The other literals stay as they are."""
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
 
 _COPIED: Final = (
-    *("type", "enum", "description", "format", "pattern", "minimum", "maximum", "exclusiveMinimum"),
-    *(
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-    ),
+    "type",
+    "enum",
+    "description",
+    "format",
+    "pattern",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
 )
 """The keywords of a tool's schema that a parameter takes over. Others may refer to parts
 of that schema."""
@@ -117,9 +127,7 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
 def _decision(name: str, raw: JSON) -> ParameterDecision:
     where = f"parameters.{name[:_LONGEST]}"
     if not isinstance(raw, dict):
-        raise PublicationError(
-            f"{where}: expected an object with {', '.join(_KEYS)}, found {show(raw)}"
-        )
+        raise _malformed(where, f"an object with {', '.join(_KEYS)}", raw)
 
     for key in raw:
         if key not in _KEYS:
@@ -127,47 +135,48 @@ def _decision(name: str, raw: JSON) -> ParameterDecision:
                 f"{where}: unknown key {key[:_LONGEST]!r}.{did_you_mean(key, _KEYS)}"
             )
 
-    texts: dict[str, str | None] = {}
-    for key in ("rename", "merge", "description"):
-        value = raw.get(key)
-        if value is not None and not isinstance(value, str):
-            raise PublicationError(f"{where}.{key}: expected text, found {show(value)}")
-        texts[key] = value
-
-    flags = {key: raw.get(key, False) for key in ("fix", "required")}
-    for key, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise PublicationError(f"{where}.{key}: expected true or false, found {show(flag)}")
-
-    at = raw.get("at", [])
-    if isinstance(at, list):
-        paths = [path for path in at if isinstance(path, str)]
-    else:
-        paths = []
-
-    if not isinstance(at, list) or len(paths) != len(at):
-        raise PublicationError(
-            f"{where}.at: expected an array of paths such as calls.2.limit, found {show(at)}"
-        )
-
-    if texts["rename"] is not None and not _NAME.fullmatch(texts["rename"]):
-        raise PublicationError(
-            f"{where}.rename: expected letters, digits, _ and -, found {show(texts['rename'])}"
-        )
-
-    if paths and not _NAME.fullmatch(name):
-        raise PublicationError(f"{where}: expected a name of letters, digits, _ and -")
-    if sum([texts["rename"] is not None, texts["merge"] is not None, flags["fix"] is True]) > 1:
-        raise PublicationError(f"{where}: expected one of rename, merge and fix")
-    return ParameterDecision(
-        texts["rename"],
-        texts["merge"],
-        flags["fix"] is True,
-        texts["description"],
-        flags["required"] is True,
+    decision = ParameterDecision(
+        _text(raw, "rename", where),
+        _text(raw, "merge", where),
+        _flag(raw, "fix", where),
+        _text(raw, "description", where),
+        _flag(raw, "required", where),
         (raw["default"],) if "default" in raw else (),
-        tuple(paths),
+        _paths(raw.get("at", []), where),
     )
+    rename = decision.rename
+    if rename is not None and not _NAME.fullmatch(rename):
+        raise _malformed(f"{where}.rename", "letters, digits, _ and -", rename)
+    if decision.at and not _NAME.fullmatch(name):
+        raise PublicationError(f"{where}: expected a name of letters, digits, _ and -")
+    if [rename is not None, decision.merge is not None, decision.fix].count(True) > 1:
+        raise PublicationError(f"{where}: expected one of rename, merge and fix")
+    return decision
+
+
+def _text(raw: JSONObject, key: str, where: str) -> str | None:
+    value = raw.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise _malformed(f"{where}.{key}", "text", value)
+
+
+def _flag(raw: JSONObject, key: str, where: str) -> bool:
+    value = raw.get(key, False)
+    if isinstance(value, bool):
+        return value
+    raise _malformed(f"{where}.{key}", "true or false", value)
+
+
+def _paths(raw: JSON, where: str) -> tuple[str, ...]:
+    paths = tuple(path for path in list_or_empty(raw) if isinstance(path, str))
+    if not isinstance(raw, list) or len(paths) != len(raw):
+        raise _malformed(f"{where}.at", "an array of paths such as calls.2.limit", raw)
+    return paths
+
+
+def _malformed(where: str, expected: str, value: JSON) -> PublicationError:
+    return PublicationError(f"{where}: expected {expected}, found {show(value)}")
 
 
 @dataclass(slots=True)
@@ -180,7 +189,7 @@ class Parameter:
         leaves: the literals that it fills.
         tool: the tool of the first of them.
         source: where a followed value comes from; None: the parameter has a default.
-        told: the same in words.
+        source_in_words: the same in words.
         also: it is a member of the object `also`.
     """
 
@@ -189,7 +198,7 @@ class Parameter:
     leaves: list[Leaf]
     tool: str = ""
     source: Explanation | None = None
-    told: str = ""
+    source_in_words: str = ""
     also: bool = False
 
     @property
@@ -200,7 +209,18 @@ class Parameter:
     @property
     def reference(self) -> str:
         """The reference that reads it."""
-        return format_reference(("input", ALSO, self.name) if self.also else ("input", self.name))
+        if self.also:
+            return format_reference(("input", ALSO, self.name))
+        return format_reference(("input", self.name))
+
+    @property
+    def filled(self) -> Filled:
+        """What it fills, for its name."""
+        leaf = self.leaves[0]
+        source_keys: Path = ()
+        if isinstance(self.source, PathTo):
+            source_keys = self.source.path[1:]
+        return Filled(self.tool, leaf.keys, self.value, source_keys, leaf.place)
 
     @property
     def schema(self) -> JSONObject:
@@ -210,18 +230,12 @@ class Parameter:
         leaf = self.leaves[0]
         declared = leaf.schema or {}
         schema: JSONObject = {key: declared[key] for key in _COPIED if key in declared}
-        if (
-            "type" not in schema
-            and "enum" not in schema
-            and "anyOf" not in declared
-            and "oneOf" not in declared
-        ):
+        if not declared.keys() & {"type", "enum", "anyOf", "oneOf"}:
             schema = {**_type_of(self.value), **schema}
 
-        if isinstance(self.value, list) and isinstance(declared.get("items"), dict):
-            items = declared["items"]
-            if isinstance(items, dict) and "$ref" not in str(items):
-                schema["items"] = items
+        items = declared.get("items")
+        if isinstance(self.value, list) and isinstance(items, dict) and "$ref" not in str(items):
+            schema["items"] = items
 
         if "description" not in schema and self.tool:
             schema["description"] = f"{leaf.keys[-1] if leaf.keys else 'a value'} of {self.tool}"
@@ -229,7 +243,8 @@ class Parameter:
         if self.source is None:
             return {**schema, "default": self.value}
 
-        sentence = f"Left out, it is taken from {clipped(self.told or self.source.shown, _SOURCE)}."
+        source = clipped(self.source_in_words or self.source.shown, _SOURCE)
+        sentence = f"Left out, it is taken from {source}."
         if "description" in schema:
             sentence = f"{str(schema['description']).rstrip('. ')}. {sentence}"
 
@@ -239,13 +254,17 @@ class Parameter:
 def _type_of(value: JSON) -> JSONObject:
     if isinstance(value, bool):
         return {"type": "boolean"}
-    if isinstance(value, int | float):
-        return {"type": "integer" if isinstance(value, int) else "number"}
+    if isinstance(value, int):
+        return {"type": "integer"}
+    if isinstance(value, float):
+        return {"type": "number"}
     if isinstance(value, str):
         return {"type": "string"}
     if isinstance(value, list):
         return {"type": "array"}
-    return {"type": "object"} if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return {"type": "object"}
+    return {}
 
 
 def parameters_of(
@@ -287,40 +306,19 @@ def parameters_of(
 
     # Those with a default come first, and have the plainest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
-    filled = [
-        Filled(
-            parameter.tool,
-            parameter.leaves[0].keys,
-            parameter.value,
-            _keys_of(parameter.source),
-            parameter.leaves[0].place,
-        )
-        for parameter in ordered
-    ]
-    for parameter, name in zip(
-        ordered, parameter_names(filled, {*reserved, *by_decision, ALSO}), strict=True
-    ):
+    filled = [parameter.filled for parameter in ordered]
+    names = parameter_names(filled, {*reserved, *by_decision, ALSO})
+    for parameter, name in zip(ordered, names, strict=True):
         parameter.name = name
 
-    left = _put_under_also(
-        [parameter for parameter in ordered if parameter.followed], reserved, decisions, task
-    )
-    constants = [
-        parameter.name
-        for parameter in ordered
-        if not parameter.followed and parameter.name not in decisions
-    ]
-    left.update(constants[_MOST_CONSTANTS:])
+    followed = [parameter for parameter in ordered if parameter.followed]
+    constants = [parameter for parameter in ordered if not parameter.followed]
+    left = _put_under_also(followed, reserved, decisions, task)
+    undecided = [parameter.name for parameter in constants if parameter.name not in decisions]
+    left.update(undecided[_MOST_CONSTANTS:])
     return [
         parameter for parameter in (*by_decision.values(), *ordered) if parameter.name not in left
     ]
-
-
-def _keys_of(source: Explanation | None) -> Path:
-    """The keys below the input or a result that lead to a value."""
-    if isinstance(source, PathTo):
-        return operand_path(source.reference)[1:]
-    return ()
 
 
 def _put_under_also(
@@ -329,18 +327,19 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Put all but the first followed parameters under `also`; returns the names of those for which
-    nothing is left.
+    """Put all but the first followed parameters under `also`. Return the names of those for which
+    there is no room.
     """
     words = set(_WORD.findall(task))
-    open_ = [parameter for parameter in followed if parameter.name not in decisions]
-    open_.sort(key=lambda parameter: not _stands_in(parameter.value, task, words))
-    free = max(0, _FIRST - (len(followed) - len(open_)))
-    under = open_[free:] if ALSO not in reserved else []
-    for parameter in under[:_MOST_ALSO]:
-        parameter.also = True
+    undecided = [parameter for parameter in followed if parameter.name not in decisions]
+    undecided.sort(key=lambda parameter: not _stands_in(parameter.value, task, words))
+    room = max(0, _FIRST - (len(followed) - len(undecided)))
+    rest = undecided[room:]
+    if ALSO not in reserved:
+        for parameter in rest[:_MOST_ALSO]:
+            parameter.also = True
 
-    return {parameter.name for parameter in open_[free:] if not parameter.also}
+    return {parameter.name for parameter in rest if not parameter.also}
 
 
 def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
@@ -404,108 +403,140 @@ def inputs_of(
     Raises:
         PublicationError: a decision names no parameter, or does not fit it.
     """
-    declared = schema.get("properties")
-    if isinstance(declared, dict):
-        properties: JSONObject = dict(declared)
-    else:
-        properties = {}
+    return _Deciding(schema, run_input, parameters, decisions).inputs()
 
-    needed = schema.get("required")
-    if isinstance(needed, list):
-        required = [member for member in needed if isinstance(member, str)]
-    else:
-        required = []
 
-    values: JSONObject = {
-        **run_input,
-        **{parameter.name: parameter.value for parameter in parameters},
-    }
-    names_of_parameters = {parameter.name for parameter in parameters}
-    also: JSONObject = {}
-    for parameter in parameters:
-        (also if parameter.also else properties)[parameter.name] = parameter.schema
+class _Deciding:
+    """Applies the decisions of a publisher to the input of a run; see `inputs_of`."""
 
-    for name in decisions:
-        if name not in properties and name not in values:
-            similar = [*properties, *values]
-            raise PublicationError(
-                f"parameters: there is no parameter {name[:_LONGEST]!r}."
-                f"{did_you_mean(name, similar)}"
-            )
+    def __init__(
+        self,
+        schema: JSONObject,
+        run_input: JSONObject,
+        parameters: Sequence[Parameter],
+        decisions: Mapping[str, ParameterDecision],
+    ) -> None:
+        self._schema = schema
+        self._run_input = run_input
+        self._decisions = decisions
+        self._properties = {**object_or_empty(schema.get("properties"))}
+        self._required = list_or_empty(schema.get("required"))
+        self._also: JSONObject = {}
+        self._recorded = {**run_input}
+        self._parameter_names = set[str]()
+        for parameter in parameters:
+            self._parameter_names.add(parameter.name)
+            self._recorded[parameter.name] = parameter.value
+            members = self._also if parameter.also else self._properties
+            members[parameter.name] = parameter.schema
 
-    result = Inputs({})
-    for name, decision in decisions.items():
-        where = f"parameters.{name}"
-        if decision.merge is not None:
-            if decision.merge == name or decision.merge not in values or name not in values:
-                similar = [other for other in values if other != name]
+        self._inputs = Inputs({})
+
+    def inputs(self) -> Inputs:
+        """Return the input of the tool.
+
+        Raises:
+            PublicationError: see `inputs_of`.
+        """
+        names = [*self._properties, *self._recorded]
+        for name in self._decisions:
+            if name not in names:
                 raise PublicationError(
-                    f"{where}.merge: there is no {decision.merge!r}."
-                    f"{did_you_mean(decision.merge, similar)}"
+                    f"parameters: there is no parameter {name[:_LONGEST]!r}."
+                    f"{did_you_mean(name, names)}"
                 )
 
-            if not same(values[name], values[decision.merge]):
-                raise PublicationError(
-                    f"{where}.merge: its recorded value {show(values[name])} is not that of "
-                    f"{decision.merge}, {show(values[decision.merge])}"
-                )
+        for name, decision in self._decisions.items():
+            if decision.merge is not None:
+                self._merge(name, decision.merge)
+            elif decision.fix:
+                self._fix(name)
+            else:
+                self._change(name, decision)
 
-            result.renamed[name] = decision.merge
-            properties.pop(name, None)
-            required = [other for other in required if other != name]
-            continue
-
-        if decision.fix:
-            properties.pop(name, None)
-            required = [other for other in required if other != name]
-            if name in names_of_parameters:
-                result.unfilled.add(name)
-            elif name in run_input:
-                result.fixed[name] = run_input[name]
-
-            continue
-
-        _describe(properties, name, decision)
-        if decision.required and name not in required:
-            required.append(name)
-            _without_default(properties, name)
-
-        if decision.rename is not None and decision.rename != name:
-            if decision.rename in properties:
-                raise PublicationError(
-                    f"{where}.rename: {decision.rename!r} is another parameter; merge them instead"
-                )
-
-            result.renamed[name] = decision.rename
-            properties = {
-                decision.rename if key == name else key: value for key, value in properties.items()
-            }
-            required = [decision.rename if key == name else key for key in required]
-
-    result.renamed = {name: _new_name(name, decisions) for name in result.renamed}
-    for name in properties:
-        if name in META_PROPERTIES:
-            raise PublicationError(
-                f"parameters.{name}: calls have a property of this name themselves; rename it"
-            )
-
-    if also:
-        description = (
-            "More values of the calls that are taken from earlier results where they are left out."
-        )
-        properties[ALSO] = {
-            "type": "object",
-            "description": description,
-            "properties": also,
-            "additionalProperties": False,
+        self._inputs.renamed = {
+            name: _new_name(name, self._decisions) for name in self._inputs.renamed
         }
+        for name in self._properties:
+            if name in META_PROPERTIES:
+                raise PublicationError(
+                    f"parameters.{name}: calls have a property of this name themselves; rename it"
+                )
 
-    result.schema = {**schema, "type": "object", "properties": properties}
-    result.schema.pop("required", None)
-    if required:
-        result.schema["required"] = list[JSON](required)
+        self._inputs.schema = self._new_schema()
+        return self._inputs
 
-    return result
+    def _merge(self, name: str, other: str) -> None:
+        where = f"parameters.{name}.merge"
+        recorded = self._recorded
+        if other == name or other not in recorded or name not in recorded:
+            others = [member for member in recorded if member != name]
+            raise PublicationError(f"{where}: there is no {other!r}.{did_you_mean(other, others)}")
+        if not same(recorded[name], recorded[other]):
+            raise PublicationError(
+                f"{where}: its recorded value {show(recorded[name])} is not that of {other}, "
+                f"{show(recorded[other])}"
+            )
+
+        self._inputs.renamed[name] = other
+        self._remove(name)
+
+    def _fix(self, name: str) -> None:
+        self._remove(name)
+        if name in self._parameter_names:
+            self._inputs.unfilled.add(name)
+        elif name in self._run_input:
+            self._inputs.fixed[name] = self._run_input[name]
+
+    def _remove(self, name: str) -> None:
+        self._properties.pop(name, None)
+        self._required = [other for other in self._required if other != name]
+
+    def _change(self, name: str, decision: ParameterDecision) -> None:
+        """Change the schema of a parameter, whether it is required, and its name."""
+        schema = {**object_or_empty(self._properties.get(name))}
+        if decision.description is not None:
+            schema["description"] = decision.description
+
+        if decision.default:
+            schema["default"] = decision.default[0]
+
+        if decision.required and name not in self._required:
+            self._required = [*self._required, name]
+            schema.pop("default", None)
+
+        self._properties[name] = schema
+        if decision.rename is not None and decision.rename != name:
+            self._rename(name, decision.rename)
+
+    def _rename(self, name: str, new: str) -> None:
+        if new in self._properties:
+            raise PublicationError(
+                f"parameters.{name}.rename: {new!r} is another parameter; merge them instead"
+            )
+
+        self._inputs.renamed[name] = new
+        self._properties = {
+            new if key == name else key: value for key, value in self._properties.items()
+        }
+        self._required = [new if key == name else key for key in self._required]
+
+    def _new_schema(self) -> JSONObject:
+        properties = self._properties
+        if self._also:
+            properties[ALSO] = {
+                "type": "object",
+                "description": _ABOUT_ALSO,
+                "properties": self._also,
+                "additionalProperties": False,
+            }
+
+        schema: JSONObject = {**self._schema, "type": "object", "properties": properties}
+        schema.pop("required", None)
+        if self._required:
+            schema["required"] = self._required
+
+        return schema
 
 
 def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
@@ -533,37 +564,18 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
     return name if decision is None or decision.rename is None else decision.rename
 
 
-def _describe(properties: JSONObject, name: str, decision: ParameterDecision) -> None:
-    declared = properties.get(name)
-    schema: JSONObject = dict(declared) if isinstance(declared, dict) else {}
-    if decision.description is not None:
-        schema["description"] = decision.description
-
-    if decision.default:
-        schema["default"] = decision.default[0]
-
-    properties[name] = schema
-
-
-def _without_default(properties: JSONObject, name: str) -> None:
-    declared = properties[name]
-    if isinstance(declared, dict):
-        properties[name] = {key: value for key, value in declared.items() if key != "default"}
-
-
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
     """Return a value as written, with the new names of members of the input in its references."""
-    if isinstance(value, list):
-        return [renamed_inputs(item, names) for item in value]
-    if isinstance(value, dict):
-        return {key: renamed_inputs(item, names) for key, item in value.items()}
-    if not names or not isinstance(value, str) or not is_reference(value):
+    if not names:
         return value
+    return map_references(value, partial(_with_new_names, names=names))
 
+
+def _with_new_names(text: str, names: Mapping[str, str]) -> str:
     try:
-        expression = parse_reference(value)
+        expression = parse_reference(text)
     except ReferenceSyntaxError:
-        return value
+        return text
 
     return " || ".join(
         " && ".join(_renamed(operand, names) for operand in group)

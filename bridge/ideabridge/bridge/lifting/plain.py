@@ -31,7 +31,7 @@ from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.function import walk
 from ideabridge.bridge.lifting.inside import Inside
-from ideabridge.bridge.lifting.leaves import Leaf, names_of
+from ideabridge.bridge.lifting.leaves import Leaf, path_of
 from ideabridge.bridge.lifting.lifted import RECORDED
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -214,7 +214,7 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
         reason = f"{example} may be {cheapest.shown}, or something else"
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
         if explanations is not None and explanations.inside is not None:
-            reason = f"{reason}: {_told(draft, explanations.inside)}"
+            reason = f"{reason}: {_where(draft, explanations.inside)}"
         return OpenPoint("computed", leaf.path, reason)
 
     places = [
@@ -284,8 +284,7 @@ def _place_read(path: Path) -> int:
 
 def _has_position(draft: PlanDraft, path: PathTo) -> bool:
     aligned = draft.lifted.aligned
-    operand = next(parse_reference(path.reference).operands())
-    source = aligned.source_in_plan(operand)
+    source = aligned.source_at(path.reference)
     return source is not None and is_position(aligned, source)
 
 
@@ -339,7 +338,7 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
     for depth, key in enumerate(leaf.keys):
         if isinstance(value, list):
             if len(value) > 1:
-                return ".".join(names_of(leaf.place, leaf.keys[:depth]))
+                return path_of(leaf.place, leaf.keys[:depth])
             value = value[int(key)]
         elif isinstance(value, dict):
             value = value[key]
@@ -349,10 +348,10 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
 
 def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
     """Return whether what is taken first in the place of a literal reads an earlier result."""
-    explanations = draft.lifted.explanations_by_path.get(leaf.path)
-    if explanations is None or not explanations.is_explained:
+    cheapest = draft.lifted.cheapest(leaf)
+    if cheapest is None:
         return False
-    return any(operand_path(text)[0] != "input" for text in explanations.by[0].references)
+    return any(operand_path(text)[0] != "input" for text in cheapest.references)
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
@@ -370,7 +369,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
         if leaf.place is None or explanations is None or leaf.is_within(draft.chosen):
             continue
         if explanations.inside is not None and not explanations.is_explained:
-            yield OpenPoint("inside", leaf.path, _told(draft, explanations.inside))
+            yield OpenPoint("inside", leaf.path, _where(draft, explanations.inside))
         elif leaf.path in parameter_paths and _is_after_results(draft, leaf.place):
             words = [
                 text
@@ -382,8 +381,8 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
                 yield OpenPoint("own_words", leaf.path, reason)
 
 
-def _told(draft: PlanDraft, inside: Inside) -> str:
-    """Where a part stands, in words."""
+def _where(draft: PlanDraft, inside: Inside) -> str:
+    """Say where a part stands."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:

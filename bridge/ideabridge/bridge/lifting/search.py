@@ -43,20 +43,21 @@ from ideabridge.bridge.context.explanations import (
     PathTo,
     Read,
     operand_path,
-    same,
 )
 from ideabridge.bridge.context.items import keys_of
 from ideabridge.bridge.context.references import Path
-from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.context.steps import convert
 from ideabridge.bridge.lifting.function import is_distinctive
 from ideabridge.bridge.lifting.index import INPUT, LONGEST, PLACES, Node, Values
 from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.naming import words_of
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 _WORDS: Final = 12
 """The most words of a value within a text."""
+
+_MARKED_WORDS: Final = 300
+"""The most words of a text at which a value is looked for."""
 
 _PIECES: Final = 8
 """The most values within one text that are explained."""
@@ -94,7 +95,7 @@ class Found:
     @property
     def is_explained(self) -> bool:
         """True if something else is taken before the constant."""
-        return not isinstance(self.by[0], Constant)
+        return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
         """Return the explanations that fit further runs: (the literal there, what reads the
@@ -104,18 +105,13 @@ class Found:
         """
         by = self.by
         for literal, read in runs:
-            by = [explanation for explanation in by if _gives(explanation, read, literal)]
+            by = [explanation for explanation in by if explanation.gives(literal, read)]
 
         if by:
             return replace(self, by=by)
 
-        constants = [explanation for explanation in self.by if isinstance(explanation, Constant)]
-        return Found(list[Explanation](constants), self.cut, contradicted=True)
-
-
-def _gives(explanation: Explanation, read: Read, literal: JSON) -> bool:
-    value = explanation.value(read)
-    return not isinstance(value, Missing) and same(value, literal)
+        constants = [explanation for explanation in self.by if is_constant(explanation)]
+        return Found(constants, self.cut, contradicted=True)
 
 
 def explain(value: JSON, values: Values, name: str = "") -> Found:
@@ -158,7 +154,7 @@ class _Search:
 
         self._ranked.sort(key=lambda ranked: ranked.rank)
         by = [ranked.explanation for ranked in self._ranked[:MOST]]
-        if not any(isinstance(explanation, Constant) for explanation in by):
+        if not any(map(is_constant, by)):
             by[-1] = Constant(value)
 
         return Found(by, is_cut or len(self._ranked) > MOST)
@@ -229,8 +225,8 @@ class _Search:
         [depth] = lists
         holder = path_down[depth]
         number = int(path_down[depth + 1].key)
-        items = holder.inner
-        if not isinstance(items, list) or len(items) < 2:
+        items = list_or_empty(holder.inner)
+        if len(items) < 2:
             return
 
         take = node.path[depth + 1 :]
@@ -276,28 +272,32 @@ class _Search:
         if not 3 < len(text) <= LONGEST:
             return
         for piece in self._pieces(text):
-            before = Constant(text[: piece.start])
-            after = Constant(text[piece.end :])
+            before = text[: piece.start]
+            after = text[piece.end :]
             for node in piece.nodes[:_SOURCES]:
-                parts = [
-                    part for part in (before, PathTo(node.reference), after) if part != Constant("")
-                ]
+                parts: list[Explanation] = [PathTo(node.reference)]
+                if before:
+                    parts.insert(0, Constant(before))
+                if after:
+                    parts.append(Constant(after))
+
                 self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
     def _pieces(self, text: str) -> list[_Piece]:
         """Return the longest parts of a text that are values, without overlap."""
         spans = dict(_spans(text, self._values.begins))
         # What is in the input may also be a part of a word.
-        for given in self._values.given:
-            start = text.find(given)
+        for input_text in self._values.input_texts:
+            start = text.find(input_text)
             if start >= 0:
-                ends = {*spans.get(start, ()), start + len(given)}
+                ends = {*spans.get(start, ()), start + len(input_text)}
                 spans[start] = sorted(ends, reverse=True)
 
         pieces: list[_Piece] = []
         for start in sorted(spans):
-            overlaps = bool(pieces) and start < pieces[-1].end
-            piece = None if overlaps else self._longest_at(text, start, spans[start])
+            if pieces and start < pieces[-1].end:
+                continue
+            piece = self._longest_at(text, start, spans[start])
             if piece is not None:
                 pieces.append(piece)
 
@@ -312,9 +312,12 @@ class _Search:
         """
         for end in ends:
             part = text[start:end]
-            nodes = self._places_of(part) if part != text else []
+            if part == text:
+                continue
+            nodes = self._places_of(part)
             if nodes:
                 return _Piece(start, end, nodes)
+
         return None
 
     def _places_of(self, part: str) -> list[Node]:
@@ -370,7 +373,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
         text: the text.
         begins: returns whether a value begins with some marks and a word.
     """
-    words = list(islice(_MARKED_WORD.finditer(text), 300))
+    words = list(islice(_MARKED_WORD.finditer(text), _MARKED_WORDS))
     for number, first in enumerate(words):
         starts = {first.start("before"), first.start("word")}
         if number and words[number - 1]["after"]:
@@ -379,9 +382,11 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
         starts = {start for start in starts if begins(text[start : first.end("word")])}
         if not starts:
             continue
+
         ends: list[int] = []
         for last in words[number : number + _WORDS]:
             ends += {last.end("word"), last.end("after")}
+
         ends.sort(reverse=True)
         for start in starts:
             yield start, ends
@@ -408,13 +413,16 @@ def _likeness_of(name: str, keys: Path) -> int:
     if last == words:
         return _OWN_NAME
 
-    around = words_of("_".join(keys))
-    if set(around) == set(words):
+    own = set(words)
+    around = set(words_of("_".join(keys)))
+    if around == own:
         # `issue.id` for `issue_id`.
         return 3
-    if set(words) & set(last):
+    if own & set(last):
         return 2
-    return 1 if set(words) & set(around) else 0
+    if own & around:
+        return 1
+    return 0
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -470,6 +478,11 @@ def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
             yield key, member
 
 
+def is_constant(explanation: Explanation) -> bool:
+    """Return whether an explanation is the recorded value itself."""
+    return isinstance(explanation, Constant)
+
+
 def selects(explanation: Explanation) -> bool:
     """Return whether an explanation may select by a position from a list; `positions` says so
     for given data.
@@ -477,10 +490,6 @@ def selects(explanation: Explanation) -> bool:
     A run shows something about the position only if it had a choice: several items, or
     several matches.
     """
-    match explanation:
-        case PathTo():
-            return explanation.has_positions
-        case ItemOf():
-            return True
-        case _:
-            return any(selects(part) for part in explanation.made_of)
+    if isinstance(explanation, PathTo):
+        return explanation.has_positions
+    return isinstance(explanation, ItemOf) or any(map(selects, explanation.made_of))
