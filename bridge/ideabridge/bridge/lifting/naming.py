@@ -95,19 +95,20 @@ def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) ->
     """
     names: dict[int, str] = {}
     names_in_use = set(reserved)
-    beside = _places_of_calls(filled)
+    places = _places_of_calls(filled)
 
     def with_place_of_call(parameter: Filled) -> str:
-        return _told_apart(beside.get(parameter.call, ()), parameter)
+        return _name_after(places.get(parameter.call, ()), parameter)
 
-    for candidate in (
+    candidates = (
         _alone,
         _with_parents,
         _with_source,
         _with_tool,
         _with_place,
         with_place_of_call,
-    ):
+    )
+    for candidate in candidates:
         _name_unique(filled, candidate, names, names_in_use)
 
     _count_the_rest(filled, names, names_in_use)
@@ -148,16 +149,15 @@ def _count_the_rest(
     counts: Counter[str] = Counter()
     for number in rest:
         parameter = filled[number]
-        own = own_name(parameter.keys)
-        base = own
-        if len(tools[own]) > 1:
-            base = _with_tool(parameter) or own
+        base = own_name(parameter.keys)
+        if len(tools[base]) > 1:
+            base = _with_tool(parameter) or base
 
-        name = _counted(base, counts[base])
-        counts[base] += 1
-        while name in names_in_use:
+        while True:
             name = _counted(base, counts[base])
             counts[base] += 1
+            if name not in names_in_use:
+                break
 
         names[number] = name
         names_in_use.add(name)
@@ -194,21 +194,20 @@ def _alone(parameter: Filled) -> str:
 
 
 def _with_parents(parameter: Filled) -> str:
-    return _told_apart(_named_keys(parameter.keys)[:-1][-1:], parameter)
+    return _name_after(_named_keys(parameter.keys)[-2:-1], parameter)
 
 
 def _with_source(parameter: Filled) -> str:
-    source = _named_keys(parameter.source)
     # `issue.id` tells an `id` apart as `issue_id`, and `head.sha` a `ref` as `sha_ref`.
-    for key in reversed(source):
-        name = _told_apart([key], parameter)
+    for key in reversed(_named_keys(parameter.source)):
+        name = _name_after([key], parameter)
         if name:
             return name
     return ""
 
 
 def _with_tool(parameter: Filled) -> str:
-    return _told_apart([parameter.tool], parameter)
+    return _name_after([parameter.tool], parameter)
 
 
 def _with_place(parameter: Filled) -> str:
@@ -266,14 +265,11 @@ def _last_segment(text: str) -> str:
     return re.split(r"[/\\]", text.rstrip("/\\"))[-1].partition("?")[0]
 
 
-def _told_apart(before: Iterable[str], parameter: Filled) -> str:
+def _name_after(before: Iterable[str], parameter: Filled) -> str:
     """The name of a parameter after other words; empty if these say nothing that the
     name does not say.
     """
     words = [word for text in before for word in words_of(text)]
-    if not words:
-        return ""
-
     own = own_name(parameter.keys)
     own_words = words_of(own)
     # `git_branch` of `branch` is `git_branch`.
@@ -317,15 +313,15 @@ def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]
     in_tools = {word for name in tools for word in words_of(name)}
     shared: list[str] | None = None
     for task, data in tasks:
-        words = list(
-            dict.fromkeys(
-                word for word in words_of(task) if _says_something(word) and word not in data
-            )
-        )
+        words = [word for word in words_of(task) if _says_something(word) and word not in data]
         if set(words) <= in_tools:
             # The title of a run without a task is the names of its tools.
             words = []
-        shared = words if shared is None else [word for word in shared if word in words]
+
+        if shared is None:
+            shared = list(dict.fromkeys(words))
+        else:
+            shared = [word for word in shared if word in words]
 
     if shared is not None and len(shared) >= 2:
         return "_".join(shared[:_WORDS])

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from ideabridge.bridge.context.explanations import Explained, Read, same
+from ideabridge.bridge.context.explanations import Explained, Read
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun
@@ -19,10 +19,10 @@ from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS
 from ideabridge.bridge.lifting.leaves import Leaf
-from ideabridge.bridge.lifting.rows import REQUIRED, ReportRow, read_rows, rows_of
+from ideabridge.bridge.lifting.rows import REQUIRED, ReportRow, joined, read_rows, rows_of
 from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _FOR_MODELS: Final = 2_000
 """The most bytes of a report for a model."""
@@ -57,23 +57,6 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "settles": [paths]}]}`. `literals` are those that are not known for certain.
     """
     lifted = draft.lifted
-    calls: list[JSON] = []
-    for place, call in enumerate(draft.calls):
-        entry: JSONObject = {
-            "place": place,
-            "tool": call.get("_tool") if isinstance(call, dict) else None,
-        }
-        if place in draft.asks_mind:
-            entry["asks_mind"] = True
-
-        if place in lifted.decisions:
-            entry["decision"] = True
-
-        if lifted.kept_order and lifted.kept_order[place]:
-            entry["after"] = list[JSON](sorted(lifted.kept_order[place]))
-
-        calls.append(entry)
-
     try:
         fault = draft.difference()
     except PublicationError as error:
@@ -84,6 +67,10 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     if fault is None:
         agree, different = draft.confirmations()
 
+    offers: list[JSONObject] = []
+    if store is not None:
+        offers = list(_offers(draft, store, caller))
+
     leaves = {leaf.at: leaf for leaf in lifted.leaves}
     plan: JSONObject = {"calls": draft.calls, "output": draft.output}
     arguments = draft.arguments(lifted.aligned)
@@ -91,19 +78,37 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     return {
         "run": lifted.function.run.id,
         "requests": lifted.requests,
-        "calls": calls,
-        "parameters": list[JSON](_parameters(draft)),
+        "calls": [_call(draft, place) for place in range(len(draft.calls))],
+        "parameters": list(_parameters(draft)),
         "literals": [_literal(literal, leaves.get(literal.at)) for literal in draft.explained],
         "references": sum(leaf.reference is not None for leaf in lifted.leaves),
-        "taken": dict[str, JSON](draft.chosen),
+        "taken": dict(draft.chosen),
         "rows": [row.to_json() for row in rows],
-        "left_out": list[JSON](call.shown for call in lifted.left_out),
+        "left_out": [call.shown for call in lifted.left_out],
         "consistent": fault is None,
         "difference": fault,
-        "confirmed_by": list[JSON](agree),
-        "not_confirmed_by": list[JSON](different),
-        "offers": [] if store is None else list[JSON](_offers(draft, store, caller)),
+        "confirmed_by": agree,
+        "not_confirmed_by": different,
+        "offers": offers,
     }
+
+
+def _call(draft: PlanDraft, place: int) -> JSONObject:
+    lifted = draft.lifted
+    entry: JSONObject = {
+        "place": place,
+        "tool": object_or_empty(draft.calls[place]).get("_tool"),
+    }
+    if place in draft.asks_mind:
+        entry["asks_mind"] = True
+
+    if place in lifted.decisions:
+        entry["decision"] = True
+
+    if lifted.kept_order and lifted.kept_order[place]:
+        entry["after"] = list[JSON](sorted(lifted.kept_order[place]))
+
+    return entry
 
 
 def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
@@ -112,22 +117,17 @@ def _parameters(draft: PlanDraft) -> Iterator[JSONObject]:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         fills.setdefault(name, []).extend(leaf.path for leaf in parameter.leaves)
 
-    properties = draft.inputs.schema.get("properties")
-    required = draft.inputs.schema.get("required")
-    if not isinstance(properties, dict):
-        return
+    schema = draft.inputs.schema
+    required = list_or_empty(schema.get("required"))
+    for name, raw in object_or_empty(schema.get("properties")).items():
+        declared = object_or_empty(raw)
+        entry: JSONObject = {"name": name, "required": name in required}
+        for key in ("default", "description"):
+            if key in declared:
+                entry[key] = declared[key]
 
-    for name, schema in properties.items():
-        entry: JSONObject = {
-            "name": name,
-            "required": isinstance(required, list) and name in required,
-        }
-        if isinstance(schema, dict):
-            for key in ("default", "description"):
-                if key in schema:
-                    entry[key] = schema[key]
-
-        yield {**entry, "fills": fills.get(name, [])}
+        entry["fills"] = fills.get(name, [])
+        yield entry
 
 
 def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
@@ -163,8 +163,7 @@ def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
     recorded = run.leaf(place, literal.at[1:] if place is None else literal.at[2:])
     if isinstance(recorded, Missing):
         return False
-    values = [explanation.value(read) for explanation in literal.by]
-    return any(isinstance(value, Missing) or not same(value, recorded) for value in values)
+    return not all(explanation.gives(recorded, read) for explanation in literal.by)
 
 
 # -- for people and models -------------------------------------------------------------------------
@@ -192,9 +191,13 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
     if "reproduces" in report:
         return [*table_lines(rows, width), *_program_lines(report)]
 
-    calls = [f"{call['tool']}{_said_of_call(call)}" for call in _objects(report["calls"])]
-    in_rows = [f"{name} ({count} times)" if count > 1 else name for name, count in _counted(calls)]
-    lines: list[Line] = [(f"calls {_joined(in_rows, _CALLS)}", "bold")]
+    calls = [_call_in_words(call) for call in _objects(report["calls"])]
+    in_rows: list[str] = []
+    for name, equal in groupby(calls):
+        count = len(list(equal))
+        in_rows.append(f"{name} ({count} times)" if count > 1 else name)
+
+    lines: list[Line] = [(f"calls {joined(in_rows, _CALLS)}", "bold")]
     lines += table_lines(rows, width)
     lines += [(f"left out: {text}", "dim") for text in _texts(report["left_out"])]
     lines += [(f"offered: {text}", "dim") for text in _offered(report)]
@@ -226,12 +229,12 @@ def _table(
     heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None
 ) -> Iterator[Line]:
     """The lines of one table. Rows of values that are not certain are yellow."""
-    described = any(row.description for row in rows) and (width is None or width >= _WIDE)
-    titles = [*heads, "description"] if described else [*heads]
-    cells: list[list[str]] = []
-    for row in rows:
-        listed = [row.name, _short(row.example), row.otherwise]
-        cells.append([*listed, row.description] if described else listed)
+    titles = [*heads]
+    cells = [[row.name, _short(row.example), row.otherwise] for row in rows]
+    if any(row.description for row in rows) and (width is None or width >= _WIDE):
+        titles.append("description")
+        for row, cell in zip(rows, cells, strict=True):
+            cell.append(row.description)
 
     styles: list[str | None] = ["bold", *(None if row.is_certain else "yellow" for row in rows)]
     for number, line in table_rows(titles, cells, width):
@@ -239,7 +242,7 @@ def _table(
 
 
 def _program_lines(report: JSONObject) -> Iterator[Line]:
-    runs = _joined(_texts(report["reproduces"]), _CALLS)
+    runs = joined(_texts(report["reproduces"]), _CALLS)
     yield f"with the recorded results it does what it should: {runs}", "green"
     for text in _texts(report["copied"]):
         yield f"written down, not taken from a result? {text}", "yellow"
@@ -256,7 +259,7 @@ def _checked_lines(report: JSONObject) -> Iterator[Line]:
     yield "self-consistent: the recorded results give the recorded output", "green"
     confirmed = _texts(report["confirmed_by"])
     if confirmed:
-        yield f"confirmed by {_joined(confirmed, _CALLS)}", "green"
+        yield f"confirmed by {joined(confirmed, _CALLS)}", "green"
 
     for text in _texts(report["not_confirmed_by"]):
         yield f"  {text}", "yellow"
@@ -315,14 +318,13 @@ def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
         checked = [text for text, _ in _program_lines(report)]
         return [("checks", checked), ("required parameters", needed), ("parameters", others)]
 
-    uncertain = [_row_text(row) for row in rows if not row.is_parameter and not row.is_certain]
-    certain = [_row_text(row) for row in rows if not row.is_parameter and row.is_certain]
+    values = [row for row in rows if not row.is_parameter]
     return [
         ("checks", [text for text, _ in _checked_lines(report)]),
         ("required parameters", needed),
-        ("uncertain values", uncertain),
+        ("uncertain values", [_row_text(row) for row in values if not row.is_certain]),
         ("parameters", others),
-        ("certain values", certain),
+        ("certain values", [_row_text(row) for row in values if row.is_certain]),
         ("failed calls", [f"left out: {text}" for text in _texts(report["left_out"])]),
         ("runs on offer", [f"offered: {text}" for text in _offered(report)]),
     ]
@@ -337,14 +339,9 @@ def _short(example: str) -> str:
     return example if len(example) <= _EXAMPLE else f"{example[: _EXAMPLE - 1]}…"
 
 
-def _counted(names: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Each run of equal names that follow each other, with its length."""
-    for name, equal in groupby(names):
-        yield name, len(list(equal))
-
-
-def _said_of_call(call: JSONObject) -> str:
-    return " (a mind is asked each time)" if call.get("asks_mind") else ""
+def _call_in_words(call: JSONObject) -> str:
+    asks = " (a mind is asked each time)" if call.get("asks_mind") else ""
+    return f"{call['tool']}{asks}"
 
 
 def _offered(report: JSONObject) -> Iterator[str]:
@@ -353,22 +350,13 @@ def _offered(report: JSONObject) -> Iterator[str]:
         if settles:
             yield (
                 f"run {offer['run']} made the same calls with other data, and would settle "
-                f"{_joined(settles, _CALLS)}"
+                f"{joined(settles, _CALLS)}"
             )
 
 
 def _objects(value: JSON) -> list[JSONObject]:
-    if isinstance(value, list):
-        return [entry for entry in value if isinstance(entry, dict)]
-    return []
+    return [entry for entry in list_or_empty(value) if isinstance(entry, dict)]
 
 
 def _texts(value: JSON) -> list[str]:
-    if isinstance(value, list):
-        return [str(entry) for entry in value]
-    return []
-
-
-def _joined(texts: Sequence[str], most: int) -> str:
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    return [str(entry) for entry in list_or_empty(value)]

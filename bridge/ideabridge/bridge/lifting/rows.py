@@ -22,7 +22,7 @@ from ideabridge.bridge.context.references import DAGGER
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.lifting.evidence import explained_in
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 
 REQUIRED: Final = "required"
 OPTIONAL: Final = "may be left out"
@@ -70,7 +70,7 @@ class ReportRow:
 def read_rows(raw: JSON) -> list[ReportRow]:
     """Read a list of what `ReportRow.to_json` returns; entries of another form are left out."""
     rows: list[ReportRow] = []
-    for entry in _items(raw):
+    for entry in list_or_empty(raw):
         match entry:
             case {"name": str(name), "example": str(example), "otherwise": str(otherwise)}:
                 is_parameter = entry.get("is_parameter") is True
@@ -107,7 +107,7 @@ def rows_of(
             continue
 
         others.setdefault(name, []).extend(
-            each for each in literal.by[1:] if not isinstance(each, Constant)
+            other for other in literal.by[1:] if not isinstance(other, Constant)
         )
         if literal.why is not None:
             reasons.setdefault(name, literal.why)
@@ -125,7 +125,7 @@ def rows_of(
 def publication_rows(publication: Publication) -> list[ReportRow]:
     """Return the table of a published tool, under its present evidence."""
     plan = publication.present_plan or {}
-    arguments = _members(_members(publication.recorded).get("input"))
+    arguments = object_or_empty(object_or_empty(publication.recorded).get("input"))
     return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
 
 
@@ -144,17 +144,13 @@ def publication_notes(publication: Publication) -> list[str]:
             notes.append(f"{at}: {literal.why}")
 
     tools = _tools_of(plan)
-    for place in _items(plan.get("decisions")):
+    for place in list_or_empty(plan.get("decisions")):
         if isinstance(place, int) and place < len(tools):
             notes.append(f"calls.{place} ({tools[place]}): {DECISION}")
 
-    sources = [source_in_words(reference, tools) for reference in _members(plan.get("seen"))]
+    sources = [source_in_words(reference, tools) for reference in object_or_empty(plan.get("seen"))]
     if sources:
-        if len(sources) > _READ:
-            more = f" and {len(sources) - _READ} more"
-        else:
-            more = ""
-        notes.append(f"a value of another kind than before, in {', '.join(sources[:_READ])}{more}")
+        notes.append(f"a value of another kind than before, in {joined(sources, _READ)}")
 
     return notes
 
@@ -166,10 +162,10 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
         schema: the JSON Schema of the input.
         arguments: an input, for the examples.
     """
-    required = _items(schema.get("required"))
+    required = list_or_empty(schema.get("required"))
     rows: list[ReportRow] = []
-    for name, raw in _members(schema.get("properties")).items():
-        declared = _members(raw)
+    for name, raw in object_or_empty(schema.get("properties")).items():
+        declared = object_or_empty(raw)
         example = _example(arguments[name]) if name in arguments else ""
         otherwise = OPTIONAL
         if name in required:
@@ -214,9 +210,8 @@ def taken_from(literal: Explained, tools: Sequence[str]) -> str:
         tools: the tools of the calls, by place.
     """
     cheapest, *others = literal.by
-    if isinstance(cheapest, Constant):
-        text = SAME
-    else:
+    text = SAME
+    if not isinstance(cheapest, Constant):
         text = f"taken from {source_in_words(cheapest.shown, tools)}"
     return text + _because(literal.why) + _or_from(others, tools)
 
@@ -229,11 +224,11 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
     """What a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
     text = ""
     for other in others[:_OTHERS]:
-        text += (
-            "; or the same"
-            if isinstance(other, Constant)
-            else f"; or from {source_in_words(other.shown, tools)}"
-        )
+        if isinstance(other, Constant):
+            text += "; or the same"
+        else:
+            text += f"; or from {source_in_words(other.shown, tools)}"
+
     if len(others) > _OTHERS:
         text += f"; or {len(others) - _OTHERS} more"
     return text
@@ -252,7 +247,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
         kind = match[1]
         keys = match[2].split(".")[1:]
         if kind != "results":
-            return " ".join([kind, ".".join(keys)]).rstrip()
+            return f"{kind} {'.'.join(keys)}".rstrip()
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
@@ -268,16 +263,15 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
     return _REFERENCE.sub(in_words, shown)
 
 
+def joined(texts: Sequence[str], most: int) -> str:
+    """Return texts with commas between them, at most `most`, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
 def _tools_of(plan: JSONObject) -> list[str]:
-    return [str(_members(call).get("_tool", "")) for call in _items(plan.get("calls"))]
-
-
-def _items(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
-
-
-def _members(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
+    calls = list_or_empty(plan.get("calls"))
+    return [str(object_or_empty(call).get("_tool", "")) for call in calls]
 
 
 def _example(value: JSON) -> str:
