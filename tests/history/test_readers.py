@@ -15,6 +15,7 @@ from ideabridge.bridge.history.conversation import (
     MAX_LINE,
     Conversation,
     HistoryError,
+    LoggedTool,
     Names,
     find_logs,
 )
@@ -40,10 +41,10 @@ def of_codex(log: Codex, folder: Path) -> Conversation:
 
 
 def test_a_server_is_matched_as_hosts_write_its_name() -> None:
-    assert NAMES.split("git__log") == ("git", "log", "git")
-    assert NAMES.split("my_mail__send__now") == ("my_mail", "send__now", "my.mail")
-    assert NAMES.split("a__b__c") == ("a__b", "c", "a__b")
-    assert NAMES.split("github__log") == ("github", "log", None)
+    assert NAMES.split("git__log") == LoggedTool("git", "log", "git")
+    assert NAMES.split("my_mail__send__now") == LoggedTool("my_mail", "send__now", "my.mail")
+    assert NAMES.split("a__b__c") == LoggedTool("a__b", "c", "a__b")
+    assert NAMES.split("github__log") == LoggedTool("github", "log", None)
 
 
 def test_a_name_that_two_modules_may_mean_is_neither() -> None:
@@ -56,8 +57,8 @@ def test_a_name_that_two_modules_may_mean_is_neither() -> None:
     ]
     two = ["my.mail", "my_mail"]
     assert Names(two).of("my_mail") == "my_mail"
-    assert Names(two).split("my_mail__send") == ("my_mail", "send", None)
-    assert Names(two, {"my_mail": "my.mail"}).split("my_mail__send") == (
+    assert Names(two).split("my_mail__send") == LoggedTool("my_mail", "send", None)
+    assert Names(two, {"my_mail": "my.mail"}).split("my_mail__send") == LoggedTool(
         "my_mail",
         "send",
         "my.mail",
@@ -66,7 +67,7 @@ def test_a_name_that_two_modules_may_mean_is_neither() -> None:
 
 def test_a_person_may_say_which_module_a_server_is() -> None:
     names = Names(["git"], {"claude.ai Git": "git"})
-    assert names.split("claude_ai_Git__log") == ("claude_ai_Git", "log", "git")
+    assert names.split("claude_ai_Git__log") == LoggedTool("claude_ai_Git", "log", "git")
     with pytest.raises(
         HistoryError, match=r"--module old=gti: there is no server 'gti'; there are git"
     ):

@@ -883,7 +883,6 @@ class Bridge:
             self.configuration,
             self.secrets,
             self.offer,
-            fingerprint=self.fingerprint,
             caller=caller,
             modules=modules,
         )

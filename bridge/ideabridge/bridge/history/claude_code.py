@@ -21,6 +21,7 @@ from ideabridge.bridge.history.conversation import (
     Conversation,
     Held,
     HistoryCall,
+    LogLine,
     Names,
     content_value,
     open_plain,
@@ -28,7 +29,14 @@ from ideabridge.bridge.history.conversation import (
     shortened_prompt,
     text_in,
 )
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, decode
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_BYTES,
+    JSONObject,
+    decode,
+    list_or_empty,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "claude-code"
@@ -52,7 +60,8 @@ _CUT: Final = re.compile(
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
     """The folders with the logs."""
     own = variables.get("CLAUDE_CONFIG_DIR")
-    return [(Path(own).expanduser() if own else home / ".claude") / "projects"]
+    base = Path(own).expanduser() if own else home / ".claude"
+    return [base / "projects"]
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
@@ -75,13 +84,13 @@ class _Log:
         self._prompts: dict[str, str] = {}
 
     def read(self) -> list[Conversation]:
-        for number, line, size in read_lines(self._main):
-            kind = line.get("type")
+        for line in read_lines(self._main):
+            kind = line.content.get("type")
             if kind == "assistant":
-                self._take_answer(number, line, size)
+                self._take_answer(line)
             elif kind == "user":
-                self._take_user(number, line, size)
-            elif not isinstance(kind, str) or line.keys() >= {"message", "uuid"}:
+                self._take_user(line)
+            elif not isinstance(kind, str) or line.content.keys() >= {"message", "uuid"}:
                 # Lines that are no messages have neither calls nor results; each version
                 # has other ones.
                 self._main.skipped["of an unknown kind"] += 1
@@ -106,51 +115,58 @@ class _Log:
 
         return conversation
 
-    def _take_answer(self, number: int, line: JSONObject, size: int) -> None:
-        for block in _blocks(line):
-            if block.get("type") != "tool_use":
-                continue
+    def _take_answer(self, line: LogLine) -> None:
+        for block in _blocks(line.content):
             name = block.get("name")
-            call_id = block.get("id")
-            arguments = block.get("input")
-            if not isinstance(name, str) or not name.startswith(_PREFIX):
+            if block.get("type") != "tool_use" or not isinstance(name, str):
                 continue
-            if not isinstance(call_id, str) or not isinstance(arguments, dict):
-                self._main.skipped["without id or arguments"] += 1
-                continue
-            conversation = self._conversation(line)
-            server, tool, module = self._names.split(name.removeprefix(_PREFIX))
-            if module is None:
-                conversation.others[server] += 1
-            elif call_id not in self._calls:
-                if not self._held.takes_call(size):
-                    conversation.skipped["beyond the most calls"] += 1
-                    continue
-                prompt = self._prompts.get(self._part(line), "")
-                time = conversation.time_of(line)
-                call = HistoryCall(call_id, module, tool, arguments, number, time, prompt)
-                self._calls[call_id] = call
-                conversation.calls.append(call)
+            if name.startswith(_PREFIX):
+                self._take_call(line, block, name.removeprefix(_PREFIX))
 
-    def _take_user(self, number: int, line: JSONObject, size: int) -> None:
-        results = [block for block in _blocks(line) if block.get("type") == "tool_result"]
+    def _take_call(self, line: LogLine, block: JSONObject, name: str) -> None:
+        call_id = block.get("id")
+        arguments = block.get("input")
+        if not isinstance(call_id, str) or not isinstance(arguments, dict):
+            self._main.skipped["without id or arguments"] += 1
+            return
+
+        conversation = self._conversation(line.content)
+        tool = self._names.split(name)
+        if tool.module is None:
+            conversation.others[tool.server] += 1
+            return
+        if call_id in self._calls:
+            return
+        if not self._held.takes_call(line.size):
+            conversation.skipped["beyond the most calls"] += 1
+            return
+
+        prompt = self._prompts.get(self._part(line.content), "")
+        time = conversation.time_of(line.content)
+        call = HistoryCall(call_id, tool.module, tool.name, arguments, line.number, time, prompt)
+        self._calls[call_id] = call
+        conversation.calls.append(call)
+
+    def _take_user(self, line: LogLine) -> None:
+        content = line.content
+        results = [block for block in _blocks(content) if block.get("type") == "tool_result"]
         for block in results:
             call = self._calls.get(str(block.get("tool_use_id")))
             if call is None:
                 continue
-            if not self._held.takes_result(size):
-                call.end(number, None, missing="the conversation is too large")
+            if not self._held.takes_result(line.size):
+                call.end(line.number, None, missing="the conversation is too large")
                 continue
 
-            self._end(call, number, block, _structured(line) if len(results) == 1 else None)
+            structured = _structured(content) if len(results) == 1 else None
+            self._end(call, line.number, block, structured)
 
-        if results or line.get("isMeta") is True or line.get("isCompactSummary") is True:
+        if results or content.get("isMeta") is True or content.get("isCompactSummary") is True:
             return
 
-        message = line.get("message")
-        text = text_in(message.get("content") if isinstance(message, dict) else None).strip()
+        text = text_in(object_or_empty(content.get("message")).get("content")).strip()
         if text and not text.startswith(_NO_PROMPT):
-            self._prompts[self._part(line)] = shortened_prompt(text)
+            self._prompts[self._part(content)] = shortened_prompt(text)
 
     def _end(self, call: HistoryCall, number: int, block: JSONObject, structured: JSON) -> None:
         content = block.get("content")
@@ -160,18 +176,13 @@ class _Log:
             call.end(number, structured, missing=None)
         elif saved is not None:
             value = self._saved(saved["name"])
-            call.end(
-                number,
-                value,
-                missing=None if value is not None else "the host cut it, and its file is gone",
-            )
+            missing = "the host cut it, and its file is gone" if value is None else None
+            call.end(number, value, missing=missing)
         elif block.get("is_error") is True:
             call.end(number, None, error=text[:4000] or "the log says no more")
         else:
-            cut = _CUT.search(text) is not None
-            call.end(
-                number, content_value(_as_mcp(content)), missing="the host cut it" if cut else None
-            )
+            missing = "the host cut it" if _CUT.search(text) else None
+            call.end(number, content_value(_as_mcp(content)), missing=missing)
 
     def _saved(self, name: str) -> JSON:
         """The result in a file beside the log; None if it cannot be read."""
@@ -200,25 +211,19 @@ class _Log:
         except IdeabridgeError:
             return text
 
-        blocks = (
-            isinstance(value, list)
-            and value
-            and all(isinstance(block, dict) and "type" in block for block in value)
-        )
-        return content_value(_as_mcp(value)) if blocks else text
+        blocks = list_or_empty(value)
+        if blocks and all(isinstance(block, dict) and "type" in block for block in blocks):
+            return content_value(_as_mcp(blocks))
+        return text
 
 
 def _blocks(line: JSONObject) -> list[JSONObject]:
-    message = line.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        return [block for block in content if isinstance(block, dict)]
-    return []
+    content = object_or_empty(line.get("message")).get("content")
+    return [block for block in list_or_empty(content) if isinstance(block, dict)]
 
 
 def _structured(line: JSONObject) -> JSON:
-    meta = line.get("mcpMeta")
-    return meta.get("structuredContent") if isinstance(meta, dict) else None
+    return object_or_empty(line.get("mcpMeta")).get("structuredContent")
 
 
 def _as_mcp(content: JSON) -> JSON:

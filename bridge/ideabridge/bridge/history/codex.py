@@ -21,13 +21,15 @@ from ideabridge.bridge.history.conversation import (
     Conversation,
     Held,
     HistoryCall,
+    LoggedTool,
+    LogLine,
     Names,
     content_value,
     read_lines,
     shortened_prompt,
     text_in,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError
 
 NAME: Final = "codex"
@@ -78,17 +80,17 @@ class _Log:
 
     def read(self) -> Conversation:
         conversation = self._conversation
-        for number, line, size in read_lines(conversation):
-            kind = line.get("type")
-            payload = line.get("payload")
+        for line in read_lines(conversation):
+            kind = line.content.get("type")
+            payload = line.content.get("payload")
             if not isinstance(kind, str) or not isinstance(payload, dict):
                 conversation.skipped["of an unknown kind"] += 1
             elif kind == "session_meta":
                 self._begin(payload)
             elif kind == "event_msg":
-                self._take_event(number, conversation.time_of(line), payload, size)
+                self._take_event(line, conversation.time_of(line.content), payload)
             elif kind == "response_item":
-                self._take_item(number, conversation.time_of(line), payload, size)
+                self._take_item(line, conversation.time_of(line.content), payload)
             elif "call_id" in payload or "item" in payload:
                 # Others have neither calls nor results; each version has other ones.
                 conversation.skipped["of an unknown kind"] += 1
@@ -112,7 +114,7 @@ class _Log:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def _take_event(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
+    def _take_event(self, line: LogLine, time: float | None, payload: JSONObject) -> None:
         kind = payload.get("type")
         item = payload.get("item")
         if kind == "user_message":
@@ -120,16 +122,15 @@ class _Log:
         elif kind == "mcp_tool_call_end":
             invocation = payload.get("invocation")
             if isinstance(invocation, dict):
-                self._take_end(
-                    number, time, payload.get("call_id"), invocation, payload.get("result"), size
-                )
+                call_id = payload.get("call_id")
+                self._take_end(line, time, call_id, invocation, payload.get("result"))
             else:
                 self._conversation.skipped["without id or arguments"] += 1
         elif kind == "item_completed" and isinstance(item, dict):
             if item.get("type") == "UserMessage":
                 self._ask(text_in(item.get("content")))
             elif item.get("type") == "McpToolCall":
-                self._take_end(number, time, item.get("id"), item, _result_of(item), size)
+                self._take_end(line, time, item.get("id"), item, _result_of(item))
 
     def _ask(self, text: str) -> None:
         if text.strip() and not text.lstrip().startswith(_NO_PROMPT):
@@ -137,94 +138,79 @@ class _Log:
 
     def _take_end(
         self,
-        number: int,
+        line: LogLine,
         time: float | None,
         call_id: JSON,
         invocation: JSONObject,
         result: JSON,
-        size: int,
     ) -> None:
         server = invocation.get("server")
         tool = invocation.get("tool")
-        arguments = invocation.get("arguments")
         if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(call_id, str):
             self._conversation.skipped["without id or arguments"] += 1
             return
 
-        call = self._call(
-            call_id, number, time, self._names.of(server), server, tool, arguments, size
-        )
+        arguments = object_or_empty(invocation.get("arguments"))
+        named = LoggedTool(server, tool, self._names.of(server))
+        call = self._call(line, time, call_id, named, arguments)
         if call is None or call_id in self._whole:
             return
         # The event has the names and the result as they were; the model's item may have them
         # changed or cut.
         self._whole.add(call_id)
         call.tool = tool
-        call.arguments = arguments if isinstance(arguments, dict) else {}
+        call.arguments = arguments
         ended = call.ended
         call.ended = None
-        _end(call, ended or number, result, self._held.takes_result(size))
+        _end(call, ended or line.number, result, self._held.takes_result(line.size))
 
     def _call(
         self,
-        call_id: str,
-        number: int,
+        line: LogLine,
         time: float | None,
-        module: str | None,
-        server: str,
-        tool: str,
-        arguments: JSON,
-        size: int,
+        call_id: str,
+        tool: LoggedTool,
+        arguments: JSONObject,
     ) -> HistoryCall | None:
-        """The call of this id; None if it is not taken."""
+        """Return the call of this id; None if it is not taken."""
         if call_id in self._calls:
             return self._calls[call_id]
-        if module is None:
-            self._others[call_id] = server
+        if tool.module is None:
+            self._others[call_id] = tool.server
             return None
 
         # The name in an item may be cut, so that only the event tells the server.
         self._others.pop(call_id, None)
-        if not self._held.takes_call(size):
+        if not self._held.takes_call(line.size):
             self._conversation.skipped["beyond the most calls"] += 1
             return None
 
-        members = arguments if isinstance(arguments, dict) else {}
-        call = HistoryCall(call_id, module, tool, members, number, time, self._prompt)
+        call = HistoryCall(
+            call_id, tool.module, tool.name, arguments, line.number, time, self._prompt
+        )
         self._calls[call_id] = call
         self._conversation.calls.append(call)
         return call
 
     # -- what the model saw ------------------------------------------------------------------------
 
-    def _take_item(self, number: int, time: float | None, payload: JSONObject, size: int) -> None:
+    def _take_item(self, line: LogLine, time: float | None, payload: JSONObject) -> None:
         kind = payload.get("type")
         call_id = payload.get("call_id")
         if kind == "message" and payload.get("role") == "user" and not self._prompt:
             self._ask(text_in(payload.get("content")))
         elif kind == "function_call" and isinstance(call_id, str):
-            named = self._named(payload)
-            if named is not None:
-                server, tool, module = named
-                self._call(
-                    call_id,
-                    number,
-                    time,
-                    module,
-                    server,
-                    tool,
-                    _arguments(payload.get("arguments")),
-                    size,
-                )
+            tool = self._named(payload)
+            if tool is not None:
+                self._call(line, time, call_id, tool, _arguments(payload.get("arguments")))
         elif kind == "function_call_output" and isinstance(call_id, str):
             call = self._calls.get(call_id)
             if call is not None and call_id not in self._whole:
-                _end_from_output(call, number, payload.get("output"), self._held.takes_result(size))
+                fits = self._held.takes_result(line.size)
+                _end_from_output(call, line.number, payload.get("output"), fits)
 
-    def _named(self, payload: JSONObject) -> tuple[str, str, str | None] | None:
-        """(server, tool, module or None) of a function call; None if it is not a call
-        of an MCP server.
-        """
+    def _named(self, payload: JSONObject) -> LoggedTool | None:
+        """Return the tool of a function call; None if it is no tool of an MCP server."""
         name = payload.get("name")
         namespace = payload.get("namespace")
         if not isinstance(name, str):
@@ -249,37 +235,43 @@ def _result_of(item: JSONObject) -> JSON:
     return {"Ok": item["result"]} if isinstance(item.get("result"), dict) else None
 
 
-def _arguments(text: JSON) -> JSON:
-    if not isinstance(text, str):
-        return text
+def _arguments(written: JSON) -> JSONObject:
+    """Return the arguments of a function call, which are written as JSON text; none if they are
+    malformed.
+    """
+    if not isinstance(written, str):
+        return object_or_empty(written)
     try:
-        return decode(text or "{}")
+        return object_or_empty(decode(written or "{}"))
     except IdeabridgeError:
-        return None
+        return {}
 
 
 def _end(call: HistoryCall, number: int, result: JSON, fits: bool) -> None:
-    whole = result.get("Ok") if isinstance(result, dict) else None
+    members = object_or_empty(result)
+    whole = members.get("Ok")
     if isinstance(whole, dict):
         content = whole.get("content")
         structured = whole.get("structuredContent", whole.get("structured_content"))
         if whole.get("isError", whole.get("is_error")) is True:
-            call.end(number, None, error=text_in(content)[:4000] or "the log says no more")
+            call.end(number, None, error=_error_in(content))
         elif not fits:
             call.end(number, None, missing="the conversation is too large")
         else:
             call.end(number, content_value(content, structured))
-    elif isinstance(result, dict) and "Err" in result:
-        call.end(number, None, error=str(result["Err"])[:4000])
+    elif "Err" in members:
+        call.end(number, None, error=str(members["Err"])[:4000])
+
+
+def _error_in(content: JSON) -> str:
+    return text_in(content)[:4000] or "the log says no more"
 
 
 def _end_from_output(call: HistoryCall, number: int, output: JSON, fits: bool) -> None:
     if isinstance(output, dict):
         # Versions of 2025 wrote `{"content", "success"}`.
         if output.get("success") is False:
-            call.end(
-                number, None, error=text_in(output.get("content"))[:4000] or "the log says no more"
-            )
+            call.end(number, None, error=_error_in(output.get("content")))
             return
 
         output = output.get("content")

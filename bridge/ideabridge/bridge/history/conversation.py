@@ -25,6 +25,7 @@ from ideabridge.tools.encoding import (
     JSONObject,
     count_values,
     decode_trusted,
+    list_or_empty,
     nests_deeper,
 )
 from ideabridge.tools.errors import IdeabridgeError
@@ -135,15 +136,30 @@ class Conversation:
         return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedTool:
+    """A tool as a log names it.
+
+    Attributes:
+        server: the server in the host.
+        name: the tool of this server.
+        module: the configured module that the server is; None: it is none.
+    """
+
+    server: str
+    name: str
+    module: str | None
+
+
 class Names:
     """The servers of a host's log that are configured modules.
 
     Args:
         modules: the names of the configured modules.
-        given: log name -> module, as a person gave them.
+        renamed: log name -> module, as a person says.
 
     Raises:
-        HistoryError: a given module is not configured.
+        HistoryError: a module in `renamed` is not configured.
     """
 
     def __init__(
@@ -168,22 +184,22 @@ class Names:
         self._plain = unique | {_plain(name): module for name, module in named.items()}
 
     def of(self, server: str) -> str | None:
-        """The module of a server by its own name; None if it is not a configured one."""
+        """Return the module of a server by its own name; None if it is not a configured one."""
         return self._exact.get(server) or self._plain.get(_plain(server))
 
-    def split(self, name: str) -> tuple[str, str, str | None]:
-        """(server, tool, module or None) of `SERVER__TOOL`, where hosts write the names of servers
-        with `_` in place of some characters. Names of servers may contain `__`; the longest one of
+    def split(self, name: str) -> LoggedTool:
+        """Return the tool that `SERVER__TOOL` names, where hosts write the names of servers with
+        `_` in place of some characters. Names of servers may contain `__`; the longest one of
         a configured module counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
             module = self._plain.get(_plain(name[:end]))
             if module is not None and name[end + 2 :]:
-                return name[:end], name[end + 2 :], module
+                return LoggedTool(name[:end], name[end + 2 :], module)
 
         server, _, tool = name.partition("__")
-        return server, tool, None
+        return LoggedTool(server, tool, None)
 
 
 def _plain(name: str) -> str:
@@ -206,11 +222,7 @@ def content_value(content: JSON, structured: JSON = None) -> JSON:
     if not isinstance(content, list):
         return content
 
-    texts = [
-        block.get("text")
-        for block in content
-        if isinstance(block, dict) and block.get("type") in _TEXTS
-    ]
+    texts = [block.get("text") for block in _text_blocks(content)]
     if content and len(texts) == len(content):
         return "\n".join(map(str, texts))
     return content or None
@@ -225,14 +237,16 @@ def text_in(value: JSON) -> str:
     """
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
-        return ""
-    texts = (
-        block.get("text")
-        for block in value
-        if isinstance(block, dict) and block.get("type") in _TEXTS
-    )
+    texts = [block.get("text") for block in _text_blocks(value)]
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _text_blocks(content: JSON) -> list[JSONObject]:
+    return [
+        block
+        for block in list_or_empty(content)
+        if isinstance(block, dict) and block.get("type") in _TEXTS
+    ]
 
 
 def shortened_prompt(text: str) -> str:
@@ -260,6 +274,21 @@ def seconds_of(value: JSON) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a log that is a JSON object.
+
+    Attributes:
+        number: its number, from 1.
+        content: the object.
+        size: its length in bytes.
+    """
+
+    number: int
+    content: JSONObject
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Logs:
     """The logs in a host's folders.
 
@@ -281,7 +310,8 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
     root may be a link; nothing below is followed.
     """
     logs: list[tuple[float, Path]] = []
-    links = compressed = 0
+    links = 0
+    compressed = 0
     open_ = [(root, 0) for root in roots]
     while open_:
         folder, depth = open_.pop()
@@ -334,9 +364,8 @@ def open_plain(path: Path) -> int:
     return handle
 
 
-def read_lines(conversation: Conversation) -> Iterator[tuple[int, JSONObject, int]]:
-    """(number from 1, content, bytes) of each line of a log that is a JSON object. Others are
-    counted in `skipped`.
+def read_lines(conversation: Conversation) -> Iterator[LogLine]:
+    """Yield each line of a log that is a JSON object. Others are counted in `skipped`.
 
     Raises:
         OSError: the log cannot be read.
@@ -353,7 +382,7 @@ def read_lines(conversation: Conversation) -> Iterator[tuple[int, JSONObject, in
                 continue
             value = _decoded(data)
             if isinstance(value, dict):
-                yield number, value, len(data)
+                yield LogLine(number, value, len(data))
             elif data.strip() and data.endswith(b"\n"):
                 # The host may be writing the last line now.
                 conversation.skipped["unreadable"] += 1

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.history import claude_code, codex
 from ideabridge.bridge.history.conversation import (
@@ -45,7 +45,7 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import RunExistsError
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.threads import compute_in_thread
 
@@ -155,13 +155,11 @@ class HistoryImport:
         configuration: its modules are taken.
         secrets: refused in calls, removed from results.
         offer: has the tools of the modules.
-        fingerprint: the fingerprint of the configuration.
         caller: the owner of the runs.
         modules: log name -> module, for servers that have another name in the host.
-        home: the home folder; None: the user's.
 
     Attributes:
-        folders: where the host keeps them.
+        folders: where the host keeps its logs.
         logs: the logs. Nothing of them has been read.
         modules: the names of the configured modules that are not disabled.
         now: the present time in seconds since 1970.
@@ -178,10 +176,8 @@ class HistoryImport:
         secrets: Secrets,
         offer: Offer,
         *,
-        fingerprint: str,
         caller: str,
         modules: Mapping[str, str] | None = None,
-        home: Path | None = None,
     ) -> None:
         history = HISTORIES.get(host)
         if history is None:
@@ -197,19 +193,19 @@ class HistoryImport:
         self._secrets = secrets
         self._offer = offer
         self._screen = Screen(secrets)
-        self._fingerprint = fingerprint
+        self._fingerprint = fingerprint(configuration)
         self._caller = caller
         self.modules = [
             name for name, module in configuration.modules.items() if not module.disabled
         ]
         self.now = time.time()
         self._names = Names(self.modules, modules)
-        self.folders = history.folders(home or Path.home(), os.environ)
+        self.folders = history.folders(Path.home(), os.environ)
         self.logs: Logs = find_logs(self.folders, history.beginning)
         self._known = {
             str(digest)
             for origin in store.runs.origins(caller, host)
-            for digest in _list(origin.get("calls"))
+            for digest in list_or_empty(origin.get("calls"))
         }
 
     @property
@@ -378,10 +374,6 @@ class HistoryImport:
             origin["incomplete"] = incomplete
 
         return origin
-
-
-def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
 
 
 def _iso(seconds: float | None) -> str:
