@@ -54,7 +54,7 @@ LARGE: Final = 256 * 1024
 
 _LARGE_NODES: Final = 10_000
 
-_TELLS_SECONDS: Final = 0.25
+_NOTICE_SECONDS: Final = 0.25
 """Seconds between two notices about the progress of a run: notices of concurrent commits wait
 for each other."""
 
@@ -67,15 +67,15 @@ _LOOKS: Final = 10_000
 def _stat(pid: int) -> tuple[str, str] | None:
     """(state, start time) of a process, as the system reports them; None if it reports neither."""
     try:
-        fields = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()
-        )
+        line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return (fields[0], fields[19]) if len(fields) > 19 else None
+
+    # The name of the program stands in parentheses, and may contain spaces.
+    fields = line.rpartition(")")[2].split()
+    if len(fields) <= 19:
+        return None
+    return fields[0], fields[19]
 
 
 def _place() -> tuple[str, str]:
@@ -102,9 +102,8 @@ def own_driver_name() -> str:
     """
     pid = os.getpid()
     stat = _stat(pid)
-    return "|".join(
-        (socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4))
-    )
+    start = "" if stat is None else stat[1]
+    return "|".join((socket.gethostname(), *_place(), str(pid), start, secrets.token_hex(4)))
 
 
 _retired: set[str] = set()
@@ -123,23 +122,23 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     another system.
     """
     parts = driver.rsplit("|", 5)
-    if (
-        len(parts) != 6
-        or "" in parts[1:5]
-        or (parts[1], parts[2]) != _place()
-        or not parts[3].isdecimal()
-    ):
+    if len(parts) != 6 or "" in parts[1:5]:
         return "unknown"
 
-    stat = _stat(int(parts[3]))
+    _host, boot, namespace, pid, start, _random = parts
+    if (boot, namespace) != _place() or not pid.isdecimal():
+        return "unknown"
+
+    stat = _stat(int(pid))
     if stat is not None:
+        state, present_start = stat
         # Ended and not yet collected by its parent, or another process that has its id now.
-        if stat[0] in "ZX" or stat[1] != parts[4] or driver in _retired:
+        if state in "ZX" or present_start != start or driver in _retired:
             return "gone"
-        return "stopped" if stat[0] in "Tt" else "alive"
+        return "stopped" if state in "Tt" else "alive"
 
     try:
-        os.kill(int(parts[3]), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return "gone"
     except OSError:
@@ -241,7 +240,8 @@ class Watch:
         if look is None or look.lease != lease:
             if len(self._looks) >= _LOOKS:
                 self._looks.clear()
-            look = self._looks[lease.run] = _Look(lease, now)
+            look = _Look(lease, now)
+            self._looks[lease.run] = look
 
         # If this process slept since its last look, so did the driver perhaps: it gets time for
         # another heartbeat.
@@ -287,7 +287,7 @@ class Driver:
         self._run = run_id
         self._name = name
         self._watch = watch or Watch()
-        self._told = time.monotonic()
+        self._last_notice = time.monotonic()
         self.seen = 0
 
     def take(self) -> bool:
@@ -336,12 +336,12 @@ class Driver:
         """`with driver.whole():` takes the lease in one transaction with what the block writes: a
         process that held the lease without continuing the run would keep all others from it.
         """
-        held = self.epoch
+        epoch = self.epoch
         try:
             with self._store.transaction():
                 yield
         except BaseException:
-            self.epoch = held
+            self.epoch = epoch
             raise
 
     def release(self) -> None:
@@ -366,7 +366,9 @@ class Driver:
         """Call a function that writes, and repeat it while the store cannot be written; see
         `Writer.patiently`.
         """
-        return call() if self._writer is None else await self._writer.patiently(call)
+        if self._writer is None:
+            return call()
+        return await self._writer.patiently(call)
 
     @property
     def trouble(self) -> StoreError | None:
@@ -396,13 +398,13 @@ class Driver:
             StaleDriverError: this process has lost the lease; nothing was written.
         """
         create_run = self._create_run
-        held = self.epoch
+        own_epoch = self.epoch
         # A reader who finds the end of a run in its journal must find it in the table of runs, too.
         ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
-        tells = self._tells(events)
+        sends_notice = self._sends_notice(events)
 
         def append() -> tuple[int, int]:
-            epoch = held
+            epoch = own_epoch
             if create_run is not None:
                 create_run()
                 epoch = self._store.leases.acquire(
@@ -419,7 +421,7 @@ class Driver:
             if ended is not None:
                 self._store.runs.set_status(self._run, epoch, ended, None)
 
-            if tells:
+            if sends_notice:
                 self._store.runs.notify(self._run)
 
             return epoch, last
@@ -430,15 +432,18 @@ class Driver:
 
         def done(written: tuple[int, int]) -> None:
             self._create_run = None
-            self.epoch, self.seen = written
+            epoch, last = written
+            self.epoch = epoch
+            self.seen = last
 
-        large = any(idea.is_large for idea in ideas)
-        large = large or any(
+        is_large = any(idea.is_large for idea in ideas) or any(
             isinstance(event, CallFinished) and is_large_value(event.value) for event in events
         )
         changes = any(isinstance(event, ConfigurationChanged) for event in events)
-        several = bool(ideas) or create_run is not None or ended is not None or tells or changes
-        return self._write(together if several else append, done, later, is_large=large)
+        job = append
+        if ideas or create_run is not None or ended is not None or sends_notice or changes:
+            job = together
+        return self._write(job, done, later, is_large=is_large)
 
     def append(self, events: Sequence[Event]) -> None:
         """Append events to the journal in the transaction of the caller, who holds the
@@ -461,19 +466,19 @@ class Driver:
                 self._store.runs.set_fingerprint(self._run, epoch, event.fingerprint)
         return last
 
-    def _tells(self, events: Sequence[Event]) -> bool:
-        """Whether those who follow the run elsewhere are told of events now: of questions at once,
-        of others now and then. When the run rests or has ended, `leave` tells them.
+    def _sends_notice(self, events: Sequence[Event]) -> bool:
+        """Whether processes that follow the run get a notice of events now: of questions at once,
+        of other events once in a while. When the run rests or has ended, `leave` sends one.
         """
         if not self._store.can_notify:
             return False
 
         now = time.monotonic()
-        due = now - self._told >= _TELLS_SECONDS or any(
+        due = now - self._last_notice >= _NOTICE_SECONDS or any(
             isinstance(event, _QUESTIONS) for event in events
         )
         if due:
-            self._told = now
+            self._last_notice = now
 
         return due
 
@@ -545,10 +550,9 @@ class Driver:
             # Nobody takes a lease from a live process, so it is returned when the store works
             # again. The process that takes the run up notes the status.
             lost = isinstance(error, StaleDriverError)
+            self._owed = None
             if isinstance(error, StoreError) and not lost:
                 self._owed = epoch
-            else:
-                self._owed = None
             later()
 
         self._write(leave, lambda _: None, ended)
@@ -581,7 +585,8 @@ class Driver:
 def is_large_value(value: JSON) -> bool:
     """True if a value has many parts or long texts. It is not traversed further than needed."""
     stack: list[JSON] = [value]
-    parts = characters = 0
+    parts = 0
+    characters = 0
     while stack:
         item = stack.pop()
         parts += 1

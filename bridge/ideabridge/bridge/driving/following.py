@@ -80,16 +80,16 @@ class Following:
             self._awaited = anyio.Event()
             if not self._followed:
                 await self._awaited.wait()
-            told = await self._runs.notices.wait("run", FOLLOWS_SECONDS)
-            for run_id, one in list(self._followed.items()):
-                if told is not None and run_id not in told:
+            changed = await self._runs.notices.wait("run", FOLLOWS_SECONDS)
+            for run_id, followed in list(self._followed.items()):
+                if changed is not None and run_id not in changed:
                     continue
-                if not one.run.runner.waiting or not one.run.is_elsewhere:
+                if not followed.run.runner.waiting or not followed.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
                 # If the store fails, the next look reads it.
                 with contextlib.suppress(StoreError):
-                    self._look(one)
+                    self._look(followed)
 
     def note_waiting(self, run: _Run) -> None:
         """Note that somebody begins to wait for a change of a run."""
@@ -99,17 +99,18 @@ class Following:
             # What happened since this process last looked is not reported again.
             self._runs.notices.tell("run", run.id)
 
-    def _look(self, one: _Followed) -> None:
-        if not self._runs.read_on(one.run):
+    def _look(self, followed: _Followed) -> None:
+        run = followed.run
+        if not self._runs.read_on(run):
             return
 
-        record = self._runs.store.runs.get(one.run.id)
+        record = self._runs.store.runs.get(run.id)
         driven = record is None or record.status == QUEUED or self._runs.left(record.lease) > 0
-        if driven or one.run.may_rest:
-            one.alone = None
-        elif one.alone is None:
-            one.alone = anyio.current_time()
-        elif anyio.current_time() - one.alone > ALONE_SECONDS:
+        if driven or run.may_rest:
+            followed.alone = None
+        elif followed.alone is None:
+            followed.alone = anyio.current_time()
+        elif anyio.current_time() - followed.alone > ALONE_SECONDS:
             # No server has taken it up: none runs, or the run cannot continue anywhere.
-            one.alone = None
-            self._runs.get(one.run.id, one.run.caller)
+            followed.alone = None
+            self._runs.get(run.id, run.caller)

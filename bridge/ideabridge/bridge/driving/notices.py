@@ -3,9 +3,9 @@ store can notify.
 
 A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
 `ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something
-was published). It contains no data: who hears it reads the store. Notices may be lost with a
-connection, so whoever waits looks after some seconds anyway. A SQLite file cannot notify; there,
-waiting is polling.
+was published). It contains no data: who hears it reads the store. A connection that breaks may lose
+notices, so whoever waits looks into the store after some seconds anyway. A SQLite file cannot
+notify: there, waiting is polling.
 """
 
 from __future__ import annotations
@@ -26,14 +26,35 @@ LOOKS_SECONDS: Final = 2.0
 
 
 class _Topic:
-    """The notices of one topic since somebody took them last; `everything`: some may
-    have been missed.
+    """The notices of one topic since somebody took them last.
+
+    Attributes:
+        heard: set by a notice.
     """
 
     def __init__(self) -> None:
         self.heard = anyio.Event()
-        self.about: set[str] = set()
-        self.everything = False
+        self._about: set[str] = set()
+        self._everything = False
+
+    def hear(self, about: str) -> None:
+        """Note a notice about something; "": about everything."""
+        if about:
+            self._about.add(about)
+        else:
+            self._everything = True
+        self.heard.set()
+
+    def take(self) -> set[str] | None:
+        """What the notices are about, and forget them; None: look at everything."""
+        about: set[str] | None = self._about
+        if self._everything or not self.heard.is_set():
+            about = None
+
+        self.heard = anyio.Event()
+        self._about = set()
+        self._everything = False
+        return about
 
 
 class Notices:
@@ -72,7 +93,7 @@ class Notices:
 
     def tell(self, topic: str, about: str = "") -> None:
         """Wake who waits for a topic in this process."""
-        self._hear(self._topics.setdefault(topic, _Topic()), about)
+        self._topics.setdefault(topic, _Topic()).hear(about)
 
     async def wait(self, topic: str, seconds: float) -> set[str] | None:
         """Wait for notices of a topic, which is in use by one task at a time.
@@ -84,24 +105,11 @@ class Notices:
         Returns:
             What the notices are about; None: look at everything.
         """
-        one = self._topics.setdefault(topic, _Topic())
+        notices = self._topics.setdefault(topic, _Topic())
         with anyio.move_on_after(LOOKS_SECONDS if self._listens else seconds):
-            await one.heard.wait()
+            await notices.heard.wait()
 
-        known = one.heard.is_set() and not one.everything
-        about = one.about
-        one.heard = anyio.Event()
-        one.about = set()
-        one.everything = False
-        return about if known else None
-
-    @staticmethod
-    def _hear(one: _Topic, about: str) -> None:
-        if about:
-            one.about.add(about)
-        else:
-            one.everything = True
-        one.heard.set()
+        return notices.take()
 
     def _take(self, notice: str) -> None:
         topic, _, about = notice.partition(" ")
@@ -109,13 +117,16 @@ class Notices:
             self.tell(topic, about)
         else:
             self._listens = True
-            for one in self._topics.values():
-                self._hear(one, "")
+            self._wake_all()
 
     def _lose(self) -> None:
         self._listens = False
-        for one in self._topics.values():
-            self._hear(one, "")
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """Wake everybody who waits, because notices may have been missed."""
+        for notices in self._topics.values():
+            notices.hear("")
 
 
 def _run(token: EventLoopToken, call: Callable[[], None]) -> None:

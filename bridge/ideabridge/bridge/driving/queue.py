@@ -123,13 +123,13 @@ class Queue:
     def hand_over(self, run: DrivenRun) -> None:
         """Let a run, with its rooms, wait for a worker, once nothing of it is at work here."""
         root = run.root
-        if any(one.runner.is_busy for one in root.with_rooms(ending=True)):
+        if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
             return
         try:
-            for one in root.with_rooms():
-                one.runner.program.stop()
-                if one is not root:
-                    one.driver.leave(None, None, one.poke)
+            for member in root.with_rooms():
+                member.runner.program.stop()
+                if member is not root:
+                    member.driver.leave(None, None, member.poke)
             root.driver.leave(QUEUED, StoredSummary(needs=modules_reached_by(root)), root.poke)
         except StaleDriverError:
             run.runner.abandon("its lease was lost to another process")
@@ -258,9 +258,8 @@ class Worker:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
             # It was cancelled, another process was faster, or it cannot continue here: its row in
-            # the store says so.
-            # If the store failed, the run is left behind, and taken up like the run of
-            # a dead process.
+            # the store says so. If the store failed, the run is left behind, and is taken up like
+            # the run of a dead process.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -125,9 +125,9 @@ class SharedCalls:
                 self._awaited = anyio.Event()
                 if not self._waiting():
                     await self._awaited.wait()
-                told = await self._notices.wait(CALLS, _LOOKS_SECONDS)
+                changed = await self._notices.wait(CALLS, _LOOKS_SECONDS)
                 for module in {call.module for call in self._waiting()}:
-                    if told is None or module in told:
+                    if changed is None or module in changed:
                         # If the store fails, the next look reads it.
                         with suppress(StoreError):
                             self._look(module)
@@ -148,11 +148,11 @@ class SharedCalls:
                 self._remove(module, place)
 
     def _take_turn(self, call: _Call, places: list[CallPlace]) -> None:
-        turn = next((number for number, place in enumerate(places) if place.call == call.id), None)
-        if turn is None:
+        calls = [place.call for place in places]
+        if call.id not in calls:
             # This process was stopped, or could not reach the store, and others took it for gone.
             self._join(call)
-        elif turn < call.most:
+        elif calls.index(call.id) < call.most:
             call.end_wait()
 
     # -- writing -----------------------------------------------------------------------------------
@@ -205,14 +205,11 @@ class SharedCalls:
                 self._beat_for(module)
 
     def _beat_for(self, module: str) -> None:
-        def beaten(there: set[str]) -> None:
+        def beaten(present: set[str]) -> None:
             self._beating.discard(module)
-            lost = [
-                call
-                for call in self._calls.values()
-                if call.module == module and call.runs and call.id not in there
-            ]
-            for call in lost:
+            for call in self._calls.values():
+                if call.module != module or not call.runs or call.id in present:
+                    continue
                 call.runs = False
                 logger.warning(
                     "module %s: another process took this one for gone, so more calls may run "
