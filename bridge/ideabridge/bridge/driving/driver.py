@@ -243,8 +243,8 @@ class Watch:
             look = _Look(lease, now)
             self._looks[lease.run] = look
 
-        # If this process slept since its last look, so did the driver perhaps: it gets time for
-        # another heartbeat.
+        # If this process slept since its last look, the driver may have slept, too: it gets time
+        # for another heartbeat.
         look.still += min(now - look.at, lease.seconds / 2)
         look.at = now
         return max(seconds - look.still, 0.0)

@@ -283,8 +283,8 @@ class Offer:
     # -- waits -------------------------------------------------------------------------------------
 
     async def settle(self) -> Catalogue:
-        """Wait until every module is up or has failed, at most `SETTLE_SECONDS`; return the
-        catalogue of then.
+        """Wait until every module is up or has failed, at most `SETTLE_SECONDS`, and return the
+        catalogue.
         """
         await self.modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
@@ -299,7 +299,7 @@ class Offer:
 
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait until these modules, as far as they are configured, have listed their tools or have
-        failed, at most `SETTLE_SECONDS`. None stands for tools of this process.
+        failed, at most `SETTLE_SECONDS`. None, the module of tools of this process, is ignored.
         """
         await self.know_names()
         configured = {*modules} & {*self.modules.names}

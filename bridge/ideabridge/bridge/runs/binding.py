@@ -7,8 +7,8 @@ A call is refused where its module starts differently now, or where its Python t
 has another definition. `Executor` compares the definitions of a module's tools each time before
 it sends a call.
 
-A run goes on if none of the calls that it has still to make is refused. Other calls of a mind, made
-later, fail one by one with the reason.
+A run goes on if none of its remaining calls is refused. Calls that a mind makes later fail one by
+one with the reason.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Binding:
         """
         if id(tool) in self._began:
             return tool.name not in self._defined
-        # Few tools come from elsewhere, so this seldom goes through all calls.
+        # Few tools come from elsewhere, so few calls of this method go through the whole history.
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
@@ -177,7 +177,7 @@ class Binding:
         return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:
-        """The tools of the calls that the run has still to make, as far as they are known."""
+        """The tools of the remaining calls of the run, as far as they are known."""
         machine = self._machine
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed

@@ -227,8 +227,8 @@ class DirectSessions:
                 is no connection.
 
         Raises:
-            PublicationError: there is none, or it is not certain which one is meant; the
-                message lists them.
+            PublicationError: the caller has no session, or it is not certain which one is meant;
+                the message lists them.
         """
         latest = [
             info

@@ -102,7 +102,7 @@ class Kept:
                 f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}"
             )
 
-        # The other runs, of which there may be hundreds, are counted only from time to time.
+        # There may be hundreds of other runs, so they are counted only from time to time.
         if self.memory + memory - self._looked_at > MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
@@ -126,7 +126,7 @@ class Kept:
 
 
 class CallContext:
-    """The `ActivityContext` of one call, and what the executor needs besides.
+    """The `ActivityContext` of one call, and what else the executor needs.
 
     Attributes:
         queue_key: the id of the run. A module lets the calls of different keys take turns.
@@ -135,7 +135,7 @@ class CallContext:
         kept: bounds the results of the run.
         most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
-        content: the content blocks of the result of a module's tool, where these say something else
+        content: the content blocks of the result of a module's tool, if they say something else
             than the value.
         returned: the message that the activity has returned, whose data is the result of the call.
     """
@@ -209,8 +209,10 @@ class CallContext:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Note the content of a result beside its value, which the journal keeps. Raises
-        `ResultLimitError`.
+        """Note the content of a result beside its value. The journal keeps it.
+
+        Raises:
+            ResultLimitError: too much would be kept.
         """
         data = encode(content)
         self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data))
@@ -272,8 +274,8 @@ class Executor:
 
     Attributes:
         observers: watch the runs that begin, or are read, from now on.
-        traceparent: gives the trace of the present request, which the journals of its runs keep;
-            None: it has none.
+        traceparent: returns the trace of the present request, which the journals of its runs keep;
+            None if it has no trace.
     """
 
     def __init__(

@@ -181,8 +181,8 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     ):
         return None
     try:
-        # Only types are read from it, to a small depth, so it need be neither exact nor
-        # bounded otherwise.
+        # Only types are read from it, to a small depth, so numbers need not be exact, and no
+        # other limit is needed.
         return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None

@@ -3,7 +3,7 @@
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
 its calls name. A call of a module's tool has `_module` and the tool's name there, so that no other
 tool can take its place. Built-in tools and tools that the plan defines itself have no pin:
-ideabridge defines the first, the plan the others.
+ideabridge defines built-in tools, and the plan carries the definitions of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, differences
 
-_UNKNOWN: Final = "the definition it had then is not in this store"
+_UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
 """The essence of a tool by its digest; None if the store does not contain it."""
@@ -219,7 +219,7 @@ class PinCheck:
                 for module in dict.fromkeys(self.modules)
             )
             lines.append(
-                f"See `ideabridge ideas verify {name}`; {accept} accepts the definitions of now."
+                f"See `ideabridge ideas verify {name}`; {accept} accepts the present definitions."
             )
         return "\n".join(lines)
 
@@ -267,7 +267,7 @@ def check_pins(
             _compare(pin, tool, result, definition, where)
 
     if pins is None and not result.faults and calls:
-        result.faults.append("its tools were not all here when it was looked at; call it again")
+        result.faults.append("some of its tools were missing when it was checked; call it again")
 
     return result
 
@@ -339,8 +339,8 @@ def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decide
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """True if a pin is of a built-in tool of an earlier ideabridge: its hints are the same. Another
-    tool of that name, which the user had, would hardly have the same hints.
+    """True if a pin is that of a built-in tool of an earlier ideabridge: it has the same hints.
+    Another tool of this name, which the user had, is unlikely to have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()

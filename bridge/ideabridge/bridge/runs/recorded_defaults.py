@@ -51,7 +51,7 @@ class _Literal:
 
     @property
     def holders(self) -> list[str]:
-        """The objects in earlier results of which it may be a member; see `Explanation.holder`."""
+        """The objects in earlier results that it may be a member of; see `Explanation.holder`."""
         by = self.form.get("by")
         if not isinstance(by, list):
             return []
@@ -148,8 +148,8 @@ class _Companions:
                 self.followed.setdefault(literal.at[:2], []).append(literal.passed)
 
     def of(self, literal: _Literal) -> str | None:
-        """The parameter that is passed for another member of an object of which a literal may be a
-        member; None if there is no such parameter.
+        """The parameter that is passed for another member of the same object; None if there is
+        none.
         """
         for holder in literal.holders:
             if holder in self._by_holder:

@@ -276,8 +276,9 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The names of the ideas through which a plan with these calls, published as this version of
-    `name`, would call itself, its own first and last; None if it would not.
+    """The names of the ideas through which a plan with these calls would call itself if it were
+    published as this version of `name`. The first and the last are `name`. None if it would not
+    call itself.
     """
     # A call of another version of the name is not a cycle: that version does not change.
     own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
@@ -381,7 +382,7 @@ def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     if not has_input:
         messages += plan_messages
     if arguments and not has_input:
-        # Its run had no input: the parameters come from what its calls were made with.
+        # Its run had no input: the parameters come from the arguments of its calls.
         messages.append({"type": "input", "input": arguments})
 
     return messages
