@@ -11,8 +11,8 @@ from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.lifting.function import Function, reading_calls, without_reads
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
+from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.publishing.importing import own_cycle
-from ideabridge.bridge.runs.offer import defined_tools
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.replay import next_version, without_cycles
 from ideabridge.bridge.store.results import Copies
