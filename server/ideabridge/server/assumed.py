@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.context.assumption import assumption_lines
-from ideabridge.bridge.runs.pins import calls_in
-from ideabridge.bridge.runs.replay import tools_of
+from ideabridge.bridge.runs.pins import calls_in, guide_tools
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import ToolAnswer, fitting_list, object_output
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -78,7 +77,7 @@ def may_assume(publication: Publication) -> bool:
     plan = publication.plan or {}
     guide = publication.guide or {}
     modules = [call.get("_module") for call in calls_in(plan) if isinstance(call, dict)]
-    modules += [module for module, _ in tools_of(guide)]
+    modules += [module for module, _ in guide_tools(guide)]
     named = any(isinstance(module, str) and module.startswith(IDEA) for module in modules)
     return publication.answer != "recorded" and (
         named

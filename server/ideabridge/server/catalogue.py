@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from ideabridge.bridge.offer.offer import SETTLE_SECONDS
-from ideabridge.bridge.runs.replay import why_not_here
+from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.users import SEES_ALL

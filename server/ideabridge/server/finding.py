@@ -12,7 +12,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
-from ideabridge.bridge.runs.replay import why_not_here
+from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
 from ideabridge.bridge.store.ideas import IdeaFilter

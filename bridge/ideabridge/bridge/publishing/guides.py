@@ -13,8 +13,8 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.publishing.importing import own_cycle
+from ideabridge.bridge.runs.called_ideas import next_version, without_cycles
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
-from ideabridge.bridge.runs.replay import next_version, without_cycles
 from ideabridge.bridge.store.results import Copies
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject

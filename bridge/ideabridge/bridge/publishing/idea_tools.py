@@ -12,8 +12,7 @@ from ideabridge.bridge.context.assumption import evidence_sentence
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.offer.offer import SOLVE
 from ideabridge.bridge.programs.steps import names_program
-from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
-from ideabridge.bridge.runs.replay import tools_of
+from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import read_named
@@ -207,7 +206,7 @@ class _PresentHints:
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
         """(module, name) of the tools that an idea may call; None: nobody knows them."""
         # With a guide, a mind may go on after the plan.
-        keys = tools_of(publication.guide or {})
+        keys = guide_tools(publication.guide or {})
         for call in calls_in(publication.plan):
             if names_program(call, self.catalogue):
                 # The plan pins what its programs call, except built-in tools, which only read.
@@ -345,7 +344,7 @@ class _NeededModules:
 
         if inner.guide is not None:
             defined = defined_in(inner.guide)
-            for tool_module, name in tools_of(inner.guide):
+            for tool_module, name in guide_tools(inner.guide):
                 self._need(tool_module, name, defined)
 
 

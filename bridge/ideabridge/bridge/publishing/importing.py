@@ -25,8 +25,9 @@ from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.sandbox import LONGEST
 from ideabridge.bridge.publishing.idea_tools import find_published, hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
+from ideabridge.bridge.runs.called_ideas import cycle_through, next_version
 from ideabridge.bridge.runs.pins import calls_in
-from ideabridge.bridge.runs.replay import context_to_solve, cycle_through, next_version
+from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.portable import Document

@@ -13,8 +13,8 @@ from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.idea_tools import CalledTool, hints_of
 from ideabridge.bridge.publishing.outline import Outline, first_names
 from ideabridge.bridge.publishing.publish_request import PublishRequest
+from ideabridge.bridge.runs.called_ideas import asking_calls
 from ideabridge.bridge.runs.pins import calls_in
-from ideabridge.bridge.runs.replay import asking_calls
 from ideabridge.bridge.store.idea import Answer
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject

@@ -31,8 +31,8 @@ from ideabridge.bridge.publishing.programs import (
     sent_texts,
     unreached_sites,
 )
+from ideabridge.bridge.runs.called_ideas import asking_calls
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools
-from ideabridge.bridge.runs.replay import asking_calls
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 

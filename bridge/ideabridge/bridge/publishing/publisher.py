@@ -104,6 +104,7 @@ from ideabridge.bridge.publishing.verify import (
     verify_offline,
 )
 from ideabridge.bridge.publishing.verify import drift as drift_of
+from ideabridge.bridge.runs.called_ideas import with_plain_ideas
 from ideabridge.bridge.runs.pins import (
     ChangedTool,
     calls_in,
@@ -119,7 +120,6 @@ from ideabridge.bridge.runs.pins import (
 from ideabridge.bridge.runs.replay import (
     Ways,
     plan_of,
-    with_plain_ideas,
 )
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.runs import REFUSED_PROGRAM

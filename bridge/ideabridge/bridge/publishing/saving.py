@@ -42,9 +42,10 @@ from ideabridge.bridge.publishing.programs import declared_calls
 from ideabridge.bridge.publishing.publish_request import PublishRequest
 from ideabridge.bridge.publishing.publisher import Publisher
 from ideabridge.bridge.publishing.written import MAX_TEXT, WrittenIdea, read_idea, written_texts
+from ideabridge.bridge.runs.called_ideas import asking_calls
 from ideabridge.bridge.runs.pins import Pin, calls_in, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.recorded import read_run
-from ideabridge.bridge.runs.replay import asking_calls, context_to_solve, with_module
+from ideabridge.bridge.runs.replay import context_to_solve, with_module
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Idea, NewPublication, Publication, StoredIdea
 from ideabridge.bridge.store.shapes import Need, tools_in

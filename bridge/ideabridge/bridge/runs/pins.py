@@ -145,6 +145,20 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
     return tuple(tool for tool in tools if isinstance(tool, dict))
 
 
+def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
+    """(module, name) of the tools that a run which solves the idea anew may call, without those its
+    context defines.
+    """
+    listed = guide.get("tools")
+    tools: list[tuple[str | None, str]] = []
+    for pair in listed if isinstance(listed, list) else []:
+        if isinstance(pair, list) and len(pair) == 2:
+            module, name = pair
+            tools.append((module if isinstance(module, str) else None, str(name)))
+
+    return tools
+
+
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
     """The call with the `_module` of its tool, and the tool's name there, if it needs them."""
     tool = catalogue.look_up(call) if isinstance(call, dict) else None

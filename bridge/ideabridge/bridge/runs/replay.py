@@ -9,9 +9,9 @@ with their results and the plan.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from ideabridge.bridge.checking import check_beside
 from ideabridge.bridge.context.messages import read_context, read_message
@@ -23,6 +23,8 @@ from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.plan import Plan, read_published, with_defaults
+from ideabridge.bridge.runs.called_ideas import called_ideas, without_cycles
+from ideabridge.bridge.runs.idea_needs import tools_listed_by, why_not_here
 from ideabridge.bridge.runs.pins import (
     Pin,
     PinCheck,
@@ -30,6 +32,7 @@ from ideabridge.bridge.runs.pins import (
     check_pins,
     defined_in,
     definitions_in,
+    guide_tools,
     pinned_tools,
     read_pins,
     with_own_module,
@@ -46,12 +49,11 @@ from ideabridge.bridge.runs.starts import (
 )
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
-from ideabridge.bridge.store.shapes import need_of, tools_in
+from ideabridge.bridge.store.shapes import need_of
 from ideabridge.bridge.store.store import Store
-from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
+from ideabridge.tools.tool import IDEA, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,221 +139,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         Validator(schema, what=f"the input of {publication.name} with its defaults").check(filled)
 
 
-# -- what an idea needs ----------------------------------------------------------------------------
-
-
-def why_not_here(
-    store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
-) -> str | None:
-    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the
-    server 'git', which is not configured here"; None if it can, perhaps once its modules are up.
-
-    Args:
-        store: holds the publications.
-        publication: the idea.
-        caller: who would call it.
-        lacking: see `MissingTools.lacking`.
-    """
-    lacks = list(dict.fromkeys(_lacks(store, publication, caller, lacking, set())))
-    if not lacks:
-        return None
-
-    reason = f"needs {', '.join(lacks[:_NAMED])}"
-    if len(lacks) > _NAMED:
-        reason += f" and {len(lacks) - _NAMED} more"
-    return reason
-
-
-_NAMED: Final = 3
-"""The most tools and ideas that a reason names which an idea needs and lacks."""
-
-
-def _lacks(
-    store: Store,
-    publication: Publication,
-    caller: str,
-    lacking: Callable[[ToolKey], str | None],
-    visited: set[tuple[str, int]],
-) -> Iterator[str]:
-    """Yield what an idea, and the ideas that it calls, need and lack here, perhaps twice."""
-    visited.add((publication.name, publication.version))
-    for module, name in _needs(store, publication):
-        if module == ANONYMOUS:
-            continue
-        if module is None or not module.startswith(IDEA):
-            lack = lacking((module, name))
-            if lack is not None:
-                yield lack
-            continue
-
-        inner_name = module.removeprefix(IDEA)
-        try:
-            inner = store.publications.named(inner_name, caller=caller)
-        except UnknownPublicationError:
-            yield f"the idea {inner_name[:64]!r}, which is not published here"
-            continue
-
-        if (inner.name, inner.version) not in visited:
-            yield from _lacks(store, inner, caller, lacking, visited)
-
-
-def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """The tools that every call of a published idea needs, as far as they are known before its
-    modules are up.
-    """
-    if publication.answer == "recorded":
-        return []
-
-    pinned = publication.plan or publication.guide or {}
-    pins = read_pins(pinned)
-    if pins is not None:
-        return [pin.key for pin in pins]
-
-    calls = calls_in(pinned if publication.plan is not None else pinned.get("plan"))
-    defined = defined_in(pinned)
-    needs: list[ToolKey] = []
-    listed: dict[str, str] | None = None
-    for call in calls:
-        if not isinstance(call, dict) or "_output" in call:
-            continue
-        name = str(call.get("_tool"))
-        module = call.get("_module")
-        if isinstance(module, str):
-            needs.append((module, name))
-        elif name not in defined:
-            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of
-            # its Request may.
-            if listed is None:
-                listed = _listed_by(store, publication)
-            if listed.get(name):
-                needs.append((listed[name], name))
-
-    return needs
-
-
-def _listed_by(store: Store, publication: Publication) -> dict[str, str]:
-    """The module of each tool that the schema of an idea lists, by name; see `tools_in`."""
-    return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
-
-
-# -- ideas that a plan calls -----------------------------------------------------------------------
-
-
-def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """The places of the calls of a plan for which a model is asked each time: latent calls, clean
-    rooms, and ideas that are solved anew or whose plans have such calls.
-    """
-    return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
-
-
-def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
-    """Whether a model is asked for a call; `visited` are ideas for which that is settled."""
-    if not isinstance(call, dict) or "_output" in call:
-        return False
-
-    tool = catalogue.look_up(call)
-    if tool is None and call.get("_module") == ANONYMOUS:
-        return True
-    if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
-        return True
-
-    for idea in _called(store, [call]):
-        if (idea.name, idea.version) in visited:
-            continue
-        visited.add((idea.name, idea.version))
-        if idea.guide is not None:
-            return True
-        if any(_asks(store, catalogue, below, visited) for below in _calls_of(idea)):
-            return True
-
-    return False
-
-
-def next_version(store: Store, name: str) -> int:
-    """The version number of the next publication of a name."""
-    try:
-        return store.publications.versions(name, caller=SEES_ALL, limit=1)[0].version + 1
-    except UnknownPublicationError:
-        return 1
-
-
-def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The names of the ideas through which a plan with these calls would call itself if it were
-    published as this version of `name`. The first and the last are `name`. None if it would not
-    call itself.
-    """
-    # A call of another version of the name is not a cycle: that version does not change.
-    own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
-    left: list[tuple[list[str], list[JSON]]] = [([name], list(calls))]
-    visited: set[tuple[str, int]] = set()
-    while left:
-        path, below = left.pop()
-        if any(isinstance(call, dict) and call.get("_module") in own for call in below):
-            return [*path, name]
-        for idea in _called(store, below):
-            if (idea.name, idea.version) not in visited:
-                visited.add((idea.name, idea.version))
-                left.append(([*path, idea.name], _calls_of(idea)))
-
-    return None
-
-
-def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
-    """The existing publications that calls name."""
-    for call in calls:
-        module = call.get("_module") if isinstance(call, dict) else None
-        if not isinstance(module, str) or not module.startswith(IDEA):
-            continue
-        try:
-            yield store.publications.named(module.removeprefix(IDEA), caller=SEES_ALL)
-        except UnknownPublicationError:
-            # The check of the call itself reports it.
-            continue
-
-
-def _calls_of(publication: Publication) -> list[JSON]:
-    """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a
-    call of that idea.
-    """
-    plan = publication.plan
-    own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
-    calls = with_plain_ideas(calls_in(plan), {*defined_in(plan), *own})
-    return [*calls, *({"_module": module} for module, _ in tools_of(publication.guide or {}))]
-
-
-def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
-    """The calls. A call that names neither a module nor a tool in `own` gets the module of the idea
-    that it means as soon as an idea is published under this name.
-    """
-    return [_with_plain_idea(call, own) for call in calls]
-
-
-def _with_plain_idea(call: JSON, own: Collection[str]) -> JSON:
-    if not isinstance(call, dict) or "_module" in call or "_output" in call:
-        return call
-    name = call.get("_tool")
-    if not isinstance(name, str) or name in own:
-        return call
-    return {**call, "_module": f"{IDEA}{name}"}
-
-
 # -- solving anew ----------------------------------------------------------------------------------
-
-
-def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools through which this version of the idea `name` cannot be called
-    inside its own run.
-    """
-    return [tool for tool in tools if not _leads_to(store, name, version, tool)]
-
-
-def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
-    """Return whether a call of a tool may call this version of the idea `name`."""
-    if tool.module is None or not tool.module.startswith(IDEA):
-        return False
-    if tool.module.removeprefix(IDEA).partition("@")[0] == name:
-        return True
-    return cycle_through(store, name, version, [{"_module": tool.module}]) is not None
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
@@ -386,20 +174,6 @@ def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
         messages.append({"type": "input", "input": arguments})
 
     return messages
-
-
-def tools_of(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """(module, name) of the tools that a run which solves the idea anew may call, without those its
-    context defines.
-    """
-    listed = guide.get("tools")
-    tools: list[tuple[str | None, str]] = []
-    for pair in listed if isinstance(listed, list) else []:
-        if isinstance(pair, list) and len(pair) == 2:
-            module, name = pair
-            tools.append((module if isinstance(module, str) else None, str(name)))
-
-    return tools
 
 
 # -- ways of answering -----------------------------------------------------------------------------
@@ -496,8 +270,8 @@ class Ways:
     ) -> Catalogue:
         """The tools of a run that solves an idea anew; `more` are tools that it has in any case."""
         defined = defined_tools(read_context(context))
-        await self._offer.reach(module for module, _ in tools_of(guide))
-        offered = self._offer.named(tools_of(guide), caller)
+        await self._offer.reach(module for module, _ in guide_tools(guide))
+        offered = self._offer.named(guide_tools(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         keys = {tool.key for tool in (*tools, *defined)}
         others = [tool for tool in more if tool.key not in keys]
@@ -568,7 +342,7 @@ class Ways:
         calls = calls_in(plan if plan is not None else unpinned.get("plan"))
         catalogue = self._recorded_catalogue(publication)
         if catalogue is None or not all(_has_tool(catalogue, call, {}) for call in calls):
-            listed = _listed_by(self._store, publication)
+            listed = tools_listed_by(self._store, publication)
             calls = [with_module(call, listed) for call in calls]
             catalogue = await self._present_catalogue(calls, unpinned, caller)
             if self._idea_of_others(publication, calls, catalogue) is not None:
@@ -632,7 +406,8 @@ class Ways:
                 continue
             tool = catalogue.look_up(call)
             if tool is not None and str(tool.module).startswith(IDEA):
-                owners = {idea.owner for idea in _called(self._store, [{"_module": tool.module}])}
+                ideas = called_ideas(self._store, [{"_module": tool.module}])
+                owners = {idea.owner for idea in ideas}
                 if owners.isdisjoint({None, publication.owner}):
                     return tool
         return None

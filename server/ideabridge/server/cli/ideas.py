@@ -178,7 +178,7 @@ def _lacks(options: Options, store: Store, published: list[Publication]) -> dict
     not loaded, so their tools are not looked for.
     """
     from ideabridge.bridge.offer.missing_tools import lacking
-    from ideabridge.bridge.runs.replay import why_not_here
+    from ideabridge.bridge.runs.idea_needs import why_not_here
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.tools.builtins import builtin_toolbox
 

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.explanations import as_it_runs
-from ideabridge.bridge.runs.replay import why_not_here
+from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import CursorError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.assumed import may_assume

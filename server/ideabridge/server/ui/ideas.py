@@ -23,7 +23,7 @@ from ideabridge.bridge.lifting.plain import read_open
 from ideabridge.bridge.lifting.rows import publication_rows, read_rows
 from ideabridge.bridge.publishing.drafting import Drafted
 from ideabridge.bridge.publishing.publish_request import PublishRequest, program_to_publish
-from ideabridge.bridge.runs.replay import why_not_here
+from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import Answer, Change, Publication
 from ideabridge.bridge.store.portable import without_recorded_output

@@ -1,0 +1,128 @@
+"""The ideas that a plan calls: whether they ask a mind, and whether a plan would call itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.runs.pins import calls_in, defined_in, guide_tools, read_pins
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
+
+
+def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
+    """The places of the calls of a plan for which a model is asked each time: latent calls, clean
+    rooms, and ideas that are solved anew or whose plans have such calls.
+    """
+    return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
+
+
+def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
+    """Whether a model is asked for a call; `visited` are ideas for which that is settled."""
+    if not isinstance(call, dict) or "_output" in call:
+        return False
+
+    tool = catalogue.look_up(call)
+    if tool is None and call.get("_module") == ANONYMOUS:
+        return True
+    if tool is not None and (tool.asks_mind or tool.key in catalogue.latent):
+        return True
+
+    for idea in called_ideas(store, [call]):
+        if (idea.name, idea.version) in visited:
+            continue
+        visited.add((idea.name, idea.version))
+        if idea.guide is not None:
+            return True
+        if any(_asks(store, catalogue, below, visited) for below in _calls_of(idea)):
+            return True
+
+    return False
+
+
+def next_version(store: Store, name: str) -> int:
+    """The version number of the next publication of a name."""
+    try:
+        return store.publications.versions(name, caller=SEES_ALL, limit=1)[0].version + 1
+    except UnknownPublicationError:
+        return 1
+
+
+def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
+    """The names of the ideas through which a plan with these calls would call itself if it were
+    published as this version of `name`. The first and the last are `name`. None if it would not
+    call itself.
+    """
+    # A call of another version of the name is not a cycle: that version does not change.
+    own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
+    left: list[tuple[list[str], list[JSON]]] = [([name], list(calls))]
+    visited: set[tuple[str, int]] = set()
+    while left:
+        path, below = left.pop()
+        if any(isinstance(call, dict) and call.get("_module") in own for call in below):
+            return [*path, name]
+        for idea in called_ideas(store, below):
+            if (idea.name, idea.version) not in visited:
+                visited.add((idea.name, idea.version))
+                left.append(([*path, idea.name], _calls_of(idea)))
+
+    return None
+
+
+def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
+    """The existing publications that calls name."""
+    for call in calls:
+        module = call.get("_module") if isinstance(call, dict) else None
+        if not isinstance(module, str) or not module.startswith(IDEA):
+            continue
+        try:
+            yield store.publications.named(module.removeprefix(IDEA), caller=SEES_ALL)
+        except UnknownPublicationError:
+            # The check of the call itself reports it.
+            continue
+
+
+def _calls_of(publication: Publication) -> list[JSON]:
+    """The calls of its plan, and for each idea that a mind is offered when it is solved anew, a
+    call of that idea.
+    """
+    plan = publication.plan
+    own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
+    calls = with_plain_ideas(calls_in(plan), {*defined_in(plan), *own})
+    return [*calls, *({"_module": module} for module, _ in guide_tools(publication.guide or {}))]
+
+
+def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
+    """The calls. A call that names neither a module nor a tool in `own` gets the module of the idea
+    that it means as soon as an idea is published under this name.
+    """
+    return [_with_plain_idea(call, own) for call in calls]
+
+
+def _with_plain_idea(call: JSON, own: Collection[str]) -> JSON:
+    if not isinstance(call, dict) or "_module" in call or "_output" in call:
+        return call
+    name = call.get("_tool")
+    if not isinstance(name, str) or name in own:
+        return call
+    return {**call, "_module": f"{IDEA}{name}"}
+
+
+def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
+    """The tools through which this version of the idea `name` cannot be called
+    inside its own run.
+    """
+    return [tool for tool in tools if not _leads_to(store, name, version, tool)]
+
+
+def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
+    """Return whether a call of a tool may call this version of the idea `name`."""
+    if tool.module is None or not tool.module.startswith(IDEA):
+        return False
+    if tool.module.removeprefix(IDEA).partition("@")[0] == name:
+        return True
+    return cycle_through(store, name, version, [{"_module": tool.module}]) is not None

@@ -1,0 +1,107 @@
+"""What a published idea needs to be called, and lacks here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.shapes import tools_in
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
+
+_NAMED: Final = 3
+"""The most tools and ideas that a reason names which an idea needs and lacks."""
+
+
+def why_not_here(
+    store: Store, publication: Publication, caller: str, lacking: Callable[[ToolKey], str | None]
+) -> str | None:
+    """Return why a published idea cannot be called here, whatever modules are up, as in "needs the
+    server 'git', which is not configured here"; None if it can, perhaps once its modules are up.
+
+    Args:
+        store: holds the publications.
+        publication: the idea.
+        caller: who would call it.
+        lacking: see `MissingTools.lacking`.
+    """
+    lacks = list(dict.fromkeys(_lacks(store, publication, caller, lacking, set())))
+    if not lacks:
+        return None
+
+    reason = f"needs {', '.join(lacks[:_NAMED])}"
+    if len(lacks) > _NAMED:
+        reason += f" and {len(lacks) - _NAMED} more"
+    return reason
+
+
+def _lacks(
+    store: Store,
+    publication: Publication,
+    caller: str,
+    lacking: Callable[[ToolKey], str | None],
+    visited: set[tuple[str, int]],
+) -> Iterator[str]:
+    """Yield what an idea, and the ideas that it calls, need and lack here, perhaps twice."""
+    visited.add((publication.name, publication.version))
+    for module, name in _needs(store, publication):
+        if module == ANONYMOUS:
+            continue
+        if module is None or not module.startswith(IDEA):
+            lack = lacking((module, name))
+            if lack is not None:
+                yield lack
+            continue
+
+        inner_name = module.removeprefix(IDEA)
+        try:
+            inner = store.publications.named(inner_name, caller=caller)
+        except UnknownPublicationError:
+            yield f"the idea {inner_name[:64]!r}, which is not published here"
+            continue
+
+        if (inner.name, inner.version) not in visited:
+            yield from _lacks(store, inner, caller, lacking, visited)
+
+
+def _needs(store: Store, publication: Publication) -> list[ToolKey]:
+    """The tools that every call of a published idea needs, as far as they are known before its
+    modules are up.
+    """
+    if publication.answer == "recorded":
+        return []
+
+    pinned = publication.plan or publication.guide or {}
+    pins = read_pins(pinned)
+    if pins is not None:
+        return [pin.key for pin in pins]
+
+    calls = calls_in(pinned if publication.plan is not None else pinned.get("plan"))
+    defined = defined_in(pinned)
+    needs: list[ToolKey] = []
+    listed: dict[str, str] | None = None
+    for call in calls:
+        if not isinstance(call, dict) or "_output" in call:
+            continue
+        name = str(call.get("_tool"))
+        module = call.get("_module")
+        if isinstance(module, str):
+            needs.append((module, name))
+        elif name not in defined:
+            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of
+            # its Request may.
+            if listed is None:
+                listed = tools_listed_by(store, publication)
+            if listed.get(name):
+                needs.append((listed[name], name))
+
+    return needs
+
+
+def tools_listed_by(store: Store, publication: Publication) -> dict[str, str]:
+    """The module of each tool that the schema of an idea lists, by name; see `tools_in`."""
+    return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)
