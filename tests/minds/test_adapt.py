@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hypothesis import given, settings
 
-from ideabridge.bridge.minds.adapt import MAX_DEPTH, adapt, is_closed
+from ideabridge.bridge.minds.adapt import MAX_DEPTH, adapted_schema, is_closed
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import children, resolve
@@ -36,7 +36,7 @@ def test_whatever_a_solution_may_be_the_adapted_schema_admits(
 ) -> None:
     exact = solution_schema([Tool("do", "", pair[0])], output[0])
     before = copy.deepcopy(exact)
-    adapted = adapt(exact)
+    adapted = adapted_schema(exact)
     assert exact == before, "the exact schema is the idea's"
     check_meta(adapted)
     for value in (output[1], None, "†state.x"):
@@ -58,7 +58,7 @@ def test_what_is_taken_out_is_told_in_words() -> None:
         },
         "additionalProperties": False,
     }
-    properties = adapt(schema)["properties"]
+    properties = adapted_schema(schema)["properties"]
     assert properties == {
         "id": {"type": "string", "description": 'The number (pattern "^\\\\d{4}$")'},
         "n": {"type": "integer", "description": "minimum 1, maximum 5"},
@@ -74,7 +74,7 @@ def test_unions_are_any_of_and_parts_of_all_are_joined() -> None:
         ],
         "required": ["a"],
     }
-    assert adapt(schema) == {
+    assert adapted_schema(schema) == {
         "properties": {
             "a": {"anyOf": [{"const": "x", "type": "string"}, {"type": "null"}]},
             "b": {"type": "string"},
@@ -88,7 +88,7 @@ def test_what_is_too_deep_admits_anything() -> None:
     for _ in range(MAX_DEPTH + 5):
         schema = {"type": "array", "items": schema}
 
-    found: JSON = adapt(schema)
+    found: JSON = adapted_schema(schema)
     depth = 0
     while isinstance(found, dict) and "items" in found:
         found = found["items"]

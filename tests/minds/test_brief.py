@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from ideabridge.bridge.minds.adapt import adapt
+from ideabridge.bridge.minds.adapt import adapted_schema
 from ideabridge.bridge.minds.instructions import brief
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.compose import solution_schema
@@ -33,7 +33,7 @@ def find(word: str, kinds: list[str], most: int = 3, data: JSON = None) -> list[
 
 
 def composed(output: JSONObject | None = None, instances: tuple[str, ...] = ()) -> JSONObject:
-    return adapt(solution_schema(list(Toolbox(find)), output, instances=instances))
+    return adapted_schema(solution_schema(list(Toolbox(find)), output, instances=instances))
 
 
 def test_tools_are_told_as_signatures() -> None:
@@ -58,7 +58,7 @@ def test_instances_stand_in_the_signature() -> None:
 
 def test_without_tools_that_is_said() -> None:
     assert 'There are no tools: "calls" is [].' in brief(
-        adapt(solution_schema([], {"enum": [1, "x"]}))
+        adapted_schema(solution_schema([], {"enum": [1, "x"]}))
     )
 
 

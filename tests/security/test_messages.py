@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from ideabridge.server.transports.quotas import MAX_MESSAGE_VALUES
-from ideabridge.tools.encoding import JSON, MAX_VALUES, count_values, decode, encode, values_in
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_VALUES,
+    count_encoded_values,
+    count_values,
+    decode,
+    encode,
+)
 from ideabridge.tools.errors import LimitExceededError
 from tests.server.conftest import shared_url as shared_url
 from tests.server.serving import configured
@@ -104,7 +111,7 @@ COUNTED: list[JSON] = [
 
 @pytest.mark.parametrize("value", COUNTED)
 def test_the_values_of_a_value_are_counted_exactly(value: JSON) -> None:
-    assert values_in(encode(value)) == number_of_values(value)
+    assert count_encoded_values(encode(value)) == number_of_values(value)
 
 
 def number_of_values(value: JSON) -> int:

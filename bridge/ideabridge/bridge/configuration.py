@@ -29,7 +29,7 @@ from ideabridge.bridge.minds.settings import (
     ModelConfiguration,
     SamplingSettings,
     ShownSettings,
-    as_object,
+    expanded_model,
 )
 from ideabridge.bridge.modules.settings import (
     HINTS,
@@ -759,7 +759,7 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
             problems.append(f"{key}: expected {expected}, found {actual}")
 
     if top.get("model") is not None:
-        _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
+        _validate(ModelConfiguration, expanded_model(top["model"]), "model", problems)
 
     apart = {*_NOT_KEYS, *_EITHER, "model", "mcpServers"}
     _validate(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeGuard, cast
 
 from ideabridge.bridge.context.errors import MessageError
-from ideabridge.bridge.context.explanations import shortened
+from ideabridge.bridge.context.explanations import shortened_member
 from ideabridge.bridge.context.references import (
     DAGGER,
     Hole,
@@ -413,7 +413,7 @@ def _kept_defaults(
         assumed: JSONObject = {"at": f"input.{name}", "why": NOT_GIVEN}
         if name in defaults:
             assumed |= {
-                **shortened("taken", defaults[name]),
+                **shortened_member("taken", defaults[name]),
                 "from": "the recorded run",
                 "instead": [],
             }

@@ -20,7 +20,7 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.tool_offer import offered_by
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.stubs import first_line
+from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.search import ToolSearch, tool_line
 from ideabridge.tools.builtins import builtin_toolbox
@@ -431,7 +431,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
         else:
             head = tool_line(tool, names)
 
-        line = f"{head}: {first_line(tool.description)}".removesuffix(": ")
+        line = f"{head}: {first_line_of(tool.description)}".removesuffix(": ")
         room -= len(line)
         if room < 0:
             break

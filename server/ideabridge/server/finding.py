@@ -11,7 +11,7 @@ import anyio
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line
+from ideabridge.bridge.programs.stubs import JSON_TEXT, OBSERVED, first_line_of
 from ideabridge.bridge.runs.idea_needs import why_not_here
 from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import IdeaHit, Publication, StoredIdea
@@ -243,7 +243,7 @@ class Finding:
         place = names.place(tool)
         name_in_plans = tool.label if place is None else ".".join(place)
         is_named = not searched_names.isdisjoint((tool.name, tool.label, name_in_plans))
-        description = tool.description if is_named else first_line(tool.description)
+        description = tool.description if is_named else first_line_of(tool.description)
         entry["description"] = description
         if looks_like is not None:
             entry["looks_like"] = looks_like

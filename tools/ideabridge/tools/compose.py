@@ -19,7 +19,7 @@ from ideabridge.tools.keywords import (
     check_size,
     children,
     describe,
-    draft_of,
+    json_schema_draft,
     move_refs,
     resolve,
     schemas_in,
@@ -184,7 +184,7 @@ class _Admission:
         self._pending: list[tuple[str, JSONObject, JSONObject]] = []
         self._named: dict[str, JSONObject] = {}
         self._unevaluated = False
-        self._old = draft_of(root) in _OLD
+        self._old = json_schema_draft(root) in _OLD
         for _, part in schemas_in(root):
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(anchor := part.get(keyword), str):

@@ -211,7 +211,7 @@ def count_values(text: bytes, limit: int) -> int:
     return count
 
 
-def values_in(data: bytes) -> int:
+def count_encoded_values(data: bytes) -> int:
     """Return how many values a JSON text from `encode` has; of a text of megabytes it
     may be some more.
     """

@@ -38,7 +38,7 @@ from ideabridge.tools.keywords import (
     at,
     describe,
     describe_values,
-    draft_of,
+    json_schema_draft,
     list_names,
     show,
 )
@@ -48,12 +48,14 @@ _NOTHING: Final = "nothing"
 _REQUIRED: Final = " (required)"
 
 
-def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> list[Problem]:
+def explain_mismatch(
+    valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON
+) -> list[Problem]:
     """Return the problems of a value that `valid`, the compiled schema, has refused."""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
-        validator = _VALIDATORS[draft_of(schema)](
+        validator = _VALIDATORS[json_schema_draft(schema)](
             root, registry=cast("Any", referencing).Registry()
         )
         problems = _problems(validator.iter_errors(value), root)

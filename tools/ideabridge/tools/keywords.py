@@ -264,7 +264,7 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
     return left
 
 
-def draft_of(schema: JSONObject) -> str:
+def json_schema_draft(schema: JSONObject) -> str:
     """Return the draft that `$schema` declares, without scheme and fragment; "" if
     it declares none.
     """

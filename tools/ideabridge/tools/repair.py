@@ -29,7 +29,7 @@ from ideabridge.tools.keywords import (
     Place,
     add_to_all_of,
     children,
-    draft_of,
+    json_schema_draft,
     loosen,
     resolve,
     show,
@@ -128,7 +128,7 @@ class Repair:
     def __init__(self, sent: JSON) -> None:
         self._sent = sent
         if isinstance(sent, dict):
-            self._draft = draft_of(cast("JSONObject", sent))
+            self._draft = json_schema_draft(cast("JSONObject", sent))
         else:
             self._draft = ""
 

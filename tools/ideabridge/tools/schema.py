@@ -41,7 +41,7 @@ from ideabridge.tools.keywords import (
     add_to_all_of,
     check_size,
     children,
-    draft_of,
+    json_schema_draft,
     loosen,
     map_children,
     references_in,
@@ -502,10 +502,10 @@ class Validator:
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Return the reasons why a value does not satisfy a schema, without a bound on time."""
     # Importing this imports jsonschema, which takes 0.1 s.
-    from ideabridge.tools.explain import explain
+    from ideabridge.tools.explain import explain_mismatch
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
-        return explain(compiled.valid, schema, value)
+        return explain_mismatch(compiled.valid, schema, value)
 
     # A million items that each fail would take 16 s, so only a sample of a large
     # value is explained.
@@ -513,7 +513,7 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
         # A problem at a shortened array or above it may come from the shortening.
-        problems = explain(compiled.valid, schema, sample)
+        problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
             return whole
@@ -600,7 +600,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
     # Most schemas have neither references nor patterns, so they need not be searched part by part.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
-    factory = _DRAFTS.get(draft_of(schema), jsonschema_rs.Draft202012Validator)
+    factory = _DRAFTS.get(json_schema_draft(schema), jsonschema_rs.Draft202012Validator)
     if b'"pattern' in data:
         _check_patterns(schema, what)
 

@@ -78,7 +78,7 @@ def _own_constraints(schema: JSONObject) -> JSONObject:
     }
 
 
-def differences(then: JSON, now: JSON) -> list[str]:
+def changes_of_essence(then: JSON, now: JSON) -> list[str]:
     """Return a line for each difference between two essences:
     `readOnlyHint: was true, now absent`; at most 12.
     """
@@ -373,7 +373,7 @@ class Tool:
     def expect_same(self, then: Tool) -> None:
         """Check that the essence is that of `then`. ToolChangedError shows the differences."""
         if self is not then and self.digest != then.digest:
-            lines = "; ".join(differences(then.essence, self.essence))
+            lines = "; ".join(changes_of_essence(then.essence, self.essence))
             raise ToolChangedError(
                 f"{self.label} has changed since the run began, and was not called: {lines}"
             )

@@ -18,7 +18,7 @@ import orjson
 
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
-from ideabridge.tools.keywords import ANNOTATIONS, draft_of, map_schemas, show
+from ideabridge.tools.keywords import ANNOTATIONS, json_schema_draft, map_schemas, show
 from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019, Repair
 from ideabridge.tools.schema import check_schema
 
@@ -122,7 +122,7 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
     if of_object and _refused_names(schema):
         return True
 
-    draft = draft_of(schema) if "$schema" in schema else ""
+    draft = json_schema_draft(schema) if "$schema" in schema else ""
     if draft in (DRAFT_3, DRAFT_4) or any(form in data for form in _OLD_FORMS):
         return True
     if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
@@ -255,7 +255,7 @@ def _bounded(sent: JSON) -> JSON:
             return normal
     except IdeabridgeError:
         pass
-    return {"sha256": fingerprint(sent)}
+    return {"sha256": value_digest(sent)}
 
 
 def json_size(value: JSON) -> int:
@@ -284,7 +284,7 @@ def json_size(value: JSON) -> int:
     return size
 
 
-def fingerprint(value: JSON) -> str:
+def value_digest(value: JSON) -> str:
     """Return the SHA-256 of a value, whatever the order of its keys, also of one
     that is no JSON.
     """

@@ -20,7 +20,7 @@ from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
     read_explanation,
     same,
-    shortened,
+    shortened_member,
 )
 from ideabridge.bridge.context.references import Path, clipped, quoted
 from ideabridge.bridge.context.state import MISSING, Missing, read
@@ -322,7 +322,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
             # The call has no such literal any more.
             continue
 
-        choice = shortened("taken", value)
+        choice = shortened_member("taken", value)
         if same(choice["taken"], entry["taken"]):
             left.append(entry)
         else:
@@ -341,7 +341,7 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
     """An assumption in which somebody has chosen another value; `choice`: the value as
-    `shortened` gives it.
+    `shortened_member` gives it.
     """
     instead = entry.get("instead")
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]

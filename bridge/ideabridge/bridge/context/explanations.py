@@ -729,7 +729,7 @@ def settle(explained: Explained, read: Read) -> Settled:
     if why is not None:
         # Other values say more than explanations without one.
         instead: list[JSON] = [
-            {**shortened("value", alternative), "from": each.shown}
+            {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
         ]
         instead.extend({"from": explanation.shown} for explanation in without)
@@ -769,7 +769,7 @@ def assumption(
     source = (chosen or explained.by[0]).shown
     return {
         "at": at,
-        **shortened("taken", value),
+        **shortened_member("taken", value),
         "from": source,
         "instead": instead or [],
         "why": why,
@@ -836,7 +836,7 @@ def _above(reference: str) -> list[str]:
     return [format_reference(path[:depth]) for depth in range(start, len(path))]
 
 
-def shortened(key: str, value: JSON) -> JSONObject:
+def shortened_member(key: str, value: JSON) -> JSONObject:
     """A value for people under a key: a long one is cut, and `"shortened": true`
     stands beside it.
     """

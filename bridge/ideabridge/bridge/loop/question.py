@@ -266,7 +266,7 @@ def _code_of(tool: Tool) -> str | None:
     return f"{named_tool(tool)} runs {named_tool(code)}"
 
 
-def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
+def correction_by(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
     """The correction that a mind sees: `{"proposed", "ran", "by", "reason"}`; None if the call
     runs as proposed.
     """

@@ -225,7 +225,7 @@ class Composer:
         Raises:
             HandlerError: a handler of messages failed, or left tools or a schema that are invalid.
         """
-        before, after = context_of(machine)
+        before, after = messages_around_calls(machine)
         calls = self._calls(machine) if machine.step else _Messages()
         draft = self._draft(machine, (before, calls.messages, after), earlier)
         properties = draft.properties
@@ -416,7 +416,7 @@ def _schema_of(
     )
 
 
-def context_of(machine: Machine) -> tuple[list[Message], list[Message]]:
+def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
     """The context of the current step: the initial context with the present state, which
     stands before the calls; and what the last Solution printed, added and failed at, which
     stands after them.

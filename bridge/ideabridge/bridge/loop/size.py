@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, MAX_VALUES, encode, values_in
+from ideabridge.tools.encoding import JSON, MAX_VALUES, count_encoded_values, encode
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
 """The most bytes of JSON that the parameters of one execution, or an output, may have with the
@@ -53,7 +53,7 @@ def measure(value: JSON) -> Size:
     if isinstance(value, str):
         return Size(len(value), 1)
     data = encode(value)
-    return Size(len(data), values_in(data))
+    return Size(len(data), count_encoded_values(data))
 
 
 _LARGE: Final = 1_000

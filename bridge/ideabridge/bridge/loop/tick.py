@@ -94,7 +94,7 @@ from ideabridge.bridge.loop.question import (
     ENDED,
     apply_edit,
     apply_policy,
-    correction,
+    correction_by,
     unknown,
 )
 from ideabridge.bridge.loop.settings import Settings
@@ -428,7 +428,7 @@ class Tick:
             # It was counted when it became due, unless the machine would ask about it now.
             self._grants.count(event.granted, progress, 1)
 
-        corrected = correction(progress.approval.resolved, event)
+        corrected = correction_by(progress.approval.resolved, event)
         self._withdraw_approval(progress)
         self._end_asking()
         if corrected is not None:

@@ -31,7 +31,7 @@ refused by providers."""
 _LONGEST_NOTE: Final = 200
 
 
-def adapt(schema: JSONObject) -> JSONObject:
+def adapted_schema(schema: JSONObject) -> JSONObject:
     """A schema that endpoints accept: wider than `schema`, never narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict

@@ -47,12 +47,12 @@ from ideabridge.bridge.minds.settings import (
     ModelConfiguration,
     extra_of,
     find_key,
+    host_and_port,
     key_names,
     no_keyring,
-    place_of,
     url_problem,
 )
-from ideabridge.bridge.minds.wire import bind, mind_error
+from ideabridge.bridge.minds.wire import limit_answers, mind_error
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -134,7 +134,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
         # The library reads these from the environment, and would send them to any address.
         provider.client.organization = provider.client.project = None
 
-    bind(provider)
+    limit_answers(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
     # OpenAI's reasoning models require the newer name of `max_tokens`. Other servers ignore it
@@ -170,7 +170,7 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             f"model: the provider {kind!r} takes no {' and '.join(settings) or 'defaults'}"
         ) from error
 
-    bind(provider)
+    limit_answers(provider)
     return provider
 
 
@@ -193,7 +193,7 @@ class Endpoint:
     def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
         self._model, self._is_elsewhere = build_model(configuration, secrets)
         self._output = configuration.output
-        self._place = place_of(self._model.base_url)
+        self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
             # These SDKs repeat requests by themselves. `ModelAnswer` does so, because it
@@ -261,7 +261,7 @@ class Stream:
 
     Args:
         response: the response of pydantic-ai.
-        place: the address of the endpoint, see `place_of`.
+        place: the address of the endpoint, see `host_and_port`.
         priced_by_address: see `by_address` of `cost_of`.
     """
 
@@ -420,7 +420,7 @@ async def models_of(model: Model) -> list[str] | None:
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):
         return None
 
-    place = f"the model endpoint at {place_of(model.base_url)}"
+    place = f"the model endpoint at {host_and_port(model.base_url)}"
     # Not the client of the model, because its hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"

@@ -258,7 +258,7 @@ def instructions(schema: JSONObject, *, is_shown: bool) -> str:
     return INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
 
 
-def correction(error: str) -> str:
+def ask_again(error: str) -> str:
     """The reply to an answer that cannot be read."""
     return (
         f"That cannot be read: {error}. Nothing of it ran. Write the answer again, "

@@ -31,7 +31,7 @@ import anyio.to_thread
 from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, Piece
 from ideabridge.bridge.context.mind import Usage, total
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.minds.adapt import adapt
+from ideabridge.bridge.minds.adapt import adapted_schema
 from ideabridge.bridge.minds.errors import (
     ContextTooLargeError,
     MalformedAnswerError,
@@ -42,7 +42,7 @@ from ideabridge.bridge.minds.errors import (
     ModelUnavailableError,
     SchemaRefusalError,
 )
-from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructions
+from ideabridge.bridge.minds.instructions import EXAMPLES, ask_again, instructions
 from ideabridge.bridge.minds.settings import (
     OPENAI,
     OPENAI_URL,
@@ -50,8 +50,8 @@ from ideabridge.bridge.minds.settings import (
     ModelConfiguration,
     chosen_model,
     extra_of,
+    host_and_port,
     mask_keys,
-    place_of,
     read_model,
     setting_problem,
 )
@@ -236,7 +236,7 @@ class ModelAnswer:
         self._deadline = anyio.current_time() + self._configuration.timeout
         try:
             async with aclosing(
-                self._solution(endpoint, request.texts, adapt(request.schema), settings)
+                self._solution(endpoint, request.texts, adapted_schema(request.schema), settings)
             ) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -393,7 +393,7 @@ class ModelAnswer:
 
         self._repairs += 1
         answer_turns = [_turn("assistant", buffer.text)] if buffer.text.strip() else []
-        return [*answer_turns, _turn("user", correction(broken))]
+        return [*answer_turns, _turn("user", ask_again(broken))]
 
 
 def _turn(role: str, text: str) -> JSONObject:
@@ -474,7 +474,7 @@ class ModelMind:
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
-        place = place_of(url)
+        place = host_and_port(url)
         return self._secrets.mask(f"{self.configuration.name}{f' at {place}' if place else ''}")
 
     @property

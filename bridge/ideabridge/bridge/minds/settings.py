@@ -184,7 +184,7 @@ def url_problem(url: str) -> str | None:
     return None
 
 
-def place_of(url: str | None) -> str:
+def host_and_port(url: str | None) -> str:
     """Host and port of an address, without the rest, which may contain a secret."""
     try:
         parts = urlsplit(url or "")
@@ -256,7 +256,7 @@ def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
     return ModelConfiguration(name=value)
 
 
-def as_object(raw: JSON) -> JSON:
+def expanded_model(raw: JSON) -> JSON:
     """The value of the key `model` in a file, with its short form expanded."""
     named: JSONObject = {"name": raw}
     return named if isinstance(raw, str) else raw

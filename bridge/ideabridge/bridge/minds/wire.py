@@ -2,10 +2,10 @@
 the errors of minds.
 
 The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however
-long it is. `bind` adds hooks to the HTTP client of a provider: they limit every answer, refuse
-compressed answers and web pages, and accept a chat completion that arrives whole although a stream
-was requested. `mind_error` turns what pydantic-ai raises into the errors of minds, whose classes
-determine how the exchange continues.
+long it is. `limit_answers` adds hooks to the HTTP client of a provider: they limit every answer,
+refuse compressed answers and web pages, and accept a chat completion that arrives whole although a
+stream was requested. `mind_error` turns what pydantic-ai raises into the errors of minds, whose
+classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Streamed(_Bounded):
         yield _as_stream(body) if body.lstrip().startswith(b"{") else body
 
 
-def bind(provider: Provider[Any]) -> None:
+def limit_answers(provider: Provider[Any]) -> None:
     """Limit the answers that a provider's HTTP client accepts. Bedrock, which uses boto3,
     is not limited.
     """

@@ -121,7 +121,7 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
     return value if size <= LARGE else Handle(call, keys, value, size)
 
 
-def read(result: object, path: object) -> JSON | Handle:
+def read_part_of(result: object, path: object) -> JSON | Handle:
     """The part of a handle, or of a value, at a path as references write it: `rows.0["odd key"]`;
     "" is all of it.
 

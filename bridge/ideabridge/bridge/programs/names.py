@@ -21,7 +21,7 @@ from typing import Final, Self
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.errors import ProgramError
 from ideabridge.bridge.programs.handles import CLASS, READ
-from ideabridge.bridge.programs.stubs import described_parameters, signature, stub
+from ideabridge.bridge.programs.stubs import described_parameters, function_signature, stub
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool, ToolKey
@@ -283,7 +283,7 @@ class ProgramNames:
             observed: the shape of its earlier results.
         """
         module, function = self._places[tool.key]
-        return signature(f"{module}.{function}", tool, self.parameters(tool), observed)
+        return function_signature(f"{module}.{function}", tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
         """The text of a module's `.pyi` file. It is made once for the same tools."""

@@ -367,7 +367,7 @@ class ProgramRunner:
         self._waits = False
         progress = machine.history[index]
         error = None if progress.status is CallStatus.DONE else progress.error or {}
-        session.answer(number, result_of(progress, progress.value, error))
+        session.answer(number, result_for_program(progress, progress.value, error))
 
 
 class _DivergedError(ProgramError):
@@ -385,7 +385,7 @@ def _error(kind: str, message: str) -> JSONObject:
     return {"kind": kind, "message": message}
 
 
-def result_of(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
+def result_for_program(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
     """The result of a call as a program gets it: its value, or its error as an exception. Its text
     names the tool as the module does, so it is the same for the same call of any run.
     """

@@ -54,7 +54,7 @@ from ideabridge.bridge.programs.handles import (
     STUB,
     Handle,
     handed,
-    read,
+    read_part_of,
     written,
 )
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -1107,7 +1107,7 @@ class ProgramSession:
         arguments = {**positional, **named}
         begun = time.monotonic()
         try:
-            part = self._value(read(arguments["result"], arguments.get("path", "")))
+            part = self._value(read_part_of(arguments["result"], arguments.get("path", "")))
         except IdeabridgeError as error:
             part = {"exc_type": "RuntimeError", "message": _cut(str(error))}
 

@@ -100,13 +100,13 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
         fields = _parameters(tool, parameters, admitted)
         inner = ", ".join(["*", *fields] if fields and not fields[0].startswith("**") else fields)
         lines.append(f"async def {name}({inner}) -> {_result(tool, types, name)}:")
-        described = first_line(tool.description)
+        described = first_line_of(tool.description)
         lines += [f"    {described!r}", "    ..."] if described else ["    ..."]
 
     return "\n".join([*_imports(renamed), *types.lines, *lines, ""])
 
 
-def signature(
+def function_signature(
     name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None
 ) -> str:
     """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count:
@@ -142,7 +142,7 @@ def signature(
     return f"{name}({', '.join(fitting)}) -> {result}"
 
 
-def first_line(text: str) -> str:
+def first_line_of(text: str) -> str:
     """The first line of a description with any text, without characters that do not print;
     possibly empty.
     """

@@ -49,7 +49,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.programs.handles import Handle
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.runner import result_of, setting_of
+from ideabridge.bridge.programs.runner import result_for_program, setting_of
 from ideabridge.bridge.programs.sandbox import (
     ASK,
     Called,
@@ -204,7 +204,7 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
         if item.finished or error is not None:
             yield (
                 {key: escaped(value) for key, value in item.parameters.items()},
-                result_of(progress, item.value, error),
+                result_for_program(progress, item.value, error),
             )
 
 

@@ -30,7 +30,7 @@ from ideabridge.tools.errors import (
 from ideabridge.tools.message import DataMessage
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.threads import compute_in_thread
-from ideabridge.tools.tool import Activity, Annotations, Tool, differences
+from ideabridge.tools.tool import Activity, Annotations, Tool, changes_of_essence
 from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -316,7 +316,7 @@ class Executor:
             or now == builtin_toolbox().tools.get(tool.name)
         ):
             return None
-        return "; ".join(differences(tool.essence, now.essence))
+        return "; ".join(changes_of_essence(tool.essence, now.essence))
 
     async def execute(self, effect: Execute, context: CallContext) -> JSON:
         """Run a call, and return its result.

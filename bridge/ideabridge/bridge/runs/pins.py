@@ -23,7 +23,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, differences
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_essence
 
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
@@ -364,7 +364,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
     """The differences between the definition that a pin has and the present one."""
     then = definition(pin.digest)
-    return [_UNKNOWN] if then is None else differences(then, now.essence)
+    return [_UNKNOWN] if then is None else changes_of_essence(then, now.essence)
 
 
 def _compare(pin: Pin, now: Tool, result: PinCheck, definition: Definition, where: str) -> None:

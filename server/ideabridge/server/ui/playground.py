@@ -14,7 +14,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.initial_documents import initial_documents
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.stubs import first_line
+from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import PREFIX, FormFields, form_of, visitor_of
@@ -156,7 +156,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
     return {
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
-        "description": first_line(tool.description)[:_MOST],
+        "description": first_line_of(tool.description)[:_MOST],
         "parameters": parameters,
     }
 
