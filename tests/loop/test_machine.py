@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any, get_args
 
 import pytest
 
@@ -11,13 +13,14 @@ from ideabridge.bridge.loop.event import (
     CallDecided,
     CallFinished,
     CallProposed,
+    Event,
     JournalError,
     OutputProposed,
     SolutionClosed,
     SolutionProposed,
     decider_of,
 )
-from ideabridge.bridge.loop.machine import CUT_OFF
+from ideabridge.bridge.loop.machine import CUT_OFF, Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import Annotations, Tool
@@ -648,3 +651,11 @@ def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
     assert driven.statuses() == ["failed", "failed", "done"]
     assert "y: found 1, expected no parameter of this name; there is 'x'" in driven.error_of(0)
     assert "template" in driven.error_of(1)
+
+
+@pytest.mark.parametrize("kind", get_args(Event))
+def test_a_machine_has_a_handler_for_every_event(kind: type[Event]) -> None:
+    event: Any = kind
+    # A handler refuses the event, or the nothing in it. Without one there is a KeyError.
+    with suppress(JournalError, AttributeError, TypeError):
+        Machine().receive(event(*[None] * len(fields(kind))))

@@ -59,9 +59,9 @@ folder does not use them, with one exception: it reads `Machine.offer`, a `ToolO
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from ideabridge.bridge.context.computed import Doubts
 from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
@@ -181,7 +181,7 @@ class Machine:
         self._initial = InitialDocuments()
         self._memory = Memory({})
         self._spending = Spending()
-        # The bytes of the Request that was made last, if its journal says so.
+        # The bytes of the last Request; None if the journal does not have them.
         self._asked_bytes: int | None = None
         self._reader = SolutionReader(
             self.catalogue, self.settings, self._initial, self._memory, self._spending
@@ -277,15 +277,18 @@ class Machine:
     @property
     def program(self) -> events.ProgramProposed | None:
         """The program that runs now; None if none runs."""
-        runs = self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
-        return self.solution.program if runs else None
+        if self.phase != "solving" or self._tick is None or self._tick.graph.closed:
+            return None
+        return self.solution.program
 
     @property
     def fault_of_null(self) -> str | None:
         """Why a program must not end with null; None if it may. To a mind, null is no output
         yet.
         """
-        return self._output_schema.fault_of_null() if self.mode == "plan" else None
+        if self.mode != "plan":
+            return None
+        return self._output_schema.fault_of_null()
 
     @property
     def offers_programs(self) -> bool:
@@ -310,9 +313,9 @@ class Machine:
     @property
     def calls_left(self) -> int:
         """The number of calls that the run may still list."""
-        return self._reader.room - (
-            len(self._planning.plan.solution.calls) if self._planning is not None else 0
-        )
+        if self._planning is None:
+            return self._reader.room
+        return self._reader.room - len(self._planning.plan.solution.calls)
 
     @property
     def waits_for_people(self) -> bool:
@@ -348,9 +351,10 @@ class Machine:
     @property
     def state(self) -> JSONObject:
         """The state of the run; with instances, a map by instance."""
-        return {
-            instance: self._memory.state(instance) for instance in self._initial.instances
-        } or self._memory.state()
+        instances = self._initial.instances
+        if not instances:
+            return self._memory.state()
+        return {instance: self._memory.state(instance) for instance in instances}
 
     def state_of(self, instance: str = "") -> JSONObject:
         """The state of one instance; "" in a run without instances."""
@@ -456,64 +460,7 @@ class Machine:
         if self.ended:
             raise JournalError(f"the run has ended; it cannot take {event.name}")
 
-        match event:
-            case events.CallFinished():
-                self._solving().finished(event)
-                self._spending.add_room(event.spent)
-            case events.CallStarted():
-                self._solving().started(event.call, event.item)
-            case events.CallProposed() | events.OutputProposed() | events.SolutionClosed() if (
-                self.settings.lazy
-            ):
-                self._plan(event)
-            case events.CallProposed():
-                self._propose(event)
-            case events.SolutionProposed():
-                self._take_up(event)
-            case events.ProgramProposed():
-                self._begin_program(event)
-            case events.Printed():
-                self._solving()
-                self.solution.printed.append(event.text)
-            case events.OutputProposed():
-                self._streaming().graph.set_output(event.output)
-                self.solution.output = event.output
-            case events.SolutionClosed():
-                self._close(event)
-            case events.GroupCommitted() | events.SolutionCancelled():
-                self._solving().regroup(event)
-            case events.SolutionRejected():
-                self._expect("asking")
-            case events.RequestMade():
-                self._request(event)
-            case events.ApprovalAsked():
-                self._solving().asked(event.call)
-            case events.CallDecided():
-                self._solving().decided(event)
-                self._note_decision(event.call, decision_text(event), event.by)
-            case events.PlanAsked() | events.PlanDecided():
-                self._plan(event)
-                if isinstance(event, events.PlanDecided):
-                    self._note_decision(None, event.decision, event.by)
-            case events.OutcomeAsked() | events.OutcomeDecided():
-                self._solving().doubted(event)
-                if isinstance(event, events.OutcomeDecided):
-                    self._note_decision(event.call, event.decision, event.by)
-            case events.QuestionAsked() | events.QuestionAnswered() | events.QuestionRefused():
-                self._solving().questioned(event)
-                if isinstance(event, events.QuestionAnswered):
-                    self._note_decision(event.call, event.action, event.by)
-            case events.UsageNoted():
-                self._spending.add(event.usage)
-            case events.MessageAdded():
-                self._add(event)
-            case events.RunStarted():
-                self._start(event)
-            case events.ConfigurationChanged():
-                self._change_rules(event)
-            case events.RunEnded():
-                self._end(event)
-
+        self._handlers[type(event)](self, event)
         self._advance()
 
     def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
@@ -670,9 +617,71 @@ class Machine:
         self.errors.extend(result.errors)
         self.feedback.corrections.extend([*self._judge_members(), *result.corrections])
         denied = Finish("cancelled", result.reason) if self.mode == "plan" else None
-        self._go_on(
-            denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False)
-        )
+        end = denied or self._end_after(has_calls=bool(self.solution.calls), has_output=False)
+        self._go_on(end)
+
+    # -- the parts of a Solution, and its calls
+
+    def _piece(self, event: events.CallProposed | events.OutputProposed) -> None:
+        """Take the next piece of an answer that streams."""
+        if self.settings.lazy:
+            self._plan(event)
+        elif isinstance(event, events.CallProposed):
+            self._propose(event)
+        else:
+            self._streaming().graph.set_output(event.output)
+            self.solution.output = event.output
+
+    def _closed(self, event: events.SolutionClosed) -> None:
+        if self.settings.lazy:
+            self._plan(event)
+        else:
+            self._close(event)
+
+    def _rejected(self, event: events.SolutionRejected) -> None:
+        self._expect("asking")
+
+    def _printed(self, event: events.Printed) -> None:
+        self._solving()
+        self.solution.printed.append(event.text)
+
+    def _started(self, event: events.CallStarted) -> None:
+        self._solving().started(event.call, event.item)
+
+    def _finished(self, event: events.CallFinished) -> None:
+        self._solving().finished(event)
+        self._spending.add_room(event.spent)
+
+    def _regrouped(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
+        self._solving().regroup(event)
+
+    def _note_usage(self, event: events.UsageNoted) -> None:
+        self._spending.add(event.usage)
+
+    # -- questions to people, and their decisions
+
+    def _ask_approval(self, event: events.ApprovalAsked) -> None:
+        self._solving().asked(event.call)
+
+    def _decide_call(self, event: events.CallDecided) -> None:
+        self._solving().decided(event)
+        self._note_decision(event.call, decision_text(event), event.by)
+
+    def _decide_plan(self, event: events.PlanDecided) -> None:
+        self._plan(event)
+        self._note_decision(None, event.decision, event.by)
+
+    def _doubt_outcome(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
+        self._solving().doubted(event)
+        if isinstance(event, events.OutcomeDecided):
+            self._note_decision(event.call, event.decision, event.by)
+
+    def _question(
+        self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused
+    ) -> None:
+        self._solving().questioned(event)
+        if isinstance(event, events.QuestionAnswered):
+            self._note_decision(event.call, event.action, event.by)
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
@@ -878,6 +887,36 @@ class Machine:
         self._spending.add_room(event.spent)
         self._tick = self._planning = self._finish = None
         self._mind_due = False
+
+    _handlers: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]] = {
+        events.RunStarted: _start,
+        events.ConfigurationChanged: _change_rules,
+        events.RequestMade: _request,
+        events.SolutionProposed: _take_up,
+        events.ProgramProposed: _begin_program,
+        events.CallProposed: _piece,
+        events.OutputProposed: _piece,
+        events.SolutionClosed: _closed,
+        events.SolutionRejected: _rejected,
+        events.SolutionCancelled: _regrouped,
+        events.GroupCommitted: _regrouped,
+        events.CallStarted: _started,
+        events.CallFinished: _finished,
+        events.MessageAdded: _add,
+        events.Printed: _printed,
+        events.UsageNoted: _note_usage,
+        events.ApprovalAsked: _ask_approval,
+        events.CallDecided: _decide_call,
+        events.PlanAsked: _plan,
+        events.PlanDecided: _decide_plan,
+        events.OutcomeAsked: _doubt_outcome,
+        events.OutcomeDecided: _doubt_outcome,
+        events.QuestionAsked: _question,
+        events.QuestionAnswered: _question,
+        events.QuestionRefused: _question,
+        events.RunEnded: _end,
+    }
+    """What takes each event."""
 
 
 # -- calls that were interrupted -------------------------------------------------------------------
