@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.lifting.naming import Filled, parameter_names, tool_name, words_of
@@ -21,6 +21,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.runs.stretch import EndedCall, calls_of, is_plain
 from ideabridge.bridge.store.publications import RESERVED
+from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -132,35 +133,30 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     lines = _lines(store, caller)
     published = _published(store, caller)
     runs = _Runs(store)
-    used_steps: set[tuple[int, int]] = set()
+    used_steps: set[_Step] = set()
     names: set[str] = {*RESERVED, *store.publications.names(caller)}
     suggestions: list[Suggestion] = []
     until = time.monotonic() + _SECONDS
-    for tools, places in _repeated(lines, least):
+    for repeated in _repeated(lines, least):
         if len(suggestions) >= limit or time.monotonic() > until:
             break
-        if _without_helpers(tools) in published:
+        if _without_helpers(repeated.tools) in published:
             # Neither are its parts.
-            used_steps.update(
-                (line, start + step) for line, start in places for step in range(len(tools))
-            )
+            used_steps |= repeated.steps()
             continue
 
-        free = [
-            place
-            for place in places
-            if not any((place[0], place[1] + step) in used_steps for step in range(len(tools)))
+        starts = [
+            start for start in repeated.starts if used_steps.isdisjoint(repeated.steps_from(start))
         ]
-        if len(free) < least:
+        if len(starts) < least:
             continue
 
-        suggestion = _examine(runs, lines, tools, free, names)
+        free = _Repeated(repeated.tools, starts)
+        suggestion = _examine(runs, lines, free, names)
         if suggestion is not None:
             suggestions.append(suggestion)
             names.add(suggestion.name)
-            used_steps.update(
-                (line, start + step) for line, start in free for step in range(len(tools))
-            )
+            used_steps |= free.steps()
 
     return suggestions
 
@@ -181,6 +177,36 @@ class _Line:
     count: int
 
 
+_Step: TypeAlias = tuple[int, int]
+"""(the number of a line, the place of a call in it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """Calls of the same tools in the same order, and where they begin."""
+
+    tools: tuple[str, ...]
+    starts: list[_Step]
+
+    @property
+    def worth(self) -> tuple[bool, int, int]:
+        """What comes first: the most calls saved. Single calls come last: they are mostly
+        parts of something else.
+        """
+        size = len(self.tools)
+        return size > 1, (len(self.starts) - 1) * size, size
+
+    def steps_from(self, start: _Step) -> Iterator[_Step]:
+        """The calls that begin at a place."""
+        line, first = start
+        for step in range(len(self.tools)):
+            yield line, first + step
+
+    def steps(self) -> set[_Step]:
+        """All calls."""
+        return {step for start in self.starts for step in self.steps_from(start)}
+
+
 def _lines(store: Store, caller: str) -> list[_Line]:
     """The calls of the latest runs, the latest run first."""
     lines: list[_Line] = []
@@ -189,30 +215,32 @@ def _lines(store: Store, caller: str) -> list[_Line]:
     for _ in range(MOST_RUNS // _PAGE):
         page = store.runs.newest(caller, "done", _PAGE, after=after, rooms=False)
         for record in page:
-            origin = record.summary.origin
-            if origin is not None and "run" in origin:
-                # A part of another run.
-                continue
-
-            tools = [
-                _tool_of(call)
-                for solution in store.ideas.solutions_of(record.id)
-                for call in _calls_in(solution)
-            ]
-            failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
-            succeeded = [(tool, place) for place, tool in enumerate(tools) if place not in failed]
-            calls += len(succeeded)
+            line = _line_of(store, record)
+            calls += len(line.tools)
             if calls > MOST_CALLS:
                 return lines
-            if succeeded:
-                names, places = zip(*succeeded, strict=True)
-                lines.append(_Line(record.id, record.title, names, places, len(tools)))
+            if line.tools:
+                lines.append(line)
 
         if len(page) < _PAGE:
             break
         after = page[-1].id
 
     return lines
+
+
+def _line_of(store: Store, record: RunRecord) -> _Line:
+    """The calls of a run that succeeded; none of a part of another run."""
+    tools: list[str] = []
+    origin = record.summary.origin
+    if origin is None or "run" not in origin:
+        for solution in store.ideas.solutions_of(record.id):
+            tools += map(_tool_of, _calls_in(solution))
+
+    failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
+    places = [place for place in range(len(tools)) if place not in failed]
+    succeeded = tuple(tools[place] for place in places)
+    return _Line(record.id, record.title, succeeded, tuple(places), len(tools))
 
 
 def _calls_in(solution: JSON) -> list[JSONObject]:
@@ -227,35 +255,29 @@ def _tool_of(call: JSONObject) -> str:
     return re.split(r"[./]", str(call.get("_tool")))[-1]
 
 
-def _repeated(
-    lines: Sequence[_Line], least: int
-) -> list[tuple[tuple[str, ...], list[tuple[int, int]]]]:
-    """(tools, [(line, start)]) of everything that occurs at least `least` times, the most
-    calls saved first.
-    """
-    places_of: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
+    """Everything that occurs at least `least` times, the most calls saved first."""
+    starts_of: dict[tuple[str, ...], list[_Step]] = {}
     for number, line in enumerate(lines):
         tools = line.tools
         for start in range(len(tools)):
-            for end in range(start + 1, min(start + LONGEST, len(tools)) + 1):
-                places = places_of.setdefault(tools[start:end], [])
+            longest = min(start + LONGEST, len(tools))
+            for end in range(start + 1, longest + 1):
+                size = end - start
+                starts = starts_of.setdefault(tools[start:end], [])
                 # They must not overlap: of `a a a`, `a a` occurs once.
-                if not places or places[-1][0] != number or places[-1][1] + (end - start) <= start:
-                    places.append((number, start))
+                if not starts or starts[-1][0] != number or starts[-1][1] + size <= start:
+                    starts.append((number, start))
 
         if LONGEST < len(tools) <= _LONGEST_RUN:
-            places_of.setdefault(tools, []).append((number, 0))
+            starts_of.setdefault(tools, []).append((number, 0))
 
     often = [
-        entry
-        for entry in places_of.items()
-        if len(entry[1]) >= least and not _is_repetition(entry[0])
+        _Repeated(tools, starts)
+        for tools, starts in starts_of.items()
+        if len(starts) >= least and not _is_repetition(tools)
     ]
-    # Single calls come last: calls of them are mostly parts of something else.
-    often.sort(
-        key=lambda entry: (len(entry[0]) > 1, (len(entry[1]) - 1) * len(entry[0]), len(entry[0])),
-        reverse=True,
-    )
+    often.sort(key=lambda repeated: repeated.worth, reverse=True)
     return often
 
 
@@ -319,60 +341,78 @@ class _Runs:
         return calls_of(run, places)
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One of the times that work was done: its calls, and the run that made them."""
+
+    line: _Line
+    occurrence: Occurrence
+    calls: list[EndedCall]
+
+    @property
+    def origins(self) -> list[ToolKey]:
+        """The tools of its calls."""
+        return [call.tool.origin for call in self.calls]
+
+
 def _examine(
-    runs: _Runs,
-    lines: Sequence[_Line],
-    tools: tuple[str, ...],
-    places: Sequence[tuple[int, int]],
-    names: set[str],
+    runs: _Runs, lines: Sequence[_Line], repeated: _Repeated, names: set[str]
 ) -> Suggestion | None:
-    examined: list[tuple[Occurrence, list[EndedCall], _Line]] = []
-    keys: list[ToolKey] = []
+    """Return the tool that repeated work would make; None: it is not worth one."""
+    works: list[_Work] = []
     lost = 0
-    for number, start in places:
-        if len(examined) >= _EXAMINED:
+    for number, start in repeated.starts:
+        if len(works) >= _EXAMINED:
             break
-
         line = lines[number]
-        own = line.places[start : start + len(tools)]
-        calls = runs.calls(line.run, own)
-        origins = [] if calls is None else [call.tool.origin for call in calls]
-        # The same name may belong to another server. A failed call in between is not
-        # part of the work.
-        if calls is None or (keys and origins != keys) or own[-1] - own[0] >= len(own):
+        work = _work(runs, line, line.places[start : start + len(repeated.tools)])
+        # The same name may belong to another server.
+        if work is not None and (not works or work.origins == works[-1].origins):
+            works.append(work)
+        else:
             lost += 1
-            continue
 
-        keys = origins
-        occurrence = Occurrence(line.run, own[0], own[-1], whole=len(own) == line.count)
-        examined.append((occurrence, calls, line))
-
-    times = len(places) - lost
-    if len(examined) < 2:
+    if len(works) < 2:
         return None
 
-    works = [calls for _, calls, _ in examined]
-    changes = any(call.tool.annotations.read_only is not True for call in works[0])
-    if len(tools) < 2 and not changes:
+    latest = works[0]
+    is_single = len(latest.calls) < 2
+    changes = any(call.tool.annotations.read_only is not True for call in latest.calls)
+    if is_single and not changes:
         return None
 
-    differs = any(
-        [call.parameters for call in work] != [call.parameters for call in works[0]]
-        for work in works
-    )
-    parameters = _parameters(works)
-    if not differs and times < 3:
+    times = len(repeated.starts) - lost
+    parameters_of = [[call.parameters for call in work.calls] for work in works]
+    if times < 3 and all(parameters == parameters_of[0] for parameters in parameters_of):
         return None
-    if len(tools) < 2 and not any("default" in parameter for _, parameter in parameters):
+
+    parameters = _parameters([work.calls for work in works])
+    if is_single and not any("default" in parameter for _, parameter in parameters):
         # The tool would be the one that was called.
         return None
 
-    name = safe_name(_name([(line, work) for _, work, line in examined]), names)
-    tool_names = tuple(call.tool.origin[1] for call in works[0])
-    occurrences = tuple(occurrence for occurrence, _, _ in examined)
     return Suggestion(
-        name, times, tool_names, changes, parameters, occurrences, examined[0][2].title
+        name=safe_name(_name(works), names),
+        times=times,
+        tools=tuple(name for _, name in latest.origins),
+        changes=changes,
+        parameters=parameters,
+        occurrences=tuple(work.occurrence for work in works),
+        title=latest.line.title,
     )
+
+
+def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
+    """Read calls of a run; None: they are not plain, or a failed call in between is not part of
+    the work.
+    """
+    first = places[0]
+    last = places[-1]
+    calls = runs.calls(line.run, places)
+    if calls is None or last - first >= len(places):
+        return None
+    whole = len(places) == line.count
+    return _Work(line, Occurrence(line.run, first, last, whole), calls)
 
 
 def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
@@ -468,17 +508,23 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
     return ("number", value) if abs(value) >= 10 else None
 
 
-def _name(works: Sequence[tuple[_Line, Sequence[EndedCall]]]) -> str:
+def _name(works: Sequence[_Work]) -> str:
     """The words that all tasks share, without the values of their calls; else the
     names of the tools.
     """
     tasks: list[tuple[str, set[str]]] = []
-    for line, calls in works:
-        values = [words_of(_text(value)) for call in calls for value in call.parameters.values()]
-        # A long text is not named in a task; its words are those of the task by chance.
-        data = {word for words in values if len(words) <= _WORDS_OF_VALUE for word in words}
-        tasks.append((line.title, data))
-    return tool_name(tasks, [call.tool.origin[1] for call in works[0][1]])
+    for work in works:
+        data: set[str] = set()
+        for call in work.calls:
+            for value in call.parameters.values():
+                words = words_of(_text(value))
+                # A long text is not named in a task; its words are those of the task by chance.
+                if len(words) <= _WORDS_OF_VALUE:
+                    data.update(words)
+
+        tasks.append((work.line.title, data))
+
+    return tool_name(tasks, [name for _, name in works[0].origins])
 
 
 def _text(value: JSON) -> str:
