@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -255,8 +256,10 @@ async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
                 result[name] = value
                 break
 
-            as_json = ", as JSON" if kind in _NESTED else ""
-            say(f"  expected {member.get('type', 'a value')}{as_json}", "yellow")
+            expected = f"  expected {member.get('type', 'a value')}"
+            if kind in _NESTED:
+                expected += ", as JSON"
+            say(expected, "yellow")
 
     return result
 
@@ -270,9 +273,11 @@ def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
 
 
 async def _read_member(mark: str, name: str, member: JSONObject, required: bool) -> str | None:
-    text = await read_line(
-        _marked(f"{_described(name, member)}{'' if required else ' (may be left out)'}: ", mark)
-    )
+    prompt = _described(name, member)
+    if not required:
+        prompt += " (may be left out)"
+
+    text = await read_line(_marked(f"{prompt}: ", mark))
     return None if text is None else text.strip()
 
 
@@ -314,12 +319,12 @@ def _described(name: str, field: JSONObject) -> str:
         parts.append(f"- {field['description']}")
 
     items = field.get("items")
-    choices = _choices(items if isinstance(items, dict) else field)
-    if choices:
-        parts.append(
-            f"[{' | '.join(choices)}]"
-            + (", several with commas" if isinstance(items, dict) else "")
-        )
+    is_list = isinstance(items, dict)
+    choices = _choices(items if is_list else field)
+    if choices and is_list:
+        parts.append(f"[{' | '.join(choices)}], several with commas")
+    elif choices:
+        parts.append(f"[{' | '.join(choices)}]")
     elif field.get("type") not in (None, "string"):
         parts.append(f"({field['type']})")
 
@@ -331,14 +336,21 @@ def _described(name: str, field: JSONObject) -> str:
 
 
 def _choices(field: JSONObject) -> list[str]:
+    choices: list[JSON] = []
     values = field.get("enum")
-    choices: list[JSON] = list(values) if isinstance(values, list) else []
+    if isinstance(values, list):
+        choices += values
+
     for key in ("oneOf", "anyOf"):
         alternatives = field.get(key)
-        for alternative in map(as_object, alternatives if isinstance(alternatives, list) else []):
-            choices += [alternative["const"]] if "const" in alternative else []
+        if isinstance(alternatives, list):
+            choices += [
+                alternative["const"]
+                for alternative in map(as_object, alternatives)
+                if "const" in alternative
+            ]
 
-    return [str(alternative) for alternative in choices]
+    return [str(choice) for choice in choices]
 
 
 def _value(text: str, field: JSONObject) -> JSON:
@@ -439,44 +451,48 @@ async def _ask(entry: JSONObject) -> Decision:
 
     plan = entry.get("plan")
     if isinstance(plan, dict):
-        shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
+        content: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
         instances = plan.get("instances")
-        say(f"  {sums_of('plan', shown, instances if isinstance(instances, int) else 0)}", "bold")
-        say(whole(plan_without_ids(shown), width))
+        count = instances if isinstance(instances, int) else 0
+        say(f"  {sums_of('plan', content, count)}", "bold")
+        say(whole(plan_without_ids(content), width))
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
-        return await _ask_whether(shown, "plan")
+        return await _ask_whether(content, "plan")
 
-    sums = sums_of("call", as_object(entry.get("call")))
+    call = as_object(entry.get("call"))
+    sums = sums_of("call", call)
     if sums:
         say(f"  {sums}", "bold")
 
-    say(whole(call_without_ids(as_object(entry.get("call"))), width))
-    return await (
-        _ask_outcome()
-        if entry.get("choices")
-        else _ask_whether(entry.get("call"), "call", _others(entry))
-    )
+    say(whole(call_without_ids(call), width))
+    if entry.get("choices"):
+        return await _ask_outcome()
+    return await _ask_whether(call, "call", _alternatives(entry))
 
 
-def _others(entry: JSONObject) -> list[tuple[str, Candidate]]:
+def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
     """The values that a person can choose instead of those that a call assumes, each with the place
     of its literal.
     """
     from ideabridge.bridge.context.assumption import read_assumption
 
-    listed = entry.get("assumed")
-    assumed = [read_assumption(item) for item in (listed if isinstance(listed, list) else [])]
-    return [
-        (assumption.at, candidate) for assumption in assumed for candidate in assumption.choices[1:]
-    ]
+    assumed = entry.get("assumed")
+    if not isinstance(assumed, list):
+        return []
+
+    alternatives: list[tuple[str, Candidate]] = []
+    for assumption in map(read_assumption, assumed):
+        alternatives += [(assumption.at, candidate) for candidate in assumption.choices[1:]]
+
+    return alternatives
 
 
 def whole(value: JSON, width: int | None) -> str:
     """A value as indented JSON in which every character is visible.
 
-    A line of more than `width` columns continues in lines that begin with a mark; None:
-    there is no limit.
+    A line of more than `width` columns continues in lines that begin with a mark. With None as
+    `width`, lines have any length.
     """
     lines: list[str] = []
     for text in readable_json(value, 2).split("\n"):
@@ -491,59 +507,88 @@ def whole(value: JSON, width: int | None) -> str:
 
 
 async def _ask_whether(
-    shown: JSON, what: Literal["plan", "call"], others: list[tuple[str, Candidate]] | None = None
+    content: JSONObject,
+    kind: Literal["plan", "call"],
+    alternatives: Sequence[tuple[str, Candidate]] = (),
 ) -> Decision:
-    from ideabridge.bridge.context.assumption import with_choices
+    """Ask the person whether a call or a plan may run."""
     from ideabridge.bridge.runs.people import Decision
 
-    always = ", a(lways) [N] [SCHEMA]" if what == "call" else ""
-    prompt = f"run it? y(es){always}, n(o) [reason], e(dit)"
+    if alternatives:
+        say("what it assumes could also be:")
+        for number, (at, candidate) in enumerate(alternatives, 1):
+            say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
+
+    prompt, words, hint = _question_whether(kind, takes=bool(alternatives))
+    while True:
+        match await _choose(prompt, words, hint):
+            case "yes", _:
+                decision = Decision("approve")
+            case "no", reason:
+                decision = Decision("deny", reason=reason)
+            case "always", text:
+                decision = _always(text or "")
+            case "take", text:
+                decision = _take(content, alternatives, text or "")
+            case "edit", _:
+                decision = await _edit(content, kind)
+            case _:
+                decision = Decision("deny", reason=_NOBODY)
+
+        if decision is not None:
+            return decision
+
+
+def _question_whether(
+    kind: Literal["plan", "call"], *, takes: bool
+) -> tuple[str, tuple[str, ...], str]:
+    """(prompt, choices, help) of the question whether a call or a plan may run."""
+    prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
-    hint = f"y runs the {what}, n (and a reason) does not, e lets you change it first"
-    if always:
+    hint = f"y runs the {kind}, n (and a reason) does not, e lets you change it first"
+    if kind == "call":
+        prompt = "run it? y(es), a(lways) [N] [SCHEMA], n(o) [reason], e(dit)"
         words = (*words, "always")
         hint += (
             ", a runs it, and further calls of its tool in this run without asking: at most N, "
             "and only those whose parameters match the JSON schema"
         )
 
-    if others:
-        say("what it assumes could also be:")
-        for number, (at, candidate) in enumerate(others, 1):
-            say(_marked(f"{number}: {visible(at)} {visible(candidate.choice)}", "  "))
-
-        prompt = f"{prompt}, t(ake) NUMBER..."
+    if takes:
+        prompt += ", t(ake) NUMBER..."
         words = (*words, "take")
         hint += ", t and numbers runs it with these values instead"
 
-    while True:
-        match await _choose(prompt, words, hint):
-            case "yes", _:
-                return Decision("approve")
-            case "always", text:
-                try:
-                    return Decision("approve", grant=_grant(text or ""))
-                except IdeabridgeError as error:
-                    say(f"  {error}")
-            case "take", text:
-                chosen = _numbered(others or [], text or "")
-                if chosen is None:
-                    say(
-                        f"  t: expected numbers from 1 to {len(others or [])}, "
-                        "at most one for each value"
-                    )
-                else:
-                    return Decision("edit", call=with_choices(as_object(shown), chosen))
-            case "no", reason:
-                return Decision("deny", reason=reason)
-            case "edit", _:
-                edited = await _edit(shown, what)
-                if edited is not None:
-                    if what == "plan":
-                        return Decision("edit", plan=edited)
-                    return Decision("edit", call=edited)
-            case _:
-                return Decision("deny", reason=_NOBODY)
+    return prompt, words, hint
+
+
+def _always(text: str) -> Decision | None:
+    """The decision of `a [N] [SCHEMA]`; None, with a message to the person, if the text is
+    malformed.
+    """
+    from ideabridge.bridge.runs.people import Decision
+
+    try:
+        return Decision("approve", grant=_grant(text))
+    except IdeabridgeError as error:
+        say(f"  {error}")
+        return None
+
+
+def _take(
+    content: JSONObject, alternatives: Sequence[tuple[str, Candidate]], text: str
+) -> Decision | None:
+    """The decision of `t NUMBER...`; None, with a message to the person, if the numbers do not
+    fit.
+    """
+    from ideabridge.bridge.context.assumption import with_choices
+    from ideabridge.bridge.runs.people import Decision
+
+    values = _numbered(alternatives, text)
+    if values is None:
+        say(f"  t: expected numbers from 1 to {len(alternatives)}, at most one for each value")
+        return None
+    return Decision("edit", call=with_choices(content, values))
 
 
 def _grant(text: str) -> JSONObject:
@@ -561,26 +606,25 @@ def _grant(text: str) -> JSONObject:
     return grant
 
 
-def _numbered(others: list[tuple[str, Candidate]], text: str) -> JSONObject | None:
-    """The chosen values by the places of their literals; None: these are not numbers of values, one
-    for each literal.
+def _numbered(alternatives: Sequence[tuple[str, Candidate]], text: str) -> JSONObject | None:
+    """The values that numbers choose, by the places of their literals. None if the text is not a
+    list of their numbers, or has two for one literal.
 
     `text` has numbers from 1, with spaces or commas between them.
     """
     from ideabridge.bridge.context.state import Missing
 
-    chosen: JSONObject = {}
+    values: JSONObject = {}
     for word in text.replace(",", " ").split():
-        at, candidate = (
-            others[int(word) - 1]
-            if word.isdecimal() and 0 < int(word) <= len(others)
-            else ("", None)
-        )
-        if candidate is None or isinstance(candidate.value, Missing) or at in chosen:
+        if not word.isdecimal() or not 0 < int(word) <= len(alternatives):
             return None
-        chosen[at] = candidate.value
 
-    return chosen or None
+        at, candidate = alternatives[int(word) - 1]
+        if isinstance(candidate.value, Missing) or at in values:
+            return None
+        values[at] = candidate.value
+
+    return values or None
 
 
 async def _ask_outcome() -> Decision:
@@ -608,42 +652,50 @@ async def _ask_outcome() -> Decision:
                 return Decision("skip", reason=_NOBODY)
 
 
-async def _edit(call: JSON, what: str) -> JSONObject | None:
-    """Return the call or plan that the person edited in $VISUAL or $EDITOR, or typed in one line;
-    None: unchanged.
+async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision | None:
+    """Let the person change a call or a plan in $VISUAL or $EDITOR, or type another one in one
+    line. None if nothing usable came of it.
     """
-    text = readable_json(call, 2) + "\n"
+    from ideabridge.bridge.runs.people import Decision
+
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
-        descriptor, name = tempfile.mkstemp(suffix=".json", text=True)
-        import anyio
-
-        path = anyio.Path(name)
-        try:
-            os.close(descriptor)
-            await path.write_text(text, encoding="utf-8")
-            words = [*shlex.split(editor), name]
-            result = await anyio.run_process(
-                words, stdin=None, stdout=None, stderr=None, check=False
-            )
-            if result.returncode:
-                report(f"the editor ended with {result.returncode}; nothing is changed")
-                return None
-
-            changed = await path.read_text(encoding="utf-8")
-        except OSError as error:
-            report(f"the editor {editor!r} cannot be started: {error.strerror or error}")
-            return None
-        finally:
-            await path.unlink(missing_ok=True)
+        text = await _edit_text(editor, readable_json(content, 2) + "\n")
     else:
-        typed = await read_line(f"  the {what} as JSON, in one line: ")
-        if typed is None:
-            return None
-        changed = typed
+        text = await read_line(f"  the {kind} as JSON, in one line: ")
+
+    if text is None:
+        return None
 
     try:
-        return require_object(decode(changed, what=f"the edited {what}"), f"the edited {what}")
+        edited = require_object(decode(text, what=f"the edited {kind}"), f"the edited {kind}")
     except IdeabridgeError as error:
         report(str(error))
         return None
+
+    if kind == "plan":
+        return Decision("edit", plan=edited)
+    return Decision("edit", call=edited)
+
+
+async def _edit_text(editor: str, text: str) -> str | None:
+    """A text as the person leaves it in an editor; None, with a report, if the editor failed."""
+    import anyio
+
+    descriptor, name = tempfile.mkstemp(suffix=".json", text=True)
+    path = anyio.Path(name)
+    try:
+        os.close(descriptor)
+        await path.write_text(text, encoding="utf-8")
+        words = [*shlex.split(editor), name]
+        result = await anyio.run_process(words, stdin=None, stdout=None, stderr=None, check=False)
+        if result.returncode:
+            report(f"the editor ended with {result.returncode}; nothing is changed")
+            return None
+
+        return await path.read_text(encoding="utf-8")
+    except OSError as error:
+        report(f"the editor {editor!r} cannot be started: {error.strerror or error}")
+        return None
+    finally:
+        await path.unlink(missing_ok=True)

@@ -43,6 +43,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.store.direct_calls import DirectCall
     from ideabridge.bridge.store.run_record import RunRecord
     from ideabridge.server.views.history import RunHistory
@@ -68,20 +69,21 @@ def list_runs(
     before the run did.
     """
     with open_store(options) as store:
-        records = listed_runs(
-            store,
-            SEES_ALL,
-            limit,
-            status=status,
-            after=None if after is None else resolve_run(store, after).id,
-        )
+        cursor = None if after is None else resolve_run(store, after).id
+        records = listed_runs(store, SEES_ALL, limit, status=status, after=cursor)
 
     following = records[-1].id if len(records) == limit else None
-    with_caller = len({record.caller for record in records}) > 1
+    titles = ["run", "status", "kind", "started (UTC)", "title"]
+    rows = [_row(record) for record in records]
+    if len({record.caller for record in records}) > 1:
+        titles.insert(3, "caller")
+        for row, record in zip(rows, records, strict=True):
+            row.insert(3, record.caller)
+
     options.print_rows(
         {"runs": [_listed_json(record) for record in records], "next": following},
-        ["run", "status", "kind", *(["caller"] if with_caller else []), "started (UTC)", "title"],
-        [_row(record, with_caller) for record in records],
+        titles,
+        rows,
         empty=_empty_list(status, after),
         more=following,
     )
@@ -92,12 +94,12 @@ def list_runs(
 
 
 def _empty_list(status: ListedStatus | None, after: str | None) -> str:
-    """What a list of runs without a row says."""
-    if after is not None:
-        return f"no run{f' that is {status}' if status else ''} comes after {after}"
-    if status is not None:
-        return f"no run is {status}"
-    return "no runs yet"
+    """What `runs list` prints if no run fits."""
+    if after is None:
+        return "no runs yet" if status is None else f"no run is {status}"
+    if status is None:
+        return f"no run comes after {after}"
+    return f"no run that is {status} comes after {after}"
 
 
 def status_text(record: RunRecord) -> str:
@@ -113,14 +115,17 @@ def list_direct_calls(options: Options, limit: LimitOption = 20, after: AfterOpt
     """
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after, caller=SEES_ALL)
+
+    empty = "no direct calls are recorded"
+    if after is not None:
+        empty = "no direct call comes after this cursor"
+
     calls: list[JSON] = [cast("JSONObject", call._asdict()) for call in page.items]
     options.print_rows(
         {"calls": calls, "next": page.next},
         ("time (UTC)", "outcome", "took", "tool", "by"),
         [_direct(call) for call in page.items],
-        empty="no direct calls are recorded"
-        if after is None
-        else "no direct call comes after this cursor",
+        empty=empty,
         more=page.next,
     )
 
@@ -154,21 +159,16 @@ def _record_json(record: RunRecord) -> JSONObject:
         "created": record.created,
         "updated": record.updated,
     }
-    return {**run, "reason": reason} if reason else run
+    if reason:
+        run["reason"] = reason
+    return run
 
 
-def _row(record: RunRecord, with_caller: bool) -> list[str]:
+def _row(record: RunRecord) -> list[str]:
     reason = run_status(record)[1]
     title = f"{record.title} ({reason})" if reason else record.title
-    caller = [record.caller] if with_caller else []
-    return [
-        record.id,
-        status_text(record),
-        record.kind,
-        *caller,
-        record.created[:16].replace("T", " "),
-        title,
-    ]
+    started = record.created[:16].replace("T", " ")
+    return [record.id, status_text(record), record.kind, started, title]
 
 
 def next_step(run: str, status: str) -> str | None:
@@ -328,17 +328,19 @@ def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
     if not machine.has_output or (machine.mode == "solve" and machine.has_state):
         run["state"] = machine.state
 
-    return {**run, "broken": history.broken} if history.broken else run
+    if history.broken:
+        run["broken"] = history.broken
+    return run
 
 
 def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[JSON]:
     events: list[JSON] = []
     for (number, raw), entry in zip(journal, history.entries, strict=False):
-        if entry.at is None:
-            when = None
-        else:
-            when = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
-        events.append({"number": number, "time": when, "text": entry.text, "event": raw})
+        event: JSONObject = {"number": number, "time": None, "text": entry.text, "event": raw}
+        if entry.at is not None:
+            time = datetime.fromtimestamp(entry.at, UTC)
+            event["time"] = time.isoformat(timespec="milliseconds")
+        events.append(event)
 
     return events
 
@@ -349,25 +351,17 @@ def _origin_lines(record: RunRecord) -> list[str]:
     if origin is None:
         return []
 
+    conversation = f"{origin.get('conversation')}, {origin.get('time')}"
+    lines = [f"imported from {origin.get('host')}, conversation {conversation}"]
     incomplete = origin.get("incomplete")
     if isinstance(incomplete, list):
-        marked = [mark for mark in incomplete if isinstance(mark, dict)]
-    else:
-        marked = []
-
-    lines = [
-        (
-            f"imported from {origin.get('host')}, conversation "
-            f"{origin.get('conversation')}, {origin.get('time')}"
-        )
-    ]
-    return [
-        *lines,
-        *(
+        lines += [
             f"call {mark.get('call')}: the result is incomplete: {mark.get('why')}"
-            for mark in marked
-        ),
-    ]
+            for mark in incomplete
+            if isinstance(mark, dict)
+        ]
+
+    return lines
 
 
 def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
@@ -379,23 +373,15 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     machine = history.machine
     status, stored_reason = run_status(record)
     reason = machine.reason or stored_reason
-    show(
-        f"run {record.id}: "
-        f"{status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}",
-        "bold",
-    )
-    show(
-        fit(
-            f"  {record.kind} of {record.caller}, "
-            f"{record.created[:19].replace('T', ' ')} UTC: {record.title}",
-            4,
-        )
-    )
+    head = f"run {record.id}: {status}{errors_text(len(machine.errors))}"
+    show(f"{head} ({reason})" if reason else head, "bold")
+    created = record.created[:19].replace("T", " ")
+    show(fit(f"  {record.kind} of {record.caller}, {created} UTC: {record.title}", 4))
     for line in [*_lineage_lines(lineage), *_origin_lines(record)]:
         show(fit(f"  {line}", 4))
 
     show("events (number, seconds, what)", "bold")
-    begun = next((one.at for one in history.entries if one.at is not None), 0.0)
+    begun = next((entry.at for entry in history.entries if entry.at is not None), 0.0)
     width = len(str(len(history.entries)))
     for entry in history.entries:
         seconds = "" if entry.at is None else f"{entry.at - begun:8.3f}"
@@ -404,8 +390,8 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     if history.broken:
         show(f"  {history.broken}", "red")
 
-    counted = Counter(one.status.value for one in machine.history)
-    calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
+    statuses = Counter(call.status.value for call in machine.history)
+    calls = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for line in doubt_lines(machine):
         show(fit(f"  {line}", 4), "yellow")
@@ -432,64 +418,65 @@ def _related(value: JSON) -> str:
     if not isinstance(value, dict):
         text = str(value)
         return text if text.startswith("run_") else text[:12]
-    at = value.get("at")
-    status = value.get("status")
-    return (
-        f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
-    )
+
+    text = str(value.get("run"))
+    if value.get("at"):
+        text += f" after event {value['at']}"
+    if value.get("status"):
+        text += f" ({value['status']})"
+    return text
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     """Show the latest Request, the state and the calls after the last event of `history`."""
     from ideabridge.bridge.context.messages import Handlers
-    from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
     from ideabridge.bridge.programs.names import program_schema
 
-    requests = [
-        number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)
-    ]
     machine = Machine()
+    latest, end = _latest_request(history)
     # The machine has the contents of a Request only until the answer, so they are composed as
     # of the Request.
-    for entry in history.entries[: requests[-1]] if requests else history.entries[:1]:
+    for entry in history.entries[:end]:
         machine.receive(entry.event)
 
-    latest = history.entries[requests[-1]].event if requests else None
     composer = Composer(Handlers(), SchemaCache(), program_schema=program_schema)
-    request = composer.compose(machine, latest if isinstance(latest, RequestMade) else None)
-    same = not isinstance(latest, RequestMade) or latest.request == request.id
+    request = composer.compose(machine, latest)
+    is_exact = latest is None or latest.request == request.id
     now = history.machine
     last = history.entries[-1]
     if options.json:
         from ideabridge.server.views.history import call_json
 
-        print_json(
-            {
-                "run": record.id,
-                "at": last.number,
-                "event": last.text,
-                "request": request.id if requests else None,
-                "exact": same,
-                "context": list[JSON](request.texts),
-                # The id is computed from messages, schema and `shown`.
-                "messages": request.context_json,
-                "schema": request.schema if requests else None,
-                "shown": request.shown if requests else None,
-                "state": now.state,
-                "calls": [call_json(number, one) for number, one in enumerate(now.history)],
-            }
-        )
+        result: JSONObject = {
+            "run": record.id,
+            "at": last.number,
+            "event": last.text,
+            "request": None,
+            "exact": is_exact,
+            "context": list[JSON](request.texts),
+            "messages": request.context_json,
+            "schema": None,
+            "shown": None,
+            "state": now.state,
+            "calls": [call_json(number, call) for number, call in enumerate(now.history)],
+        }
+        if latest is not None:
+            # The id is computed from messages, schema and `shown`.
+            result |= {"request": request.id, "schema": request.schema, "shown": request.shown}
+
+        print_json(result)
         return 0
 
     show(f"run {record.id} after event {last.number}: {last.text}", "bold")
-    if requests:
+    title = "context (no mind was asked)"
+    if latest is not None:
         title = f"request {machine.step}, as the mind saw it"
-    else:
-        title = "context (no mind was asked)"
+    if not is_exact:
+        title += ", except for changes by the program's own handlers"
 
-    show(title if same else f"{title}, except for changes by the program's own handlers", "bold")
+    show(title, "bold")
     for message in request.texts:
         show(f"  [{message.get('role')}]", "cyan")
         for line in str(message.get("content")).split("\n"):
@@ -498,10 +485,21 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     show("state", "bold")
     print_value(now.state)
     show("calls", "bold")
-    for number, one in enumerate(now.history):
-        show(f"  {number} {one.call.name}: {one.status.value}")
+    for number, call in enumerate(now.history):
+        show(f"  {number} {call.call.name}: {call.status.value}")
 
     return 0
+
+
+def _latest_request(history: RunHistory) -> tuple[RequestMade | None, int]:
+    """(the latest Request, the number of entries before it); without one, (None, 1)."""
+    from ideabridge.bridge.loop.event import RequestMade
+
+    for number, entry in reversed(list(enumerate(history.entries))):
+        if isinstance(entry.event, RequestMade):
+            return entry.event, number
+
+    return None, 1
 
 
 @app.command("fork")
@@ -537,13 +535,12 @@ async def fork_run(
     replacement = read_solution(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        if changes is None:
-            complete = None
-        else:
-            complete = {**input_of(bridge.store, record.id), **changes}
+        changed_input: JSONObject | None = None
+        if changes is not None:
+            changed_input = {**input_of(bridge.store, record.id), **changes}
 
         fork = await bridge.fork(
-            record.id, at, solution=replacement, input=complete, caller=record.caller
+            record.id, at, solution=replacement, input=changed_input, caller=record.caller
         )
         say(f"run {fork.id} continues {record.id} after event {at}", "dim")
         return print_result(await follow(fork, quiet=options.json), options)
