@@ -466,7 +466,7 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         run = await bridge.run_plan(plan)
         assert await run.wait(20) == "done"
         for name in ("git_hub", "delete_repo", "git_hub_delete_repo"):
-            with pytest.raises(PublicationError, match="module"):
+            with pytest.raises(PublicationError, match="server"):
                 await bridge.publish(run.id, name)
 
         with pytest.raises(PublicationNameError, match="ideabridge itself"):
