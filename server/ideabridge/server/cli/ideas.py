@@ -131,32 +131,24 @@ def list_ideas(
             lacks = _lacks(options, store, page.items)
             items = [
                 {
-                    **publication_json(one),
-                    "to": list[JSON](_shared(store, one)),
-                    "cannot_be_called": lacks[one.name],
+                    **publication_json(publication),
+                    "to": list[JSON](_shared(store, publication)),
+                    "cannot_be_called": lacks[publication.name],
                 }
-                for one in page.items
+                for publication in page.items
             ]
             titles = ("name", "version", "answers by", "for", "idea", "description")
-            rows = [
-                (
-                    one.name,
-                    str(one.version),
-                    one.answer,
-                    _for(store, one),
-                    one.idea_id[:12],
-                    first_line(one.description),
-                )
-                for one in page.items
-            ]
+            rows = [_publication_row(store, publication) for publication in page.items]
         else:
             page = store.ideas.page(limit, after, chosen=chosen)
-            items = [_idea_json(one) for one in page.items]
+            items = [_idea_json(idea) for idea in page.items]
             titles = _IDEA_TITLES
             rows = [_idea_row(idea) for idea in page.items]
 
-    if after is not None:
-        empty = f"no {'tool' if published else 'idea'} comes after this cursor"
+    if after is not None and published:
+        empty = "no tool comes after this cursor"
+    elif after is not None:
+        empty = "no idea comes after this cursor"
     elif not chosen.empty:
         empty = "no idea passes these filters"
     elif published:
@@ -207,6 +199,17 @@ def _idea_row(idea: IdeaRecord | IdeaHit) -> tuple[str, ...]:
     )
 
 
+def _publication_row(store: Store, publication: Publication) -> tuple[str, ...]:
+    return (
+        publication.name,
+        str(publication.version),
+        publication.answer,
+        _for(store, publication),
+        publication.idea_id[:12],
+        first_line(publication.description),
+    )
+
+
 def _idea_json(idea: IdeaRecord | IdeaHit) -> JSONObject:
     return {"id": idea.id, "names": list[JSON](idea.names), **idea.meta.to_json()}
 
@@ -223,8 +226,10 @@ def _shared(store: Store, publication: Publication) -> list[str]:
 def _for(store: Store, publication: Publication) -> str:
     from ideabridge.bridge.store.users import person_of
 
-    own = [] if publication.owner is None else [person_of(publication.owner)]
-    return ", ".join([*own, *_shared(store, publication)])
+    users = _shared(store, publication)
+    if publication.owner is not None:
+        users.insert(0, person_of(publication.owner))
+    return ", ".join(users)
 
 
 def publication_json(publication: Publication) -> JSONObject:
@@ -294,11 +299,10 @@ def show_idea(
             _show_request(options, stored)
             return
 
-        result = result_of(store, stored)
+        result = idea_result(store, stored)
         publication = _published(store, ref)
-        if publication is None:
-            records = []
-        else:
+        records: list[JSONObject] = []
+        if publication is not None:
             records = store.publications.evidence(
                 publication.name, publication.version, caller=SEES_ALL
             )
@@ -341,15 +345,9 @@ def _show_request(options: Options, stored: StoredIdea) -> None:
     }
     lines: list[Line] = [(f"request {request.id}", "bold")]
     if stored.meta.left_out:
-        lines.append(
-            (
-                (
-                    f"{len(stored.meta.left_out)} values are left out of this copy "
-                    f"of {stored.meta.original}"
-                ),
-                "red",
-            )
-        )
+        count = len(stored.meta.left_out)
+        text = f"{count} values are left out of this copy of {stored.meta.original}"
+        lines.append((text, "red"))
 
     for text in request.texts:
         lines += [("", None), (f"{text['role']}:", "bold"), (str(text["content"]), None)]
@@ -520,13 +518,16 @@ _LONGEST: Final = 2000
 always shown whole."""
 
 
-def result_of(store: Store, stored: StoredIdea) -> JSONObject:
+def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
     """The result of the idea's run, if this store has the run and the idea was its last."""
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.runs.values import doubts_of, given_by
 
-    record = store.runs.get(stored.meta.run) if stored.meta.run else None
+    if not stored.meta.run:
+        return {}
+
+    record = store.runs.get(stored.meta.run)
     if record is None or record.summary.idea != stored.id:
         return {}
 
@@ -570,20 +571,18 @@ def idea_lines(
 
     table: list[Line] = []
     if publication is not None:
-        live = "" if publication.live else " (not the live version)"
-        published = (
-            f"{publication.name}, version {publication.version}, answers by "
-            f"{publication.answer}{live}"
-        )
-        lines.append((f"  {'published:':<11}{published}", "green"))
+        head = f"{publication.name}, version {publication.version}, answers by {publication.answer}"
+        if not publication.live:
+            head += " (not the live version)"
+
+        lines.append((f"  {'published:':<11}{head}", "green"))
         lines += _indented(publication.description, 2)
         table = [*map(_hanging, lines), *_table_lines(publication)]
         lines = _below_table(publication, records)
-        plan = {
-            key: value
-            for key, value in (publication.present_plan or {}).items()
-            if key not in _BESIDE
-        }
+        plan = dict(publication.present_plan or {})
+        for key in _BESIDE:
+            plan.pop(key, None)
+
         lines += _running(publication.answer, plan or None, publication.recorded)
         lines.append(("context of its run", "bold"))
     else:
@@ -595,15 +594,18 @@ def idea_lines(
     if publication is None:
         lines += _titled_plan(stored.idea.solution)
 
-    if result:
-        lines.append((f"result ({result['status']})", "bold"))
-        if "error" in result:
-            lines.append((f"  {result['error']}", None))
-        else:
-            lines += _value(result.get("output", result.get("state")), 2)
-            lines += _doubts(result)
+    return [*table, *map(_hanging, lines), *map(_hanging, _result_lines(result))]
 
-    return [*table, *map(_hanging, lines)]
+
+def _result_lines(result: JSONObject) -> list[Line]:
+    """The result of the run of an idea; nothing if the store does not have the run."""
+    if not result:
+        return []
+
+    lines: list[Line] = [(f"result ({result['status']})", "bold")]
+    if "error" in result:
+        return [*lines, (f"  {result['error']}", None)]
+    return [*lines, *_value(result.get("output", result.get("state")), 2), *_doubts(result)]
 
 
 _BESIDE: Final = ("seen", "watch", "decisions", "copied", "pins")
@@ -620,20 +622,20 @@ def _doubts(result: JSONObject) -> list[Line]:
     """What a run assumed, and what it noted."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
-    assumed = result.get("assumed")
-    noted = result.get("noted")
     lines: list[Line] = []
-    for line in assumption_lines(assumed if isinstance(assumed, list) else []):
-        lines.append((f"assumed: {line}", "yellow"))
+    assumed = result.get("assumed")
+    if isinstance(assumed, list):
+        lines += [(f"assumed: {line}", "yellow") for line in assumption_lines(assumed)]
 
-    for line in note_lines(noted if isinstance(noted, list) else []):
-        lines.append((f"noted: {line}", "dim"))
+    noted = result.get("noted")
+    if isinstance(noted, list):
+        lines += [(f"noted: {line}", "dim") for line in note_lines(noted)]
 
     return lines
 
 
 def _table_lines(publication: Publication) -> list[Line]:
-    """What a published tool takes, and what stands there if nobody passes it."""
+    """What a published tool takes, and the values that hold if nobody passes others."""
     from ideabridge.bridge.lifting.report import table_lines
     from ideabridge.bridge.lifting.rows import publication_rows
 
@@ -644,9 +646,7 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """On how many runs a published tool rests, and what is not certain about it and
-    hardly ever wrong.
-    """
+    """How many runs the plan of a published tool fits, and its notes."""
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
     from ideabridge.bridge.lifting.rows import publication_notes, publication_rows
@@ -670,8 +670,8 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """An idea that somebody wrote by hand as text, as it would be saved: all that runs, or that
-    a mind is told.
+    """An idea that somebody wrote by hand as text, as it would be saved: everything that runs, or
+    that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")
@@ -694,14 +694,12 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 
 
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
-    lines: list[Line] = []
-    lines.append(
-        (f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}", "green")
-    )
+    head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
+    lines: list[Line] = [(head, "green")]
     # A mark precedes each line that could pass for one of the plan below.
-    lines += [
-        (f"  | {visible(line)}", None) for line in str(publication["description"]).split("\n")
-    ]
+    for line in str(publication["description"]).split("\n"):
+        lines.append((f"  | {visible(line)}", None))
+
     elsewhere = ("name", "answer", "description", "plan", "recorded")
     lines += _members({key: value for key, value in publication.items() if key not in elsewhere}, 2)
     return [*lines, *_running(publication["answer"], publication["plan"], publication["recorded"])]
@@ -713,46 +711,45 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
     recording = as_object(recorded)
     if answer == "recorded":
-        lines: list[Line] = [
-            (
-                (
-                    "nothing runs; for the input "
-                    f"{readable_json(recording.get('input'))} the answer is"
-                ),
-                "bold",
-            )
-        ]
-        return [*lines, *_value(recording.get("output"), 2, whole=True)]
+        head = f"nothing runs; for the input {readable_json(recording.get('input'))} the answer is"
+        return [(head, "bold"), *_value(recording.get("output"), 2, whole=True)]
 
     guide = as_object(recording.get("solve"))
-    lines = [("a mind solves it again; its run begins with", "bold")]
-    if answer != "solve" and isinstance(plan, dict):
-        lines = [
-            (f"the {'program' if 'program' in plan else 'plan'} that runs", "bold"),
-            *_plan(as_it_runs(plan)),
-        ]
-        if not guide:
-            return lines
-        lines.append(
-            ("where the plan gives no output, a mind goes on; its run begins with", "bold")
-        )
+    if answer == "solve" or not isinstance(plan, dict):
+        return [("a mind solves it again; its run begins with", "bold"), *_guide_lines(guide)]
 
-    context = guide.get("context")
-    for message in context if isinstance(context, list) else []:
-        lines += _message(message, whole=True)
+    lines: list[Line] = [(f"the {_kind(plan)} that runs", "bold"), *_plan(as_it_runs(plan))]
+    if guide:
+        head = "where the plan gives no output, a mind goes on; its run begins with"
+        lines += [(head, "bold"), *_guide_lines(guide)]
 
-    lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
-    # All but what is shown elsewhere: the mind is told of the output schema, too.
-    lines += _members(
-        {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}, 2
-    )
-    if guide.get("plan"):
-        return [*lines, ("guided by the plan", "bold"), *_plan(guide.get("plan"))]
     return lines
 
 
+def _guide_lines(guide: JSONObject) -> list[Line]:
+    """What a mind that solves an idea again receives."""
+    lines: list[Line] = []
+    context = guide.get("context")
+    if isinstance(context, list):
+        for message in context:
+            lines += _message(message, whole=True)
+
+    lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
+    # The others are shown elsewhere. A mind receives the output schema, too.
+    others = {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}
+    lines += _members(others, 2)
+    if guide.get("plan"):
+        lines += [("guided by the plan", "bold"), *_plan(guide["plan"])]
+
+    return lines
+
+
+def _kind(solution: JSON) -> str:
+    return "program" if "program" in as_object(solution) else "plan"
+
+
 def _titled_plan(solution: JSON) -> list[Line]:
-    return [("program" if "program" in as_object(solution) else "plan", "bold"), *_plan(solution)]
+    return [(_kind(solution), "bold"), *_plan(solution)]
 
 
 def _plan(solution: JSON) -> list[Line]:
@@ -771,15 +768,13 @@ def _plan(solution: JSON) -> list[Line]:
         if calls:
             lines.append(("  it may call", "cyan"))
 
-    for place, call in enumerate(calls if isinstance(calls, list) else []):
-        lines += _call_lines(place, call)
+    if isinstance(calls, list):
+        for place, call in enumerate(calls):
+            lines += _call_lines(place, call)
 
     for key, value in body.items():
         if key not in ("calls", "lifting") and value is not None:
-            if isinstance(value, str):
-                text = _written(value)
-            else:
-                text = readable_json(value, 2)
+            text = _written(value) if isinstance(value, str) else readable_json(value, 2)
             lines += [(f"  {_key(key)}", "cyan"), *_indented(text, 4)]
 
     return lines
@@ -789,20 +784,19 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     if not isinstance(message, dict):
         return _value(message, 2, whole=whole)
 
-    named = "type" if message.get("type") else "role"
-    kind = str(message.get(named) or "message")
-    instance = f" {message['_instance']}" if message.get("_instance") else ""
+    kind_key = "type" if message.get("type") else "role"
+    kind = str(message.get(kind_key) or "message")
+    head = f"  {kind}"
+    if message.get("_instance"):
+        head += f" {message['_instance']}"
+
     content_key = "content" if "content" in message else kind
+    content = _value(message.get(content_key), 4, whole=whole)
+    # A mind also reads the other members, such as the schema and the description of a document.
+    elsewhere = (kind_key, content_key, "_instance")
+    members = {key: value for key, value in message.items() if key not in elsewhere}
     # A name cannot begin a line of its own.
-    lines: list[Line] = [
-        (visible(f"  {kind}{instance}"), "cyan"),
-        *_value(message.get(content_key), 4, whole=whole),
-    ]
-    # All but these: a mind reads the schema and the description of a document, too.
-    members = {
-        key: value for key, value in message.items() if key not in (named, content_key, "_instance")
-    }
-    return lines + _members(members, 4, whole=whole)
+    return [(visible(head), "cyan"), *content, *_members(members, 4, whole=whole)]
 
 
 def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:
@@ -823,14 +817,17 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
         return _value(call, 2, whole=True)
 
     module = f"{call['_module']}/" if call.get("_module") else ""
-    writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
-    name = f" ({call['_id']})" if call.get("_id") else ""
+    head = f"  {place}. {module}{call.get('_tool')}"
+    if call.get("_id"):
+        head += f" ({call['_id']})"
+    if call.get("_outputPath"):
+        head += f" -> {call['_outputPath']}"
+
     # A name cannot begin a line of its own.
-    lines: list[Line] = [(visible(f"  {place}. {module}{call.get('_tool')}{name}{writes}"), "cyan")]
+    lines: list[Line] = [(visible(head), "cyan")]
     for key, value in call.items():
-        if key in ("_tool", "_module", "_outputPath", "_id"):
-            continue
-        lines.append((f"       {_key(key)}: {_written(value)}", None))
+        if key not in ("_tool", "_module", "_outputPath", "_id"):
+            lines.append((f"       {_key(key)}: {_written(value)}", None))
 
     return lines
 
