@@ -24,7 +24,7 @@ from ideabridge.bridge.modules.errors import (
     ModuleTimeoutError,
     ModuleToolError,
 )
-from ideabridge.bridge.modules.module import FairLimiter
+from ideabridge.bridge.modules.fair_limiter import FairLimiter
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON
 from tests import preloaded

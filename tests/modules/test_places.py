@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ideabridge.bridge.modules.module import FairLimiter
+from ideabridge.bridge.modules.fair_limiter import FairLimiter
 from ideabridge.tools.turns import asked_by
 
 pytestmark = pytest.mark.anyio

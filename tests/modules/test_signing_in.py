@@ -26,6 +26,7 @@ from pydantic import AnyUrl
 from ideabridge.bridge.modules.authorization import LONGEST_SCOPE, MOST_SCOPES, Authorization
 from ideabridge.bridge.modules.errors import ModuleSignInError
 from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.settings import Launch
 from ideabridge.bridge.modules.sign_ins import (
     MOST_BYTES,
     SignInError,
@@ -425,7 +426,8 @@ async def test_a_request_that_is_cancelled_while_tokens_are_renewed_does_not_los
         server.revoke()
         server.provider.may_renew = anyio.Event()
         file = SignInFile("tickets", server.url)
-        authorization = Authorization("tickets", server.url, None, secrets=Secrets(), file=file)
+        launch = Launch(url=server.url)
+        authorization = Authorization("tickets", launch, secrets=Secrets(), file=file)
         async with httpx2.AsyncClient(auth=authorization) as client:
 
             async def request() -> None:

@@ -85,12 +85,12 @@ async def _rehearse(plan: Plan, catalogue: Catalogue, settings: Settings, answer
     tools, latent = catalogue.to_json()
     parts: JSONObject = {member.name: getattr(plan, member.name) for member in fields(plan)}
     offered: list[JSON] = [tools, latent, catalogue.missing]
-    made = await workers.run(
+    rehearsal = await workers.run(
         _JOB,
         [parts, offered, settings.to_json(), answer],
         what=f"checking a plan of {len(plan.calls):,} calls",
     )
-    report = cast("JSONObject", made)
+    report = cast("JSONObject", rehearsal)
     errors = report.get("errors")
     if isinstance(errors, list):
         faults = cast("list[JSONObject]", errors)

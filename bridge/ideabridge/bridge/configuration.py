@@ -35,10 +35,10 @@ from ideabridge.bridge.modules.settings import (
     HINTS,
     SYNONYMS,
     ModuleConfiguration,
-    adapt,
     entry_problems,
     name_problem,
     public_url,
+    with_own_keys,
 )
 from ideabridge.bridge.store.database import is_address
 from ideabridge.bridge.trust import (
@@ -704,8 +704,8 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
             problems.append(f"{place}: expected an object, found {_found(entry)}")
             continue
 
-        ours = adapt(entry)
-        between = entry_problems(ours)
+        ours = with_own_keys(entry)
+        between = list(entry_problems(ours))
         problems += [
             f"{place}.{key}: {text}" if key else f"{place}: {text}" for key, text in between
         ]

@@ -340,25 +340,28 @@ class _Mask:
             is_inert = self._is_known and not argument.is_code
             return before + self._header_line(value, is_option=True, is_inert=is_inert)
 
-        if _is_secret_option(option):
-            return before + self._named(option, value, is_secret=True)
         # `-k` is also an option without a value.
-        if option == "-k" and not argument.is_code and (self._is_known or is_token(value)):
+        is_key = option == "-k" and not argument.is_code and (self._is_known or is_token(value))
+        if is_key or _is_secret_option(option):
             return before + self._named(option, value, is_secret=True)
         if argument.is_code:
             return self._executed(text)
         if option in _USER_OPTIONS:
             return before + self._user(value, is_inert=False)
+        return self._word(text, value)
+
+    def _word(self, text: str, value: str) -> str:
+        """Show a word that is no secret by its option; `value` is its end, after the option."""
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
 
-        name, equals, rest = text.partition("=")
+        name, equals, assigned = text.partition("=")
         if equals and _NAME.fullmatch(name):
-            return f"{name}={self._variable(name, rest)}"
+            return f"{name}={self._variable(name, assigned)}"
         if _HEADER.fullmatch(text) and not _URL.match(text) and not _ACCOUNT.fullmatch(text):
             return self._header_line(text, is_option=False, is_inert=False)
         if _is_json(value):
-            return before + self._text(value, is_code=False)
+            return text.removesuffix(value) + self._text(value, is_code=False)
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:

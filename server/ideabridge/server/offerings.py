@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ideabridge.bridge.modules.module import Module
     from ideabridge.bridge.modules.offering import Kind
-    from ideabridge.bridge.modules.remote_call import PassedOn
+    from ideabridge.bridge.modules.requests import PassedOn
 
 logger = logging.getLogger(__name__)
 

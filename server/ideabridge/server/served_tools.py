@@ -24,6 +24,7 @@ from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named
 from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.module_call import ModuleCall
 from ideabridge.bridge.modules.views import is_for_views_only
 from ideabridge.bridge.publishing.idea_tools import evidence_of
 from ideabridge.bridge.runs.replay import recorded_answer
@@ -314,11 +315,12 @@ class ExposedTool:
         Raises:
             MCPError: the module answered with this JSON-RPC error.
         """
-        if request.wants_progress:
-            progress = request.context.session.report_progress
-        else:
-            progress = None
-
+        call = ModuleCall(
+            tool.name_in_module,
+            arguments,
+            progress=request.context.session.report_progress if request.wants_progress else None,
+            queue_key=request.client,
+        )
         name = tool.module or ""
         try:
             answer = await self._running.relaying.answered(
@@ -326,13 +328,7 @@ class ExposedTool:
                 request.relayed,
                 request.responses,
                 name,
-                lambda module, client: module.call_directly(
-                    tool.name_in_module,
-                    arguments,
-                    client,
-                    progress=progress,
-                    queue_key=request.client,
-                ),
+                lambda module, client: module.answer(dataclasses.replace(call, client=client)),
             )
         except ModuleToolError as error:
             if error.result is None:

@@ -72,7 +72,7 @@ class HistoryCall:
         time: when it was made, in seconds since 1970; None: the log does not say.
         prompt: what the person had asked for before.
         ended: the line with the result; None: the log has none.
-        result: the value, as a module's result has it (`remote_call`).
+        result: the value, as a module's result has it (`ResultReader.value`).
         error: why the call failed; None: it did not.
         missing: why the result is not what the tool returned (absent, cut by the
             host); None: it is.

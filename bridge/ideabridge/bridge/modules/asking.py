@@ -840,9 +840,9 @@ class Asking:
             try:
                 return {name: await self.relay(question) for name, question in wanted.items()}
             except MCPError as error:
-                said = shown(error.message, self._secrets, _MESSAGE)
+                reason = shown(error.message, self._secrets, _MESSAGE)
                 raise ModuleInputRequiredError(
-                    self._module, f"{self._tool} asks the client: {said}"
+                    self._module, f"{self._tool} asks the client: {reason}"
                 ) from None
 
         unanswerable = next(

@@ -47,7 +47,7 @@ from ideabridge.bridge.modules.errors import ModuleSignInError, shown
 from ideabridge.bridge.modules.http import certificates
 from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.bridge.modules.sdk import waiting_on_a_person
-from ideabridge.bridge.modules.settings import AuthorizationSettings
+from ideabridge.bridge.modules.settings import AuthorizationSettings, Launch
 from ideabridge.bridge.modules.sign_in_answers import (
     fault_of_server,
     repair_resource,
@@ -124,12 +124,10 @@ class Authorization(httpx2.Auth):
 
     Args:
         module: the module's name.
-        url: its address. No request to another origin gets a token.
-        settings: `auth` of its entry, with the values of variables.
+        launch: its address, headers and `auth`. No request to another origin gets a token. If
+            headers are configured, a refusal that does not speak of tokens may be about them.
         secrets: hides every token.
         file: the file with the sign-in of the person. None: requests have no token.
-        has_headers: headers are configured, so a refusal that does not speak of tokens
-            may be about them.
         person: signs in when the module asks for it, with a browser here or on another device;
             earlier tokens are then not used. None: nobody can.
         at_once: sign in before the module asks for it.
@@ -142,23 +140,21 @@ class Authorization(httpx2.Auth):
     def __init__(
         self,
         module: str,
-        url: str,
-        settings: AuthorizationSettings | None,
+        launch: Launch,
         *,
         secrets: Secrets,
         file: SignInFile | None,
-        has_headers: bool = False,
         person: Person | DevicePerson | None = None,
         at_once: bool = False,
     ) -> None:
         self._module = module
-        self._url = url
-        self._settings = settings or AuthorizationSettings()
+        self._url = launch.url
+        self._settings = launch.auth or AuthorizationSettings()
         self._secrets = secrets
-        self._has_headers = has_headers
+        self._has_headers = bool(launch.headers)
         self._person = person
         self._at_once = at_once and person is not None
-        self._origin = _origin(httpx2.URL(url))
+        self._origin = _origin(httpx2.URL(launch.url))
         self._file = file
         self._sign_in = SignIn()
         self._loaded = False
@@ -244,11 +240,11 @@ class Authorization(httpx2.Auth):
                 # The server may compare the text with its own name.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
-                what = (
+                problem = (
                     f"{self._place}.auth.private_key is not a key in PEM for "
                     f"{self._settings.algorithm}"
                 )
-                raise OAuthFlowError(what) from None
+                raise OAuthFlowError(problem) from None
 
         return signed
 
@@ -858,7 +854,11 @@ class _PersonalProvider(OAuthClientProvider):
     def _select_authorization_server(self, advertised: list[str]) -> str:
         issuer = self._issuer
         return next(
-            (one for one in advertised if issuer is not None and issuers_match(one, issuer)),
+            (
+                server
+                for server in advertised
+                if issuer is not None and issuers_match(server, issuer)
+            ),
             advertised[0],
         )
 

@@ -30,7 +30,8 @@ direct calls go to clients, which may answer any of these."""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""The addresses that clients were asked to open, whose end the module has not told."""
+"""The addresses that clients were asked to open, and of which the module has not reported the
+end."""
 
 _TOLD_SECONDS: Final = 5.0
 _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
@@ -73,20 +74,20 @@ class Backchannel:
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
-        given_up = False
+        was_cancelled = False
         try:
             yield
         except anyio.get_cancelled_exc_class():
-            given_up = True
+            was_cancelled = True
             raise
         finally:
             _CALLING.reset(token)
             self._live.remove(asking)
             asking.end()
-            for request in [key for key, one in self._unanswered.items() if one is asking]:
-                if given_up:
+            for request, owner in list(self._unanswered.items()):
+                if owner is asking and was_cancelled:
                     self._unanswered[request] = None
-                else:
+                elif owner is asking:
                     del self._unanswered[request]
 
     def sent(self, message: JSONRPCRequest) -> None:
@@ -95,15 +96,16 @@ class Backchannel:
         if message.method in _MAY_ASK:
             self._unanswered[message.id] = asking
 
-        _declare(message, self._declared if asking is None else asking.capabilities)
-        client = None if asking is None else asking.client
-        if (
-            client is not None
-            and client.log_level is not None
-            and types.CLIENT_CAPABILITIES_META_KEY in _meta(message)
-        ):
+        if asking is None:
+            _declare(message, self._declared)
+            return
+
+        _declare(message, asking.capabilities)
+        client = asking.client
+        meta = _meta(message)
+        if client is not None and types.CLIENT_CAPABILITIES_META_KEY in meta and client.log_level:
             # From 2026-07-28 on each request says which log messages it wants.
-            _meta(message)[types.LOG_LEVEL_META_KEY] = client.log_level
+            meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
         """Note that the module has answered a request, so that no further question belongs to
@@ -120,23 +122,19 @@ class Backchannel:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def logged(self, params: dict[str, Any]) -> None:
-        """Pass a log message on, which does not say which call it belongs to: to the client whose
-        calls are the only unanswered ones.
+        """Pass on a log message, which does not say which call it belongs to, if all unanswered
+        calls are of one client.
         """
-        unanswered = list(self._unanswered.values())
-        clients = [
-            asking.client
-            for asking in unanswered
-            if asking is not None and asking.client is not None
-        ]
-        if (
-            clients
-            and len(clients) == len(unanswered)
-            and len({client.session for client in clients}) == 1
-        ):
-            last = unanswered[-1]
-            if last is not None and self.start is not None:
-                last.logged(params, self.start)
+        last: Asking | None = None
+        sessions = set[object]()
+        for asking in self._unanswered.values():
+            if asking is None or asking.client is None:
+                return
+            last = asking
+            sessions.add(asking.client.session)
+
+        if last is not None and len(sessions) == 1 and self.start is not None:
+            last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
         """Note that the client of a call is asked to open an address, which the module
@@ -151,8 +149,10 @@ class Backchannel:
     def completed(self, name: str) -> None:
         """Tell the client that was asked to open an address that the module has what it needs."""
         asking = self._addresses.pop(name, None)
-        client = None if asking is None else asking.client
-        own_id = None if asking is None else asking.own_ids.get(name)
+        if asking is None:
+            return
+        client = asking.client
+        own_id = asking.own_ids.get(name)
         if client is None or own_id is None or self.start is None:
             return
 
@@ -208,38 +208,40 @@ class Backchannel:
 
         self._asked = True
         self._on_ask()
-        owner = unanswered[0] if len(unanswered) == 1 else None
-        if owner is not None and owner in self._live:
-            if owner.client is not None:
-                if isinstance(question.params, types.ElicitRequestURLParams):
-                    self.addressed(question.params.elicitation_id, owner)
-                try:
-                    return await owner.relay(question)
-                except MCPError as error:
-                    return error.error
-
-            if isinstance(question, types.ElicitRequest):
-                return await owner.put(question.params, apart=True)
-            return _refusal(refusal_of(question))
-
         live = [asking for asking in self._live if asking in unanswered]
-        mixed = any(one not in live for one in unanswered)
-        why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
-        if mixed:
+        if len(live) == len(unanswered) == 1:
+            return await self._answer_of(live[0], question)
+
+        if len(live) == len(unanswered):
+            why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
+        else:
             why = "an earlier call of it was given up, and may be the one that asks"
 
+        is_for_people = isinstance(question, types.ElicitRequest)
+        message = question.params.message if is_for_people else question.method
+        advice = f"{why}. Its calls go one at a time from now on: run the call again"
         for asking in live:
-            if isinstance(question, types.ElicitRequest):
-                message = question.params.message
-            else:
-                message = question.method
-            asking.refuse(
-                message, f"{why}. Its calls go one at a time from now on: run the call again"
-            )
+            asking.refuse(message, advice)
 
-        if isinstance(question, types.ElicitRequest) and not any(asking.client for asking in live):
+        if is_for_people and not any(asking.client for asking in live):
             return types.ElicitResult(action="cancel")
         return _refusal(why)
+
+    async def _answer_of(
+        self, owner: Asking, question: types.InputRequest
+    ) -> types.InputResponse | types.ErrorData:
+        """The answer to a question that belongs to this call."""
+        if owner.client is not None:
+            if isinstance(question.params, types.ElicitRequestURLParams):
+                self.addressed(question.params.elicitation_id, owner)
+            try:
+                return await owner.relay(question)
+            except MCPError as error:
+                return error.error
+
+        if isinstance(question, types.ElicitRequest):
+            return await owner.put(question.params, apart=True)
+        return _refusal(refusal_of(question))
 
     @property
     def is_idle(self) -> bool:

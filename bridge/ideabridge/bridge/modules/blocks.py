@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
+from operator import is_not
 from typing import Final
 
 import mcp_types as types
@@ -50,7 +51,9 @@ the event loop."""
 
 
 def native(value: JSONObject) -> JSONObject | None:
-    """The content block that a value is, as an answer may have it; None: the value is none."""
+    """The content block that a value is, in the form in which an answer may have it; None: the
+    value is no content block.
+    """
     kind = value.get("type")
     model = _MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -69,9 +72,19 @@ def native(value: JSONObject) -> JSONObject | None:
         if data is None or not block.mime_type.lower().startswith(f"{kind}/"):
             return None
         return {**_without_views(value), "data": data}
+    if kind == "resource_link":
+        return _native_resource(value)
 
-    resource = value if kind == "resource_link" else value["resource"]
-    assert isinstance(resource, dict)
+    embedded = value["resource"]
+    assert isinstance(embedded, dict)
+    resource = _native_resource(embedded)
+    if resource is None:
+        return None
+    return {**_without_views(value), "resource": resource}
+
+
+def _native_resource(resource: JSONObject) -> JSONObject | None:
+    """A resource as a block may have it; None: it is a view, or its data is not base64."""
     if is_view(resource):
         return None
 
@@ -85,10 +98,7 @@ def native(value: JSONObject) -> JSONObject | None:
 
     if is_html(resource.get("mimeType")):
         plain["mimeType"] = "text/plain"
-
-    if kind == "resource_link":
-        return plain
-    return {**_without_views(value), "resource": plain}
+    return plain
 
 
 def _base64(text: str) -> str | None:
@@ -105,8 +115,9 @@ def _without_views(part: JSONObject) -> JSONObject:
     """A copy of a block or a resource without nulls, whose `_meta` says nothing about views."""
     copied: JSONObject = {key: value for key, value in part.items() if value is not None}
     meta = copied.pop("_meta", None)
-    if isinstance(meta, dict) and (plain := without_views(meta)):
-        copied["_meta"] = plain
+    other_meta = without_views(meta) if isinstance(meta, dict) else None
+    if other_meta:
+        copied["_meta"] = other_meta
     return copied
 
 
@@ -147,7 +158,7 @@ class Blocks:
             return value
         if isinstance(value, list):
             items = [self._without(item) for item in value]
-            return items if any(map(_is_other, items, value)) else value
+            return items if any(map(is_not, items, value)) else value
         if not isinstance(value, dict):
             return value
 
@@ -156,7 +167,7 @@ class Blocks:
             return self._placeholder(value, block)
 
         members = {key: self._without(item) for key, item in value.items()}
-        if any(map(_is_other, members.values(), value.values())):
+        if any(map(is_not, members.values(), value.values())):
             return members
         return value
 
@@ -166,14 +177,14 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """The blocks whose placeholders are shown, in their order. Each placeholder says which of
-        them it stands for.
+        """The blocks whose placeholders are shown, in their order. Each placeholder names its
+        block.
 
         Args:
             shown: what the answer shows of the values.
             first: the number of the first block among the content blocks of the answer.
             room: the most bytes of JSON of the blocks.
-            otherwise: what the placeholder of a block says that has no room, after its size.
+            otherwise: what a placeholder says, after the size, if there is no room for its block.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}
@@ -200,7 +211,3 @@ class Blocks:
                 write_payload(placeholder, f"content[{numbers[data]}] of this answer")
 
         return blocks
-
-
-def _is_other(one: JSON, other: JSON) -> bool:
-    return one is not other

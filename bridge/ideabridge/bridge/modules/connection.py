@@ -393,6 +393,41 @@ class Peer:
     instructions: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionStart:
+    """How an attempt to connect is made, and who hears of what happens.
+
+    Attributes:
+        launch: the program, or the address.
+        kind: the kind of connection that is tried first.
+        legacy: send `initialize` first.
+        auth: gets tokens; None: requests have none.
+        max_bytes: the most bytes of one message.
+        secrets: hides secret values.
+        quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
+        exposed: clients may call its tools directly.
+        watched: the resources whose changes are reported; the owner of the connection changes it.
+        log_level: the level of the log messages that the module sends; None: its own.
+        on_ask: called when the module asks something in the way of the handshake era.
+        on_event: called when resources or prompts have changed.
+        on_listing: called with the tools when the module has listed them anew.
+    """
+
+    launch: Launch
+    kind: ModuleKind
+    legacy: bool
+    auth: httpx2.Auth | None
+    max_bytes: int
+    secrets: Secrets
+    quotes: Callable[[], bool]
+    exposed: bool
+    watched: Set[str]
+    log_level: types.LoggingLevel | None
+    on_ask: Callable[[], None]
+    on_event: Callable[[ServerEvent], None]
+    on_listing: Callable[[Listing], None]
+
+
 class Connection:
     """One attempt to connect, and the connection that results.
 
@@ -412,58 +447,43 @@ class Connection:
     """
 
     def __init__(
-        self,
-        module: str,
-        configuration: ModuleConfiguration,
-        launch: Launch,
-        *,
-        auth: httpx2.Auth | None,
-        kind: ModuleKind,
-        legacy: bool,
-        secrets: Secrets,
-        quotes: Callable[[], bool],
-        max_bytes: int,
-        on_listing: Callable[[], None],
-        on_ask: Callable[[], None],
-        on_event: Callable[[ServerEvent], None],
-        watched: Set[str],
-        log_level: types.LoggingLevel | None,
-        exposed: bool,
+        self, module: str, configuration: ModuleConfiguration, start: ConnectionStart
     ) -> None:
+        secrets = start.secrets
         self._module = module
         self._configuration = configuration
         self._secrets = secrets
-        # Whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        self._quotes = quotes
-        self._on_listing = on_listing
-        self._on_event = on_event
-        # The resources whose changes somebody wants to hear of; the module's owner changes it.
-        self._watched = watched
-        self._log_level: types.LoggingLevel | None = log_level
+        self._quotes = start.quotes
+        self._on_listing = start.on_listing
+        self._on_event = start.on_event
+        self._watched = start.watched
+        self._log_level: types.LoggingLevel | None = start.log_level
         self._watched_changed = anyio.Event()
-        # Those of them that the module tells of (version 2026-07-28).
+        # The watched resources that the module reports (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
-        self.oddities = Oddities(secrets, quotes)
-        self.legacy = legacy or kind == "sse"
+        self.oddities = Oddities(secrets, start.quotes)
+        self.legacy = start.legacy or start.kind == "sse"
         connect_timeout = configuration.connect_timeout
+        self._stdio: StdioTransport | None = None
+        self._http: HTTPTransport | None = None
         transport: StdioTransport | HTTPTransport
-        if kind == "stdio":
-            transport = StdioTransport(module, launch, self.oddities, max_line_bytes=max_bytes)
+        if start.kind == "stdio":
+            transport = self._stdio = StdioTransport(
+                module, start.launch, self.oddities, max_line_bytes=start.max_bytes
+            )
         else:
-            transport = HTTPTransport(
-                launch,
-                kind,
+            transport = self._http = HTTPTransport(
+                start.launch,
+                start.kind,
                 self.oddities,
                 may_choose=configuration.type is None,
                 connect_timeout=connect_timeout,
-                max_bytes=max_bytes,
-                auth=auth,
+                max_bytes=start.max_bytes,
+                auth=start.auth,
             )
 
-        self._stdio = transport if isinstance(transport, StdioTransport) else None
-        self._http = transport if isinstance(transport, HTTPTransport) else None
-        self.backchannel = Backchannel(on_ask, exposed=exposed)
+        self.backchannel = Backchannel(start.on_ask, exposed=start.exposed)
         self._tap = Tap(
             transport,
             self.backchannel,
@@ -501,6 +521,11 @@ class Connection:
     def usable(self) -> bool:
         """True if calls can be sent."""
         return self.peer is not None and not self._tap.ended.is_set() and not self._stop.is_set()
+
+    @property
+    def is_modern(self) -> bool:
+        """True if the module is up and is spoken to without a handshake (2026-07-28)."""
+        return self.peer is not None and self.peer.era == "modern"
 
     @property
     def kind_used(self) -> ModuleKind:
@@ -739,7 +764,7 @@ class Connection:
             listing = replace(listing, tools=listing.tools | missing)
         if listing != self.listing:
             self.listing = listing
-            self._on_listing()
+            self._on_listing(listing)
 
     async def _listen(self) -> None:
         """Subscribe to changes of the lists (version 2026-07-28)."""

@@ -46,7 +46,7 @@ def main() -> None:
     parent = os.getppid()
     groups: set[int] = set()
     deadline: float | None = None
-    rest = b""
+    unread = b""
     while True:
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         if not select.select([0], [], [], left)[0]:
@@ -62,12 +62,12 @@ def main() -> None:
         if deadline is None and (signal.SIGTERM in data or signal.SIGINT in data):
             deadline = time.monotonic() + LAST_SECONDS
 
-        *lines, rest = (rest + data).split(b"\n")
+        *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            found = re.search(rb"([+-])(\d+)$", line)
+            command = re.search(rb"([+-])(\d+)$", line)
             # 0 and 1 mean the own group and all processes.
-            if found is not None and int(found[2]) > 1:
-                (groups.add if found[1] == b"+" else groups.discard)(int(found[2]))
+            if command is not None and int(command[2]) > 1:
+                (groups.add if command[1] == b"+" else groups.discard)(int(command[2]))
 
     _end(groups)
 

@@ -115,11 +115,11 @@ class Handshake:
             for version in _named_versions(message.error)
             if version in HANDSHAKE_PROTOCOL_VERSIONS
         ]
-        others = [version for version in named if version != LATEST_HANDSHAKE_VERSION]
-        if not others:
+        other_versions = [version for version in named if version != LATEST_HANDSHAKE_VERSION]
+        if not other_versions:
             return None
 
-        params = {**(first.message.params or {}), "protocolVersion": max(others)}
+        params = {**(first.message.params or {}), "protocolVersion": max(other_versions)}
         return SessionMessage(first.message.model_copy(update={"params": params}), first.metadata)
 
 

@@ -227,10 +227,10 @@ class ModuleHTTPClient:
             # A server may set a cookie and lead to the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 if url in visited:
-                    what = "redirects in a loop"
+                    problem = "redirects in a loop"
                 else:
-                    what = f"redirects more than {MAX_REDIRECTS} times"
-                message = f"{what}, the last time to {shown_address(url)}"
+                    problem = f"redirects more than {MAX_REDIRECTS} times"
+                message = f"{problem}, the last time to {shown_address(url)}"
                 raise UnansweredError(
                     INVALID_REQUEST, message, Mark.REFUSED, status=response.status_code
                 )
@@ -364,11 +364,11 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
     if failure.status != _BAD or code in (METHOD_NOT_FOUND, INVALID_PARAMS):
         return False
 
-    said = failure.error.message
+    message = failure.error.message
     if not failure.is_own:
-        said = said.partition(": ")[2]  # after the status
+        message = message.partition(": ")[2]  # after the status
 
-    return says_session_lost(said)
+    return says_session_lost(message)
 
 
 def says_session_lost(text: str) -> bool:

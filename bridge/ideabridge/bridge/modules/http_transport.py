@@ -84,7 +84,7 @@ class HTTPTransport:
         reader = MessageReader(oddities)
         self._client = ModuleHTTPClient(
             launch.url,
-            headers=launch.headers or {},
+            headers=launch.headers,
             connect_timeout=connect_timeout,
             auth=auth,
             reader=reader,

@@ -258,29 +258,22 @@ class Mailbox:
     ) -> None:
         label = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         start = b""
-        parts: list[bytes] = []
-        size = 0
+        text = bytearray()
         chunks = response.aiter_bytes()
         try:
             async for chunk in chunks:
                 if body.form is BodyForm.UNKNOWN:
                     start += chunk
-                    body.form = form_of(start, label)
+                    body.form = form_of_body(start, label)
                     chunk = start
                 if body.form is BodyForm.OTHER:
                     await _drain(chunks)
                     return
                 if body.form is BodyForm.EVENTS:
-                    for place in range(0, len(chunk), _FED_BYTES):
-                        await self._take_events(
-                            body, chunk[place : place + _FED_BYTES], call, takes
-                        )
-                    if body.events.pending > self._max_bytes * _DISCARD_FACTOR:
-                        raise self._too_long(self._max_bytes * _DISCARD_FACTOR)
+                    await self._take_chunk(body, chunk, call, takes)
                 elif body.form is BodyForm.JSON:
-                    size += len(chunk)
-                    parts.append(chunk)
-                    if size > self._max_bytes:
+                    text += chunk
+                    if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
             # The last event may be whole. A call without its answer learns that its
@@ -289,10 +282,24 @@ class Mailbox:
                 raise
 
         if body.form is BodyForm.JSON:
-            body.is_noise = not await self.deliver(b"".join(parts), call)
+            body.is_noise = not await self.deliver(bytes(text), call)
         elif body.form is BodyForm.EVENTS:
             for event in body.events.end():
                 await self._take_event(body, event, call, takes)
+
+    async def _take_chunk(
+        self,
+        body: Body,
+        chunk: bytes,
+        call: PendingCall | None,
+        takes: Callable[[Event], bool] | None,
+    ) -> None:
+        """Take the events in a chunk of any size."""
+        for place in range(0, len(chunk), _FED_BYTES):
+            await self._take_events(body, chunk[place : place + _FED_BYTES], call, takes)
+        most_pending = self._max_bytes * _DISCARD_FACTOR
+        if body.events.pending > most_pending:
+            raise self._too_long(most_pending)
 
     async def _take_events(
         self,
@@ -419,7 +426,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
                 return
 
 
-def form_of(start: bytes, label: str) -> BodyForm:
+def form_of_body(start: bytes, label: str) -> BodyForm:
     """What a body is.
 
     Args:

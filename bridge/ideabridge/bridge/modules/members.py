@@ -152,6 +152,10 @@ class MessageRepair:
 
         if isinstance(value, Unusable) or (value is not before and shape.accepts(value)):
             return value
+        return self._fix_parts(value, shape, place)
+
+    def _fix_parts(self, value: Any, shape: Shape, place: str) -> Any:
+        """The value with its members or items fixed."""
         match shape.kind:
             case "object":
                 return self._object(value, shape, place)

@@ -576,9 +576,9 @@ def _parts(text: str) -> Iterator[_Part]:
         )
         place = looked = end
 
-    rest = text[place:].strip()
-    if rest:
-        yield _Part(rest, is_noise=True)
+    remainder = text[place:].strip()
+    if remainder:
+        yield _Part(remainder, is_noise=True)
 
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
@@ -610,12 +610,12 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
     if b"method" in members or not members.keys() & {b"result", b"error"}:
         return None
 
-    said = _ID.match(members.get(b"id", b"")) or _LAST_ID.search(end)
-    if said is None:
+    id_match = _ID.match(members.get(b"id", b"")) or _LAST_ID.search(end)
+    if id_match is None:
         return None
 
     error = ErrorData(code=PARSE_ERROR, message=what, data=data)
-    return JSONRPCError(jsonrpc="2.0", id=int(said[1]), error=error)
+    return JSONRPCError(jsonrpc="2.0", id=int(id_match[1]), error=error)
 
 
 def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:

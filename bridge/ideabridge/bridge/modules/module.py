@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
@@ -33,7 +33,7 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import DirectClient
-from ideabridge.bridge.modules.connection import Connection, Peer
+from ideabridge.bridge.modules.connection import Connection, ConnectionStart, Peer
 from ideabridge.bridge.modules.errors import (
     LegacyQuestionError,
     ModuleConfigurationError,
@@ -50,17 +50,17 @@ from ideabridge.bridge.modules.errors import (
     UnknownModuleToolError,
     shown,
 )
+from ideabridge.bridge.modules.fair_limiter import FairLimiter
 from ideabridge.bridge.modules.http import Mark
-from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
+from ideabridge.bridge.modules.listing import Listing, bounded_notes, is_allowed
 from ideabridge.bridge.modules.messages import Replaced
+from ideabridge.bridge.modules.module_call import Answer, ModuleCall, OnProgress
 from ideabridge.bridge.modules.offering import Kind
-from ideabridge.bridge.modules.remote_call import (
-    Answer,
+from ideabridge.bridge.modules.requests import (
     PassedOn,
+    Requests,
     SessionLostError,
-    is_session_lost,
-    pass_on,
-    remote_call,
+    lost_session,
 )
 from ideabridge.bridge.modules.settings import (
     DEFAULT_SENDS,
@@ -82,79 +82,17 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import nearest, printable_line
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.turns import asked_by
 
 if TYPE_CHECKING:
     # Its import takes time, which programs as modules save.
     from ideabridge.bridge.modules.authorization import Authorization
 
 
-class FairLimiter:
-    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the
-    runs of one caller, however many calls each has: with one queue for all calls, a run of a
-    thousand calls would delay every other run until its last one, and a caller with a hundred runs
-    every other caller.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = self._free = number
-        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[anyio.Event]]] = OrderedDict()
-
-    def lower(self, number: int) -> None:
-        """Lower the limit to `number`. Running calls continue."""
-        lost = max(self._number - number, 0)
-        self._number -= lost
-        self._free -= lost
-
-    async def acquire(self, sender: Hashable) -> None:
-        """Wait until a call may run. The calls of equal senders (`sender`, for example a run)
-        wait in one queue.
-        """
-        if self._free > 0:
-            self._free -= 1
-            return
-
-        caller = asked_by.get()
-        granted = anyio.Event()
-        queues = self._waiting.setdefault(caller, OrderedDict())
-        queue = queues.setdefault(sender, deque())
-        queue.append(granted)
-        try:
-            await granted.wait()
-        except BaseException:
-            if granted.is_set():
-                self.release()
-            else:
-                queue.remove(granted)
-                if not queue:
-                    del queues[sender]
-                if not queues:
-                    del self._waiting[caller]
-
-            raise
-
-    def release(self) -> None:
-        """Report the end of a call, so that the next one runs."""
-        if self._free < 0 or not self._waiting:
-            self._free += 1
-            return
-
-        caller, queues = self._waiting.popitem(last=False)
-        sender, queue = queues.popitem(last=False)
-        queue.popleft().set()
-        # The sender moves to the end of the queue of its caller's senders, and the caller to the
-        # end of the callers.
-        if queue:
-            queues[sender] = queue
-
-        if queues:
-            self._waiting[caller] = queues
-
-
 SentT = TypeVar("SentT")
 
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Called with (progress, total, message) while a call runs."""
+_CONNECTED_ANEW: Final = (
+    "The server asks in the way of 2025-11-25, and is connected anew in that protocol version"
+)
 
 _LATENCIES: Final = 100
 """Calls whose seconds `latency` is the median of."""
@@ -187,6 +125,34 @@ _LONGEST_RESEND_PAUSE: Final = 2.0
 the last one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleSurroundings:
+    """What a module gets from the process in which it is used.
+
+    Attributes:
+        folder: the absolute folder for relative paths in its entry.
+        variables: the variables that its entry may use; None: all.
+        secrets: has every secret value of its entry, and hides it.
+        result_bytes: the most bytes of JSON in one result.
+        exposed: clients may call its tools directly.
+        quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
+        authorize: returns what gets its tokens; None: it needs none.
+        on_change: called with its name when its state or its tools have changed.
+        on_event: called with its name when its resources or prompts, or a watched resource, have
+            changed.
+    """
+
+    folder: Path
+    variables: Variables | None
+    secrets: Secrets
+    result_bytes: int
+    exposed: bool
+    quotes: Callable[[], bool]
+    authorize: Callable[[str, Launch], Authorization | None]
+    on_change: Callable[[str], None]
+    on_event: Callable[[str, ServerEvent], None]
+
+
 class Module:
     """One configured server. One task calls `run`; everything else may be used from any task.
 
@@ -198,35 +164,17 @@ class Module:
     """
 
     def __init__(
-        self,
-        name: str,
-        configuration: ModuleConfiguration,
-        *,
-        folder: Path,
-        variables: Variables | None,
-        secrets: Secrets,
-        quotes: Callable[[], bool],
-        result_bytes: int,
-        exposed: bool,
-        on_change: Callable[[str], None],
-        on_event: Callable[[str, ServerEvent], None],
-        authorize: Callable[[str, Launch], Authorization | None],
+        self, name: str, configuration: ModuleConfiguration, surroundings: ModuleSurroundings
     ) -> None:
         self.name = name
         self.configuration = configuration
-        self._folder = folder
-        self._variables = variables
-        self._secrets = secrets
-        self._quotes = quotes
-        self._result_bytes = result_bytes
-        self._on_change = on_change
-        self._on_event = on_event
-        self._authorize = authorize
+        self._surroundings = surroundings
+        self._secrets = surroundings.secrets
+        self._requests = Requests(name, surroundings.secrets, surroundings.result_bytes)
         self.authorization: Authorization | None = None
         self.place: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
         self._watched: set[str] = set()
         self._log_level: types.LoggingLevel | None = None
-        self._exposed = exposed
         self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
         self._error: ModuleError | None = None
@@ -236,8 +184,8 @@ class Module:
         self._tools: dict[str, Tool] = {}
         self._listed = False
         self._recalled: list[Tool] | None = None
-        self._said_before = ""
-        self._took: deque[float] = deque(maxlen=_LATENCIES)
+        self._recalled_instructions = ""
+        self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
@@ -251,7 +199,7 @@ class Module:
         self._reconnect_pause: anyio.CancelScope | None = None
         # Whether `initialize` is the first message of the next attempt to connect.
         self._legacy = False
-        # The way in which the module was reached the last time.
+        # The kind of connection that reached the module the last time.
         self._kind: ModuleKind = configuration.kind
         # Both eras were tried since the module was up last, and failed.
         self._tried_both = False
@@ -261,8 +209,10 @@ class Module:
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
-        self._wanted = anyio.Event()
+        # Set by a call that waits for an attempt to connect.
+        self._needed = anyio.Event()
         self._settled = anyio.Event()
+        # Set when an attempt has ended, or the module is up.
         self._moved = anyio.Event()
         if configuration.disabled:
             self._settled.set()
@@ -271,19 +221,13 @@ class Module:
         """The same server over connections of their own, with the tokens that `authorize` gives.
         `parallel` bounds the calls of both together. Changes of its state are reported to nobody.
         """
-        copy = Module(
-            self.name,
-            self.configuration,
-            folder=self._folder,
-            variables=self._variables,
-            secrets=self._secrets,
-            quotes=self._quotes,
-            result_bytes=self._result_bytes,
-            exposed=self._exposed,
-            on_change=lambda _name: None,
-            on_event=lambda _name, _event: None,
+        surroundings = replace(
+            self._surroundings,
             authorize=authorize,
+            on_change=_report_to_nobody,
+            on_event=_report_to_nobody,
         )
+        copy = Module(self.name, self.configuration, surroundings)
         copy.place = self.place
         copy._limiter = self._limiter
         copy._legacy = self._legacy
@@ -315,7 +259,7 @@ class Module:
     def instructions(self) -> str:
         """What the module says about its use, also in an earlier process; "" if it says nothing."""
         if self._peer is None:
-            return self._said_before
+            return self._recalled_instructions
         return self._peer.instructions or ""
 
     def recall(self, tools: list[Tool], instructions: str = "") -> None:
@@ -323,7 +267,7 @@ class Module:
         its tools again.
         """
         self._recalled = tools
-        self._said_before = instructions
+        self._recalled_instructions = instructions
 
     def recall_way(self, way: Way) -> None:
         """Set the way in which an earlier process has reached the module. It is tried first."""
@@ -334,9 +278,7 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """The way in which the next process reaches the module sooner; None if it needs
-        to know nothing.
-        """
+        """What lets the next process reach the module sooner; None if nothing does."""
         return self._way_before
 
     def note(self, lines: list[str]) -> None:
@@ -346,7 +288,9 @@ class Module:
     @property
     def known_tools(self) -> list[Tool]:
         """The tools; if the module has not been up in this process, those of an earlier process."""
-        return self.tools if self._listed else self._recalled or []
+        if self._listed:
+            return self.tools
+        return self._recalled or []
 
     @property
     def is_known(self) -> bool:
@@ -437,7 +381,7 @@ class Module:
     @property
     def latency(self) -> float | None:
         """The median of the seconds that the last calls took; None before the first."""
-        return median(self._took) if self._took else None
+        return median(self._call_seconds) if self._call_seconds else None
 
     @property
     def last_words(self) -> list[str]:
@@ -449,13 +393,15 @@ class Module:
         connection = self._connection
         peer = self._peer
         error = self._error
+        next_try = None
         # No attempt succeeds before a person has signed in.
-        if isinstance(error, ModuleSignInError) and error.lasting:
-            next_try = None
-        else:
-            next_try = self._next
+        needs_person = isinstance(error, ModuleSignInError) and error.lasting
+        if self._next is not None and not needs_person:
+            next_try = max(0.0, self._next - anyio.current_time())
 
-        notes = [*self._notes, *(connection.notes if connection is not None else ())]
+        notes = list(self._notes)
+        if connection is not None:
+            notes += connection.notes
         if self.authorization is not None:
             notes += self.authorization.oddities.lines
 
@@ -472,7 +418,7 @@ class Module:
             error=self._error_text(),
             seconds=self._seconds,
             away=self._away() if self._state in ("down", "failed") else None,
-            next_try=None if next_try is None else max(0.0, next_try - anyio.current_time()),
+            next_try=next_try,
         )
 
     def _error_text(self) -> str | None:
@@ -500,7 +446,7 @@ class Module:
             self._set("failed", error)
             return
 
-        self.authorization = self._authorize(self.name, launch)
+        self.authorization = self._surroundings.authorize(self.name, launch)
         try:
             self._out_since = anyio.current_time()
             while not self._closed:
@@ -520,8 +466,13 @@ class Module:
             ModuleConfigurationError: a variable is not set, or an address is malformed.
         """
         if self._launch is None:
+            surroundings = self._surroundings
             self._launch = expand(
-                self.name, self.configuration, self._folder, self._variables, self._secrets
+                self.name,
+                self.configuration,
+                surroundings.folder,
+                surroundings.variables,
+                surroundings.secrets,
             )
         return self._launch
 
@@ -544,7 +495,7 @@ class Module:
         """Wake the tasks that wait in `reach`: an attempt has ended, or the connection is up."""
         moved = self._moved
         self._moved = anyio.Event()
-        self._wanted = anyio.Event()
+        self._needed = anyio.Event()
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
@@ -570,7 +521,7 @@ class Module:
         self._next = None if due == math.inf else due
         self._reconnect_pause = anyio.CancelScope(deadline=due)
         with self._reconnect_pause:
-            await self._wanted.wait()
+            await self._needed.wait()
             self._next = min(due, needed)
             await anyio.sleep_until(needed)
 
@@ -606,37 +557,38 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Whether the next attempt is made in the handshake era. Where the era may be the reason
-        for a failure, the other one has its turn.
+        """Whether the next attempt is made in the handshake era. If the era may be the reason for
+        the failure, the next attempt is made in the other era.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
             return not failed.legacy
-        return not failed.legacy if failed.may_be_era else failed.legacy
+        if failed.may_be_era:
+            return not failed.legacy
+        return failed.legacy
 
     def _new_connection(self, launch: Launch) -> Connection:
-        connection = Connection(
-            self.name,
-            self.configuration,
-            launch,
-            auth=self.authorization,
+        surroundings = self._surroundings
+        start = ConnectionStart(
+            launch=launch,
             kind=self._kind,
             legacy=self._legacy,
-            secrets=self._secrets,
-            quotes=self._quotes,
-            max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
-            on_listing=lambda: self._take_listing(connection),
-            on_ask=lambda: self._limiter.lower(1),
-            on_event=lambda event: self._on_event(self.name, event),
+            auth=self.authorization,
+            max_bytes=max(MAX_LINE_BYTES, 2 * surroundings.result_bytes),
+            secrets=surroundings.secrets,
+            quotes=surroundings.quotes,
+            exposed=surroundings.exposed,
             watched=self._watched,
             log_level=self._log_level,
-            exposed=self._exposed,
+            on_ask=lambda: self._limiter.lower(1),
+            on_event=lambda event: surroundings.on_event(self.name, event),
+            on_listing=self._take_listing,
         )
-        self._connection = connection
-        return connection
+        self._connection = Connection(self.name, self.configuration, start)
+        return self._connection
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends; return why it never was up, if so.
+        """Hold a connection until it ends. Return why the module never was up; None if it was.
 
         Args:
             connection: the connection, which has not begun.
@@ -681,8 +633,8 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """The way to remember, where another one has just cost time; a server that has
-        changed is asked anew.
+        """The way to remember, because another way has just cost time; None: there is nothing to
+        remember. A server that has changed is tried in each way again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -703,11 +655,10 @@ class Module:
             return Way("legacy", connection.kind_used, server)
         return None
 
-    def _take_listing(self, connection: Connection) -> None:
-        if connection.listing is not None:
-            self._tools = connection.listing.tools
-            self._listed = True
-            self._on_change(self.name)
+    def _take_listing(self, listing: Listing) -> None:
+        self._tools = listing.tools
+        self._listed = True
+        self._surroundings.on_change(self.name)
 
     def _set(self, state: ModuleState, error: ModuleError | None) -> None:
         changed = state != self._state
@@ -715,7 +666,7 @@ class Module:
         self._error = error
         self._settled.set()
         if changed:
-            self._on_change(self.name)
+            self._surroundings.on_change(self.name)
 
     async def settle(self) -> None:
         """Wait until the module is no longer connecting."""
@@ -767,11 +718,9 @@ class Module:
         if isinstance(error, ModuleSignInError):
             return ModuleSignInError(self.name, str(error), lasting=error.lasting)
 
+        kind: type[ModuleError] = ModuleConnectError
         if type(error) in (ModuleConfigurationError, ModuleDownError):
             kind = type(error)
-        else:
-            kind = ModuleConnectError
-
         return kind(self.name, self.status().why if tried else str(error))
 
     @property
@@ -822,7 +771,7 @@ class Module:
             if self._failed_connects > failed_before and not self._is_worth_waiting(patience):
                 raise self._again(tried=True)
             moved = self._moved
-            self._wanted.set()
+            self._needed.set()
             await moved.wait()
 
     async def call(
@@ -831,102 +780,45 @@ class Module:
         arguments: JSONObject,
         *,
         timeout: float | None = None,
-        progress: Progress | None = None,
-        queue_key: Hashable = None,
+        progress: OnProgress | None = None,
         asker: Asker | None = None,
-        meant: Tool | None = None,
-        patience: float | None = None,
-        aside: Callable[[list[JSON]], None] | None = None,
     ) -> JSON:
         """Call a tool and return its structured content, else its text, else a list of its
-        content blocks.
+        content blocks; see `ModuleCall` for the parameters.
 
-        Args:
-            tool_name: the name in `tools`.
-            arguments: by the names in the Tool's parameters; not validated here.
-            timeout: seconds for all attempts of the remote call; None means the configured
-                `timeout`. Connecting before the first attempt and waiting for other calls
-                (`parallel`) are not counted.
-            progress: called with the module's progress notifications.
-            queue_key: what the calls of one queue share, such as the id of their run; see
-                `FairLimiter`.
-            asker: answers the module's questions during the call; this time is not counted.
-                None if nobody can.
-            meant: the definition that was seen and approved; None means the present one.
-            patience: see `reach`.
-            aside: called with the content blocks of the result, if these say something else than
-                what is returned.
+        Raises:
+            IdeabridgeError: as `answer`.
+        """
+        call = ModuleCall(tool_name, arguments, timeout=timeout, progress=progress, asker=asker)
+        return (await self.answer(call)).value
+
+    async def answer(self, call: ModuleCall) -> Answer:
+        """Call a tool, and return its answer.
 
         Raises:
             ModuleError: one class for each cause; its `outcome` says whether the call may
-                have taken effect.
+                have taken effect. A `ModuleToolError` of a direct call has the whole result.
+            ModuleAsks: the module asks first, and the client of a direct call takes questions in
+                place of a result.
             ToolChangedError: the present definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
             LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
         """
-        answer = await self._call(
-            tool_name, arguments, timeout, progress, queue_key, asker, None, meant, patience
-        )
-        if aside is not None and answer.aside is not None:
-            aside(answer.aside)
-        return answer.value
-
-    async def call_directly(
-        self,
-        tool_name: str,
-        arguments: JSONObject,
-        client: DirectClient,
-        *,
-        progress: Progress | None = None,
-        queue_key: Hashable = None,
-    ) -> Answer:
-        """Call a tool for a client; the answer has the whole result. `client` answers the
-        module's questions.
-
-        Raises:
-            ModuleToolError: the tool failed; it has the whole result.
-            ModuleAsks: the module asks first, and `client` takes questions in place of a result.
-            IdeabridgeError: as `call`.
-        """
-        return await self._call(
-            tool_name, arguments, None, progress, queue_key, None, client, None, None
-        )
-
-    async def _call(
-        self,
-        tool_name: str,
-        arguments: JSONObject,
-        timeout: float | None,
-        progress: Progress | None,
-        queue_key: Hashable,
-        asker: Asker | None,
-        client: DirectClient | None,
-        meant: Tool | None,
-        patience: float | None,
-    ) -> Answer:
-        seconds = self.configuration.timeout if timeout is None else timeout
-        remote_arguments = normalise(arguments, what="the arguments")
-        assert isinstance(remote_arguments, dict)
-        await self.reach(patience)
-        tool = self.tool(tool_name)
+        arguments = normalise(call.arguments, what="the arguments")
+        assert isinstance(arguments, dict)
+        await self.reach(call.patience)
+        tool = self.tool(call.tool_name)
         if tool.renamed:
-            remote_arguments = {
-                tool.renamed.get(name, name): value for name, value in remote_arguments.items()
-            }
+            arguments = {tool.renamed.get(name, name): value for name, value in arguments.items()}
 
-        await self._limiter.acquire(queue_key)
+        remote_call = replace(call, arguments=arguments)
+        await self._limiter.acquire(call.queue_key)
         try:
             async with self.place():
                 begun = anyio.current_time()
-                answer = await self._try(
-                    tool,
-                    seconds,
-                    lambda left: self._send(
-                        tool, remote_arguments, left, progress, asker, client, meant
-                    ),
-                )
-                self._took.append(anyio.current_time() - begun)
+                answer = await self._try(tool, remote_call)
+                self._call_seconds.append(anyio.current_time() - begun)
                 return answer
         finally:
             self._limiter.release()
@@ -941,18 +833,12 @@ class Module:
         """
         try:
             return await self._over(0.0, lambda connection: connection.offering.entries(kind))
-        except (
-            MCPError,
-            ValidationError,
-            anyio.ClosedResourceError,
-            anyio.BrokenResourceError,
-        ) as error:
-            if isinstance(error, MCPError):
-                reason = error.message
-            else:
-                reason = type(error).__name__
-            text = f"server {self.name!r} did not list its {kind}: {shown(reason, self._secrets)}"
-            raise ModuleProtocolError(self.name, text) from None
+        except MCPError as error:
+            reason = shown(error.message, self._secrets)
+        except (ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            reason = type(error).__name__
+        text = f"server {self.name!r} did not list its {kind}: {reason}"
+        raise ModuleProtocolError(self.name, text)
 
     @property
     def has_resources(self) -> bool:
@@ -961,7 +847,7 @@ class Module:
         return connection is not None and connection.usable and connection.offering.has("resources")
 
     async def pass_on(
-        self, request: PassedOn, client: DirectClient, *, progress: Progress | None = None
+        self, request: PassedOn, client: DirectClient, *, progress: OnProgress | None = None
     ) -> JSONObject:
         """Send a request of a client as it is; return the result in wire form, without secrets.
 
@@ -977,17 +863,11 @@ class Module:
             ResultLimitError: the result exceeds `limits.result_bytes`.
             ModuleAsks: the module asks first, and the client takes questions in place of a result.
         """
+        seconds = self.configuration.timeout
         return await self._over(
             None,
-            lambda connection: pass_on(
-                connection,
-                self.name,
-                request,
-                client=client,
-                seconds=self.configuration.timeout,
-                on_progress=progress,
-                secrets=self._secrets,
-                max_bytes=self._result_bytes,
+            lambda connection: self._requests.pass_on(
+                connection, request, client, seconds, progress
             ),
         )
 
@@ -1005,14 +885,14 @@ class Module:
                 if not again:
                     raise
             except MCPError as error:
-                if not again or not is_session_lost(error):
+                if not again or not lost_session(error):
                     raise self._unreached(error) from None
             # The server refused the request because it lost the session.
             await self._forget(connection)
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """The error of a request for which the transport has made the error; any other as it is."""
+        """The error of a request: as the module has sent it, unless the transport has made it."""
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
@@ -1058,57 +938,58 @@ class Module:
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
-    async def _try(
-        self, tool: Tool, seconds: float, send: Callable[[float], Awaitable[Answer]]
-    ) -> Answer:
+    async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
         """Send a call. Within its time, send it again if it did not reach the module, or if no
         answer came and it may run twice.
         """
-        deadline = anyio.current_time() + seconds
-        most_sends = self._most_sends(tool)
-        attempts = 0
-        unanswered_sends = 0
-        # An earlier send may have taken effect. Then no later failure says that nothing ran.
-        unanswered: ModuleDownError | None = None
+        seconds = self.configuration.timeout if call.timeout is None else call.timeout
+        attempts = _Attempts(self.name, self._most_sends(tool), seconds)
         left = seconds
         while True:
-            attempts += 1
+            attempts.number += 1
             try:
-                return await send(left)
+                return await self._send(tool, call, left)
             except ModuleTimeoutError as error:
-                raise unanswered or error from None
+                raise attempts.unanswered or error from None
             except ModuleDownError as error:
                 if error.outcome == "unknown":
-                    unanswered_sends += 1
-                    unanswered = self._without_answer(error, unanswered_sends)
-                    may_repeat = unanswered_sends < most_sends
+                    may_repeat = attempts.note_unanswered(error)
                 else:
                     may_repeat = self._is_worth_waiting()
 
-                failure = unanswered or error
-                if not may_repeat or anyio.current_time() >= deadline:
+                failure = attempts.unanswered or error
+                if not may_repeat or attempts.are_over:
                     raise failure from None
             except IdeabridgeError as error:
                 if error.outcome in ("failed", "ran"):
                     self._fruitless_connects = 0
-                if unanswered is not None and error.outcome == "not_run":
-                    raise unanswered from None
+                if attempts.unanswered is not None and error.outcome == "not_run":
+                    raise attempts.unanswered from None
                 raise error from None
 
-            if self._connection is not None and self._connection.usable:
-                # Another connection would not help: an HTTP server does not answer at present.
-                doublings = min(attempts - 1, 20)
-                pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
-                if anyio.current_time() + pause >= deadline:
-                    raise failure
-                await anyio.sleep(pause)
-            else:
-                try:
-                    await self._reach_until(deadline)
-                except ModuleError as error:
-                    raise unanswered or error from None
+            await self._wait_to_resend(attempts, failure)
+            left = round(attempts.deadline - anyio.current_time(), 1)
 
-            left = round(deadline - anyio.current_time(), 1)
+    async def _wait_to_resend(self, attempts: _Attempts, failure: ModuleDownError) -> None:
+        """Wait until a call can be sent again.
+
+        Raises:
+            ModuleError: it cannot be sent again within its time; if there is a usable connection,
+                this is `failure`.
+        """
+        if self._connection is not None and self._connection.usable:
+            # Another connection would not help: an HTTP server does not answer at present.
+            doublings = min(attempts.number - 1, 20)
+            pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
+            if anyio.current_time() + pause >= attempts.deadline:
+                raise failure
+            await anyio.sleep(pause)
+            return
+
+        try:
+            await self._reach_until(attempts.deadline)
+        except ModuleError as error:
+            raise attempts.unanswered or error from None
 
     def _most_sends(self, tool: Tool) -> int:
         """How often a call of a tool is sent at most if no answer comes (`retry`)."""
@@ -1119,11 +1000,6 @@ class Module:
             if fnmatchcase(tool.name_in_module, pattern):
                 return most_sends
         return DEFAULT_SENDS
-
-    def _without_answer(self, error: ModuleDownError, sends: int) -> ModuleDownError:
-        """The error of a call that was sent this many times and never answered."""
-        text = str(error) if sends == 1 else f"{error} (the last of {sends} tries)"
-        return ModuleDownError(self.name, text, outcome="unknown")
 
     async def _reach_until(self, deadline: float) -> None:
         """Wait for a usable connection.
@@ -1136,45 +1012,15 @@ class Module:
         if scope.cancelled_caught:
             raise self._again()
 
-    async def _send(
-        self,
-        tool: Tool,
-        arguments: JSONObject,
-        seconds: float,
-        progress: Progress | None,
-        asker: Asker | None,
-        client: DirectClient | None,
-        meant: Tool | None,
-    ) -> Answer:
-        """Send a call once; if the server has lost the HTTP session, once more over a
-        new connection.
+    async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
+        """Send a call once, and once more if the server has lost the HTTP session, or if the tool
+        has to ask in the handshake era and may run twice.
         """
         for again in (True, False):
-            # Another call may have ended the connection while this one waited.
-            connection = await self.reach()
-            if await self.era_of_calls() == "legacy":
-                connection = await self.reach()
-            if connection.backchannel.is_spent:
-                # A question of the cancelled call would be taken for one of this call.
-                await self._forget(connection)
-                connection = await self.reach()
-            if meant is not None:
-                # Checked after connecting, because a new connection lists the tools again.
-                self.tool(tool.name).expect_same(meant)
+            connection = await self._connection_for(tool, call)
+            validator = self._validator(tool)
             try:
-                answer = await remote_call(
-                    connection,
-                    self.name,
-                    tool,
-                    arguments,
-                    seconds=seconds,
-                    on_progress=progress,
-                    asker=asker,
-                    client=client,
-                    secrets=self._secrets,
-                    max_bytes=self._result_bytes,
-                    validator=self._validator(tool),
-                )
+                answer = await self._requests.call(connection, tool, call, seconds, validator)
             except ModuleDownError as error:
                 if connection.usable:
                     # An HTTP server cannot be reached at present; its connection remains usable.
@@ -1187,25 +1033,20 @@ class Module:
                 self.note(
                     ["asks in the way of 2025-11-25, and is spoken to in that protocol version"]
                 )
-                repeatable = (
-                    again and tool.annotations.repeatable and connection.backchannel.is_idle
-                )
-                if not repeatable or (client is not None and client.takes_rounds):
-                    why = (
-                        "The server asks in the way of 2025-11-25, and is connected anew "
-                        "in that protocol version"
-                    )
-                    text = f"{error}\n{why}: call the tool again"
+                is_idle = connection.backchannel.is_idle
+                repeatable = again and tool.annotations.repeatable and is_idle
+                takes_rounds = call.client is not None and call.client.takes_rounds
+                if not repeatable or takes_rounds:
+                    text = f"{error}\n{_CONNECTED_ANEW}: call the tool again"
                     raise LegacyQuestionError(self.name, text, repeatable=repeatable) from None
-            except SessionLostError as lost:
+            except SessionLostError as error:
                 # The server refused the request because it lost the session. Nothing ran, so
                 # it is sent again.
                 await self._forget(connection)
                 if not again:
                     # Not `ModuleDownError`: a call is not sent again and again.
-                    raise ModuleProtocolError(
-                        self.name, f"{lost}, also in a new session", outcome="not_run"
-                    ) from None
+                    text = f"{error}, also in a new session"
+                    raise ModuleProtocolError(self.name, text, outcome="not_run") from None
             else:
                 self._fruitless_connects = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
@@ -1213,6 +1054,26 @@ class Module:
                 return answer
 
         raise AssertionError("the second attempt returns or raises")
+
+    async def _connection_for(self, tool: Tool, call: ModuleCall) -> Connection:
+        """A connection over which a call can be sent.
+
+        Raises:
+            ToolChangedError: the definition of the tool differs from the one that was meant.
+            ModuleError: as `reach`.
+        """
+        # Another call may have ended the connection while this one waited.
+        connection = await self.reach()
+        if await self.era_of_calls() == "legacy":
+            connection = await self.reach()
+        if connection.backchannel.is_spent:
+            # A question of the cancelled call would be taken for one of this call.
+            await self._forget(connection)
+            connection = await self.reach()
+        if call.meant is not None:
+            # Checked after connecting, because a new connection lists the tools again.
+            self.tool(tool.name).expect_same(call.meant)
+        return connection
 
     async def era_of_calls(self) -> Era | None:
         """The era of the next call. A module whose tools ask in the way of the handshake era is
@@ -1245,10 +1106,47 @@ class Module:
         if checked_tool is tool:
             return validator
 
-        declared = tool.wrapper or tool.output
-        validator = None if declared is None else Validator(declared, what="the result")
+        schema = tool.wrapper or tool.output
+        validator = None if schema is None else Validator(schema, what="the result")
         self._validators[tool.name] = (tool, validator)
         return validator
+
+
+class _Attempts:
+    """The attempts to send one call.
+
+    Attributes:
+        number: how many have begun.
+        deadline: when the time of the call is over.
+        unanswered: the error of the last attempt without an answer. It may have taken effect, so
+            no later failure says that nothing ran.
+    """
+
+    def __init__(self, module: str, most_sends: int, seconds: float) -> None:
+        self._module = module
+        self._left_sends = self._most_sends = most_sends
+        self.number = 0
+        self.deadline = anyio.current_time() + seconds
+        self.unanswered: ModuleDownError | None = None
+
+    @property
+    def are_over(self) -> bool:
+        """True if the time of the call is over."""
+        return anyio.current_time() >= self.deadline
+
+    def note_unanswered(self, error: ModuleDownError) -> bool:
+        """Note that no answer has come; return whether the call may be sent again."""
+        self._left_sends -= 1
+        text = str(error)
+        sends = self._most_sends - self._left_sends
+        if sends > 1:
+            text += f" (the last of {sends} tries)"
+        self.unanswered = ModuleDownError(self._module, text, outcome="unknown")
+        return self._left_sends > 0
+
+
+def _report_to_nobody(*_report: object) -> None:
+    """Take what a module reports, and do nothing with it."""
 
 
 def _has_view(tool: Tool) -> bool:

@@ -128,24 +128,21 @@ class Modules:
         if configuration.modules:
             # Importing the SDK takes longer than everything else, and without modules
             # it is not needed.
-            from ideabridge.bridge.modules.module import Module
+            from ideabridge.bridge.modules.module import Module, ModuleSurroundings
 
-            self._modules = {
-                name: Module(
-                    name,
-                    entry,
+            for name, entry in configuration.modules.items():
+                surroundings = ModuleSurroundings(
                     folder=configuration.folder_of(name),
                     variables=configuration.variables_of(name),
                     secrets=self.secrets,
-                    quotes=lambda: self.quotes(),
                     result_bytes=configuration.limits.result_bytes,
                     exposed=configuration.exposes(name),
+                    quotes=lambda: self.quotes(),
+                    authorize=self._authorize,
                     on_change=self._note_change,
                     on_event=lambda module, event: self.on_event(module, event),
-                    authorize=self._authorize,
                 )
-                for name, entry in configuration.modules.items()
-            }
+                self._modules[name] = Module(name, entry, surroundings)
 
         self._group: anyio.abc.TaskGroup | None = None
         self._of_users: UserModules | None = None
@@ -189,18 +186,15 @@ class Modules:
     def _authorize_with(
         self, file: SignInFile | None, module: str, launch: Launch
     ) -> Authorization | None:
-        headers = launch.headers or {}
-        if not launch.url or any(name.lower() == "authorization" for name in headers):
+        if not launch.url or any(name.lower() == "authorization" for name in launch.headers):
             return None
         from ideabridge.bridge.modules.authorization import Authorization
 
         return Authorization(
             module,
-            launch.url,
-            launch.auth,
+            launch,
             secrets=self.secrets,
             file=file,
-            has_headers=bool(headers),
             person=self._person,
             at_once=self._at_once,
         )

@@ -57,9 +57,9 @@ class Oddities:
         """
         text = text[:_STORED]
         example = example[:_STORED]
-        known = self._oddities.get(text)
-        if known is not None:
-            known.count += 1
+        oddity = self._oddities.get(text)
+        if oddity is not None:
+            oddity.count += 1
         elif len(self._oddities) < MAX_ODDITIES:
             self._oddities[text] = _Oddity(1, example)
         else:
@@ -68,7 +68,9 @@ class Oddities:
     def forget(self, beginning: str) -> None:
         """Forget the notes that begin so, because what they are about is sent again."""
         self._oddities = {
-            text: known for text, known in self._oddities.items() if not text.startswith(beginning)
+            text: oddity
+            for text, oddity in self._oddities.items()
+            if not text.startswith(beginning)
         }
 
     @property

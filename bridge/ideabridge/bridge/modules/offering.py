@@ -120,9 +120,9 @@ class Offering:
         if not self.has(kind):
             return []
         async with self._reading[kind]:
-            known = self._known.get(kind)
-            if known is not None and (self._reports_changes(kind) or kind in self._unfinished):
-                return known
+            known_list = self._known.get(kind)
+            if known_list is not None and (self._reports_changes(kind) or kind in self._unfinished):
+                return known_list
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:

@@ -72,7 +72,7 @@ class Patience:
 
 async def read_pages(
     read: Callable[[str | None], Awaitable[ListPage[EntryT]]],
-    what: str,
+    noun: str,
     patience: Patience,
     describe: Callable[[Exception], str],
 ) -> PagedList[EntryT]:
@@ -80,59 +80,87 @@ async def read_pages(
 
     Args:
         read: reads the page of a cursor, and the first page without one.
-        what: the kind of entries, for the notes, such as "tools".
+        noun: the kind of entries, for the notes, such as "tools".
         patience: how long the pages after the first may take.
         describe: the text of an error of `read`, for the notes.
 
     Raises:
         MCPError, pydantic.ValidationError, TimeoutError: the first page cannot be read.
     """
-    first = await read(None)
-    entries = list(first.entries)
-    cursor = first.cursor
-    size = first.size
-    empty_pages = 0 if entries else 1
-    earlier_cursors: set[str] = set()
+    collected = _CollectedPages(noun, await read(None))
     ends = anyio.current_time() + patience.whole
+    while collected.cursor is not None:
+        fault = collected.fault()
+        if fault is not None:
+            return collected.cut_off(fault)
 
-    def ended(why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
-        note = f"{why}; its list of {what} ends after {len(entries):,} entries"
-        return PagedList(entries, note, unfinished=unfinished)
-
-    for number in range(2, MAX_PAGES + 1):
-        if len(entries) > MAX_ENTRIES:
-            del entries[MAX_ENTRIES:]
-            return ended(f"lists more than {MAX_ENTRIES:,} {what}")
-        if cursor is None:
-            return PagedList(entries)
-        if cursor == "":
-            return ended(f"gave an empty cursor for page {number}")
-        if cursor in earlier_cursors:
-            return ended(f"gave the cursor of an earlier page for page {number}")
-        if empty_pages >= MAX_EMPTY_PAGES:
-            return ended(f"sent {empty_pages} pages without {what} one after another")
-        earlier_cursors.add(cursor)
-
+        number = collected.number + 1
         seconds = min(patience.page, ends - anyio.current_time())
         try:
             with anyio.fail_after(seconds):
-                page = await read(cursor)
+                page = await read(collected.cursor)
         except TimeoutError:
             within = f" within {patience.page:g} s" if seconds == patience.page else " in time"
-            return ended(f"did not send page {number}{within}", unfinished=True)
+            return collected.cut_off(f"did not send page {number}{within}", unfinished=True)
         except (MCPError, ValidationError) as error:
-            return ended(f"did not send page {number} ({describe(error)})", unfinished=True)
+            fault = f"did not send page {number} ({describe(error)})"
+            return collected.cut_off(fault, unfinished=True)
 
-        size += page.size
-        if size > MAX_LIST_BYTES:
-            return ended(f"lists its {what} in more than {MAX_LIST_BYTES:,} bytes")
-        entries += page.entries
-        cursor = page.cursor
-        empty_pages = 0 if page.entries else empty_pages + 1
+        if collected.size + page.size > MAX_LIST_BYTES:
+            return collected.cut_off(f"lists its {noun} in more than {MAX_LIST_BYTES:,} bytes")
+        collected.add(page)
 
-    if len(entries) > MAX_ENTRIES:
-        del entries[MAX_ENTRIES:]
+    if len(collected.entries) > MAX_ENTRIES:
+        return collected.cut_off(f"lists more than {MAX_ENTRIES:,} {noun}")
+    return PagedList(collected.entries)
 
-    if cursor is None:
-        return PagedList(entries)
-    return ended(f"lists its {what} on more than {MAX_PAGES:,} pages")
+
+class _CollectedPages(Generic[EntryT]):
+    """The pages of a list that have arrived.
+
+    Attributes:
+        entries: their entries.
+        number: how many they are.
+        size: their bytes of JSON.
+        cursor: asks for the next page; None after the last.
+    """
+
+    def __init__(self, noun: str, first: ListPage[EntryT]) -> None:
+        self._noun = noun
+        self._earlier_cursors: set[str] = set()
+        self._empty_pages = 0
+        self.entries: list[EntryT] = []
+        self.number = 0
+        self.size = 0
+        self.cursor: str | None = None
+        self.add(first)
+
+    def add(self, page: ListPage[EntryT]) -> None:
+        """Add the next page."""
+        if self.cursor is not None:
+            self._earlier_cursors.add(self.cursor)
+        self.number += 1
+        self.size += page.size
+        self.entries += page.entries
+        self.cursor = page.cursor
+        self._empty_pages = 0 if page.entries else self._empty_pages + 1
+
+    def fault(self) -> str | None:
+        """Why the next page is not read; None if it is."""
+        if len(self.entries) > MAX_ENTRIES:
+            return f"lists more than {MAX_ENTRIES:,} {self._noun}"
+        if self.number >= MAX_PAGES:
+            return f"lists its {self._noun} on more than {MAX_PAGES:,} pages"
+        if self.cursor == "":
+            return f"gave an empty cursor for page {self.number + 1}"
+        if self.cursor in self._earlier_cursors:
+            return f"gave the cursor of an earlier page for page {self.number + 1}"
+        if self._empty_pages >= MAX_EMPTY_PAGES:
+            return f"sent {self._empty_pages} pages without {self._noun} one after another"
+        return None
+
+    def cut_off(self, why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
+        """The list, which ends before its last page."""
+        entries = self.entries[:MAX_ENTRIES]
+        note = f"{why}; its list of {self._noun} ends after {len(entries):,} entries"
+        return PagedList(entries, note, unfinished=unfinished)

@@ -168,54 +168,43 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
         return _text(value if isinstance(value, str) else json_of(value))
 
     block = dict(cast("Object", value))
-    said = block.get("type")
-    if (
-        isinstance(said, str)
-        and said in _BLOCKS
-        and _BLOCKS[said].__name__ not in {arm.name for arm in shape.arms}
-    ):
-        repair.note(
-            f"{place}.type", "is not one that the protocol has here; its JSON is shown", said
-        )
-        return _text(json_of(block))
-
-    if not isinstance(said, str) or said not in _BLOCKS:
-        named = _type_of(block)
-        if named is None:
+    kind = block.get("type")
+    if not isinstance(kind, str) or kind not in _BLOCKS:
+        guessed = _type_of(block)
+        if guessed is None:
             repair.note(
-                f"{place}.type",
-                "is not one that the protocol has; its JSON is shown",
-                block.get("type"),
+                f"{place}.type", "is not one that the protocol has; its JSON is shown", kind
             )
             return _text(json_of(block))
 
-        repair.note(f"{place}.type", f"is missing; taken as {named!r}", block.get("type"))
-        block["type"] = named
-
-    kind = block["type"]
-    if kind == "text" and not isinstance(block.get("text"), str) and block.get("text") is not None:
+        repair.note(f"{place}.type", f"is missing; taken as {guessed!r}", kind)
+        block["type"] = kind = guessed
+    elif _BLOCKS[kind].__name__ not in {arm.name for arm in shape.arms}:
         repair.note(
-            f"{place}.text",
-            f"expected a text, got {got(block['text'])}; its JSON is shown",
-            block["text"],
+            f"{place}.type", "is not one that the protocol has here; its JSON is shown", kind
         )
-        block["text"] = json_of(block["text"])
+        return _text(json_of(block))
 
-    if kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
-        known = block.get("mime_type") or _mime_type(block.get("data"))
-        if isinstance(known, str) and known:
-            repair.note(
-                f"{place}.mimeType",
-                f"expected a text, got {got(block.get('mimeType'))}; another is taken",
-                known,
-            )
-            block["mimeType"] = known
+    return _with_members(repair, block, kind, place)
 
-    if (
-        kind == "resource_link"
-        and not isinstance(block.get("name"), str)
-        and isinstance(block.get("uri"), str)
-    ):
+
+def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -> Any:
+    """A block of this type with the members that it needs, as far as they can be made."""
+    text = block.get("text")
+    if kind == "text" and not isinstance(text, str) and text is not None:
+        repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown", text)
+        block["text"] = json_of(text)
+
+    mime_type = block.get("mimeType")
+    if kind in ("image", "audio") and not isinstance(mime_type, str):
+        other = block.get("mime_type") or _mime_type(block.get("data"))
+        if isinstance(other, str) and other:
+            problem = f"expected a text, got {got(mime_type)}; another is taken"
+            repair.note(f"{place}.mimeType", problem, other)
+            block["mimeType"] = other
+
+    has_name = isinstance(block.get("name"), str)
+    if kind == "resource_link" and not has_name and isinstance(block.get("uri"), str):
         repair.note(f"{place}.name", "expected a text; its address is shown")
         block["name"] = block["uri"]
 
@@ -348,25 +337,26 @@ def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[st
 
 
 def _initialize_result(repair: MessageRepair, result: Object) -> Object:
-    said = result.get("protocolVersion")
-    if isinstance(said, str) and said in HANDSHAKE_PROTOCOL_VERSIONS:
+    sent_version = result.get("protocolVersion")
+    if isinstance(sent_version, str) and sent_version in HANDSHAKE_PROTOCOL_VERSIONS:
         return result
-    known = _known_version(said)
+    known_version = _known_version(sent_version)
     repair.note(
-        "protocolVersion", f"expected a known version, got {got(said)}; taken as {known}", said
+        "protocolVersion",
+        f"expected a known version, got {got(sent_version)}; taken as {known_version}",
+        sent_version,
     )
-    return {**result, "protocolVersion": known}
+    return {**result, "protocolVersion": known_version}
 
 
-def _known_version(said: object) -> str:
-    """The last version of the handshake before the one that a server names; without one, what the
-    protocol assumes.
+def _known_version(sent_version: object) -> str:
+    """The last known version of the handshake that is not after the version which a server names;
+    if the server names no version, what the protocol assumes.
     """
-    if not isinstance(said, str) or re.match(r"\d{4}-\d\d-\d\d", said) is None:
+    if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION
-    return max(
-        (known for known in HANDSHAKE_PROTOCOL_VERSIONS if known <= said), default="2024-11-05"
-    )
+    older = [version for version in HANDSHAKE_PROTOCOL_VERSIONS if version <= sent_version]
+    return max(older, default="2024-11-05")
 
 
 def _capabilities(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
@@ -826,13 +816,15 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
     """The result with `isError` for what some servers call it, and for a result of a type that the
     protocol lacks.
     """
-    said = result.get("resultType")
+    result_type = result.get("resultType")
     if (
-        isinstance(said, str)
-        and said not in ("complete", "input_required")
+        isinstance(result_type, str)
+        and result_type not in ("complete", "input_required")
         and result.get("isError") is not True
     ):
-        repair.note("resultType", "is not one that the protocol has; taken as an error", said)
+        repair.note(
+            "resultType", "is not one that the protocol has; taken as an error", result_type
+        )
         return {**result, "isError": True}
 
     if result.get("isError") is True or not result.get("is_error"):
@@ -878,7 +870,7 @@ def _is_plain_progress(params: Object | None) -> bool:
         return False
     amounts = (params.get("progress"), params.get("total", 0))
     return isinstance(params.get("progressToken"), str | int) and all(
-        type(one) in (int, float) for one in amounts
+        type(amount) in (int, float) for amount in amounts
     )
 
 

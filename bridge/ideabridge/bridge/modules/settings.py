@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -190,44 +190,42 @@ class AuthorizationSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse keys that contradict each other."""
-        problems: list[str] = []
-        if self.issuer is not None and not self.issuer.startswith(("http://", "https://", "${")):
-            problems.append("'issuer' should be an address that starts with http:// or https://")
+        """Refuse malformed addresses, and keys that contradict each other."""
+        problems = [*self._address_problems(), *self._contradictions()]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
 
-        for key in SECRET_KEYS:
-            if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
-                problems.append(f"{key!r} needs 'client_id' and 'issuer', which say whose it is")
+    def _address_problems(self) -> Iterator[str]:
+        issuer = self.issuer
+        if issuer is not None and not issuer.startswith(("http://", "https://", "${")):
+            yield "'issuer' should be an address that starts with http:// or https://"
 
-        if self.grant == "client_credentials":
-            if (self.client_secret is None) == (self.private_key is None):
-                problems.append(
-                    "'client_credentials' needs either 'client_secret' or 'private_key'"
-                )
-            if self.client_metadata_url is not None or self.redirect_uri is not None:
-                problems.append(
-                    "'client_metadata_url' and 'redirect_uri' are for people who sign in"
-                )
-        elif self.private_key is not None:
-            problems.append('\'private_key\' only goes with "grant": "client_credentials"')
-
-        if self.client_metadata_url is not None and not re.match(
-            "https://[^/]+/.", self.client_metadata_url
-        ):
-            problems.append("'client_metadata_url' should be an address with https:// and a path")
+        metadata_url = self.client_metadata_url
+        if metadata_url is not None and not re.match("https://[^/]+/.", metadata_url):
+            yield "'client_metadata_url' should be an address with https:// and a path"
 
         if self.redirect_uri is not None and not _LOOPBACK.match(self.redirect_uri):
-            problems.append(
+            yield (
                 "'redirect_uri' should be on this machine, with a port: "
                 "http://localhost:3118/callback"
             )
 
-        if self.client_id is not None and self.client_metadata_url is not None:
-            problems.append("'client_metadata_url' goes in place of 'client_id'")
+    def _contradictions(self) -> Iterator[str]:
+        for key in SECRET_KEYS:
+            if getattr(self, key) is not None and (self.client_id is None or self.issuer is None):
+                yield f"{key!r} needs 'client_id' and 'issuer', which say whose it is"
 
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
+        if self.grant == "client_credentials":
+            if (self.client_secret is None) == (self.private_key is None):
+                yield "'client_credentials' needs either 'client_secret' or 'private_key'"
+            if self.client_metadata_url is not None or self.redirect_uri is not None:
+                yield "'client_metadata_url' and 'redirect_uri' are for people who sign in"
+        elif self.private_key is not None:
+            yield '\'private_key\' only goes with "grant": "client_credentials"'
+
+        if self.client_id is not None and self.client_metadata_url is not None:
+            yield "'client_metadata_url' goes in place of 'client_id'"
 
 
 class ModuleConfiguration(BaseModel):
@@ -331,18 +329,18 @@ class ModuleConfiguration(BaseModel):
         return "stdio" if self.command is not None else "http"
 
 
-def adapt(raw: JSONObject) -> JSONObject:
-    """An entry with the keys of ideabridge, without ignored keys."""
+def with_own_keys(raw: JSONObject) -> JSONObject:
+    """An entry, perhaps of another host, with the keys of ideabridge and without ignored keys."""
     result: JSONObject = {}
     for key, value in raw.items():
-        ours = SYNONYMS.get(key, key)
-        if key in IGNORED or (ours != key and ours in raw):
+        own_key = SYNONYMS.get(key, key)
+        if key in IGNORED or (own_key != key and own_key in raw):
             continue
-        result[ours] = value
+        result[own_key] = value
 
     auth = result.get("auth")
     if isinstance(auth, dict):
-        result["auth"] = _adapt_auth(auth)
+        result["auth"] = _auth_with_own_keys(auth)
 
     enabled = result.get("enabled")
     if isinstance(enabled, bool):
@@ -352,7 +350,7 @@ def adapt(raw: JSONObject) -> JSONObject:
     return result
 
 
-def _adapt_auth(raw: JSONObject) -> JSONObject:
+def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """`auth` with the keys of ideabridge."""
     result: JSONObject = {_AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
@@ -373,63 +371,48 @@ def _adapt_auth(raw: JSONObject) -> JSONObject:
     return result
 
 
-def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
-    """(key, problem) for keys of an adapted entry that contradict each other."""
-    problems: list[tuple[str, str]] = []
-    kind = entry.get("type")
-    if isinstance(kind, str) and kind not in KINDS:
-        problems.append(("type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"))
-        kind = None
-
-    has_command = entry.get("command") is not None
-    has_url = entry.get("url") is not None
-    if has_command and has_url:
-        problems.append(("", "has both 'command' and 'url'; expected one of them"))
-    elif not has_command and not has_url:
-        problems.append(("", "expected 'command' (a program to start) or 'url' (a server to call)"))
-    elif isinstance(kind, str) and (KINDS[kind] == "stdio") != has_command:
-        problems.append(
-            (
-                "type",
-                f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given",
-            )
-        )
-
-    if has_command:
-        misplaced = ("headers", "auth")
-    elif has_url:
-        misplaced = ("args", "env", "cwd")
-    else:
-        misplaced = ()
-
-    if not (has_command and has_url):
-        problems += [
-            (key, f"only goes with {'url' if has_command else 'command'!r}")
-            for key in misplaced
-            if entry.get(key)
-        ]
-
+def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
+    """(key, problem) for each key of an entry (`with_own_keys`) that contradicts others, or has a
+    value that cannot be meant.
+    """
+    yield from _kind_problems(entry)
     url = entry.get("url")
     if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
-        problems.append(("url", "expected an address that starts with http:// or https://"))
+        yield "url", "expected an address that starts with http:// or https://"
 
     for key in ("timeout", "connect_timeout"):
         seconds = entry.get(key)
         if isinstance(seconds, int) and seconds > MAX_SECONDS and seconds % 1000 == 0:
-            problems.append(
-                (
-                    key,
-                    (
-                        f"is in seconds, at most {MAX_SECONDS}; if {seconds} is in "
-                        f"ms, write {seconds // 1000}"
-                    ),
-                )
-            )
+            hint = f"if {seconds} is in ms, write {seconds // 1000}"
+            yield key, f"is in seconds, at most {MAX_SECONDS}; {hint}"
 
     if "enabled" in entry:
-        problems.append(("enabled", "expected true or false"))
+        yield "enabled", "expected true or false"
 
-    return problems
+
+def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
+    """What contradicts the kind of a module: a program to start, or an address to call."""
+    kind = entry.get("type")
+    is_known = isinstance(kind, str) and kind in KINDS
+    if isinstance(kind, str) and not is_known:
+        yield "type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"
+
+    has_command = entry.get("command") is not None
+    has_url = entry.get("url") is not None
+    if has_command and has_url:
+        yield "", "has both 'command' and 'url'; expected one of them"
+        return
+    if not has_command and not has_url:
+        yield "", "expected 'command' (a program to start) or 'url' (a server to call)"
+        return
+
+    other = "url" if has_command else "command"
+    if isinstance(kind, str) and is_known and (KINDS[kind] == "stdio") != has_command:
+        yield "type", f"{kind!r} goes with {other}, which is not given"
+
+    for key in ("headers", "auth") if has_command else ("args", "env", "cwd"):
+        if entry.get(key):
+            yield key, f"only goes with {other!r}"
 
 
 def name_problem(name: str) -> str | None:
@@ -477,18 +460,18 @@ class Launch:
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     url: str = ""
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: AuthorizationSettings | None = None
 
 
 class _Filler:
-    """Fills variables into the texts of one entry, and notes those that it lacks."""
+    """Fills variables into the texts of one entry, and notes the variables that are missing."""
 
     def __init__(self, module: str, variables: Variables | None, secrets: Secrets) -> None:
-        # The place that names a variable first, by variable.
+        # By variable: the first place that names it.
         self._unset: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._module = module
@@ -496,15 +479,15 @@ class _Filler:
         self._secrets = secrets
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
-        """Replace the variables in a text. One that is lacking stays as it is written."""
+        """Replace the variables in a text. A missing variable stays as it is written."""
 
-        def value(match: re.Match[str]) -> str:
+        def replacement(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
                 return match.group()[1:]
-            found = self._value(match.group(1), place, secret=secret)
-            return match.group() if found is None else found
+            value = self._value(match.group(1), place, secret=secret)
+            return match.group() if value is None else value
 
-        return _VARIABLE.sub(value, text)
+        return _VARIABLE.sub(replacement, text)
 
     def _value(self, inside: str, place: str, *, secret: bool) -> str | None:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
@@ -530,7 +513,7 @@ class _Filler:
         return value
 
     def check(self) -> None:
-        """Raise an error that names every variable that is lacking, and says what supplies it."""
+        """Raise an error that names every missing variable, and says how to supply it."""
         parts = list[str]()
         if self._unset:
             parts.append(_unset([*self._unset]))
@@ -570,63 +553,89 @@ def expand(
             message names all of them. Or one is an editor's (`${workspaceFolder}`), or the result
             is not an address or a header.
     """
+    launch = _filled(module, configuration, variables, secrets)
+    _check_launch(module, launch, secrets)
+    words: list[JSON] = [*launch.args]
+    _add_hidden(
+        {"command": launch.command, "args": words, "url": launch.url, "cwd": launch.cwd}, secrets
+    )
+    command = launch.command
+    if command.startswith(("~", "./", "../")):
+        command = str(folder / Path(command).expanduser())
+
+    cwd = str(folder / Path(launch.cwd).expanduser())
+    return replace(launch, command=command, cwd=cwd)
+
+
+def _filled(
+    module: str, configuration: ModuleConfiguration, variables: Variables | None, secrets: Secrets
+) -> Launch:
+    """An entry with the values of variables, as it is written otherwise."""
     filler = _Filler(module, variables, secrets)
     fill = filler.fill
-    command = fill(configuration.command or "", "command", secret=False)
-    args = tuple(
-        fill(text, f"args.{index}", secret=False) for index, text in enumerate(configuration.args)
+    launch = Launch(
+        command=fill(configuration.command or "", "command", secret=False),
+        args=tuple(
+            fill(text, f"args.{index}", secret=False)
+            for index, text in enumerate(configuration.args)
+        ),
+        env={
+            name: fill(text, f"env.{name}", secret=True) for name, text in configuration.env.items()
+        },
+        cwd=fill(configuration.cwd or ".", "cwd", secret=False),
+        url=fill(configuration.url or "", "url", secret=True),
+        headers={
+            name: fill(text, f"headers.{name}", secret=True)
+            for name, text in configuration.headers.items()
+        },
     )
-    env = {name: fill(text, f"env.{name}", secret=True) for name, text in configuration.env.items()}
-    working_folder = fill(configuration.cwd or ".", "cwd", secret=False)
-    url = fill(configuration.url or "", "url", secret=True)
-    headers = {
-        name: fill(text, f"headers.{name}", secret=True)
-        for name, text in configuration.headers.items()
-    }
     auth = configuration.auth
-    credentials = {
-        key: fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
-        for key in ("issuer", "client_id", *SECRET_KEYS)
-        if (text := getattr(auth, key, None)) is not None
-    }
+    credentials: dict[str, str] = {}
+    for key in ("issuer", "client_id", *SECRET_KEYS):
+        text = getattr(auth, key, None)
+        if text is not None:
+            credentials[key] = fill(text, f"auth.{key}", secret=key in SECRET_KEYS)
+
     filler.check()
-    for name, text in env.items():
+    if auth is None:
+        return launch
+    return replace(launch, auth=auth.model_copy(update=credentials))
+
+
+def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
+    """Check the values of variables, and register those that are secrets."""
+    for name, text in launch.env.items():
         if not name or "=" in name or "\0" in name:
             raise _error(module, "env", f"{name[:40]!r} is not a name of a variable")
         secrets.add_env(name, text)
 
-    cwd = str(folder / Path(working_folder).expanduser())
-    if url:
-        secrets.add_url("url", url)
+    if launch.url:
+        secrets.add_url("url", launch.url)
 
-    for name, text in headers.items():
+    for name, text in launch.headers.items():
         secrets.add_header(name, text)
         if not _HEADER_NAME.fullmatch(name):
             raise _error(module, "headers", f"{name[:40]!r} is not a name of a header")
         if not text.isprintable() or not text.isascii():
             raise _error(module, f"headers.{name}", "a header has printable ASCII characters only")
 
-    if url and not url.lower().startswith(("http://", "https://")):
+    if launch.url and not launch.url.lower().startswith(("http://", "https://")):
         raise _error(module, "url", "expected an address that starts with http:// or https://")
+    if launch.auth is not None:
+        _check_auth(module, launch.auth, launch.headers, secrets)
 
-    if auth is not None:
-        if any(name.lower() == "authorization" for name in headers):
-            raise _error(module, "auth", "goes in place of the header Authorization")
-        for key in SECRET_KEYS:
-            secrets.add(key, credentials.get(key, ""), certain=True)
 
-        auth = auth.model_copy(update=credentials)
-        if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
-            raise _error(
-                module, "auth.issuer", "expected an address that starts with http:// or https://"
-            )
+def _check_auth(
+    module: str, auth: AuthorizationSettings, headers: Mapping[str, str], secrets: Secrets
+) -> None:
+    if any(name.lower() == "authorization" for name in headers):
+        raise _error(module, "auth", "goes in place of the header Authorization")
+    for key in SECRET_KEYS:
+        secrets.add(key, getattr(auth, key) or "", certain=True)
 
-    words: list[JSON] = [*args]
-    _add_hidden({"command": command, "args": words, "url": url, "cwd": working_folder}, secrets)
-    if command.startswith(("~", "./", "../")):
-        command = str(folder / Path(command).expanduser())
-
-    return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers, auth=auth)
+    if auth.issuer is not None and not auth.issuer.startswith(("http://", "https://")):
+        text = "expected an address that starts with http:// or https://"
+        raise _error(module, "auth.issuer", text)
 
 
 def learn_secrets(
@@ -677,7 +686,7 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """(name, default) of what stands in `${...}`."""
+    """(name, default) of the text in `${...}`."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -697,17 +706,19 @@ ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
 is tried again."""
 
 _LONG_AWAY: Final = 5.0
-"""Seconds after which people are told how long a module has been away."""
+"""Seconds after which the status says how long a module has been away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a module is reached sooner than by trying.
+    """What an earlier connection found out about reaching a module, so that nothing has to be
+    tried.
 
     Attributes:
         era: the era that works.
         kind: the transport that works.
-        server: the name and version of the server that was reached so. Another one is asked anew.
+        server: the name and version of the server that was reached in this way. For another
+            server, every way is tried again.
     """
 
     era: Era

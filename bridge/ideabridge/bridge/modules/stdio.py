@@ -454,7 +454,15 @@ class ChildProcess:
         return True
 
 
-def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
+async def _next_chunk(process: ChildProcess) -> bytes | None:
+    """The next output of a program; None: it has closed its output."""
+    try:
+        return await process.stdout.receive()
+    except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        return None
+
+
+def child_environment(configured: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child: the inherited variables and those of the configuration."""
     # A value that starts with "()" is an exported shell function, which is code.
     inherited = {
@@ -462,7 +470,7 @@ def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
         for name in INHERITED
         if not os.environ.get(name, "()").startswith("()")
     }
-    return inherited | dict(configured or {})
+    return inherited | dict(configured)
 
 
 def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
@@ -613,40 +621,19 @@ class StdioTransport:
         lines = Lines(self._limit)
         fault: str | None = None
         try:
-            while True:
-                try:
-                    chunk = await process.stdout.receive()
-                except (
-                    anyio.EndOfStream,
-                    anyio.ClosedResourceError,
-                    anyio.BrokenResourceError,
-                    OSError,
-                ):
-                    break
-
+            while (chunk := await _next_chunk(process)) is not None:
                 if self._closing or fault is not None:
                     continue  # a child that is still writing can end only if its output is read
 
-                for number, line in enumerate(lines.feed(chunk)):
-                    if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
-                        await anyio.lowlevel.checkpoint()
-                    fault = await self._take(line, incoming)
-                    if fault is not None:
-                        break
-
-                if lines.pending > self._limit * _DISCARD_FACTOR:
-                    fault = self._fault(
-                        f"sent a line of more than {self._limit * _DISCARD_FACTOR:,} bytes"
-                    )
-
+                fault = await self._take_chunk(chunk, lines, incoming)
                 if fault is not None:
                     self._end(fault)
 
             if fault is None and not self._closing:
                 # The last line may lack its end, and the last message its last lines.
-                rest = lines.rest()
-                if rest is not None:
-                    await self._take(rest, incoming)
+                last_line = lines.rest()
+                if last_line is not None:
+                    await self._take(last_line, incoming)
                 await self._pass_on(self._reader.end(), incoming)
         finally:
             self._read.set()
@@ -656,6 +643,25 @@ class StdioTransport:
             await process.exits_within(_DRAIN_SECONDS)
             self._end(process.how_it_ended)
 
+    async def _take_chunk(
+        self,
+        chunk: bytes,
+        lines: Lines,
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> str | None:
+        """Pass the lines that end in a chunk to the session; returns as `_take`."""
+        for number, line in enumerate(lines.feed(chunk)):
+            if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
+                await anyio.lowlevel.checkpoint()
+            fault = await self._take(line, incoming)
+            if fault is not None:
+                return fault
+
+        most_pending = self._limit * _DISCARD_FACTOR
+        if lines.pending > most_pending:
+            return self._fault(f"sent a line of more than {most_pending:,} bytes")
+        return None
+
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
@@ -663,8 +669,8 @@ class StdioTransport:
         otherwise None.
         """
         if isinstance(line, LongLine):
-            what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
-            error = answer_instead(line.head, line.tail, what, Replaced.OVERSIZED)
+            problem = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
+            error = answer_instead(line.head, line.tail, problem, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(
                     f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken"
@@ -673,8 +679,8 @@ class StdioTransport:
         elif not line.strip():
             return None
         elif count_values(line, self._values) > self._values:
-            what = f"its answer holds more than {self._values:,} JSON values"
-            error = answer_instead(line[:512], line[-512:], what, Replaced.OVERSIZED)
+            problem = f"its answer holds more than {self._values:,} JSON values"
+            error = answer_instead(line[:512], line[-512:], problem, Replaced.OVERSIZED)
             if error is None:
                 return self._fault(f"sent a message of more than {self._values:,} JSON values")
             messages = [error]

@@ -15,6 +15,7 @@ there are no sessions and no such stream, and ending the stream of a call cancel
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -96,49 +97,28 @@ class StreamableHTTP:
         body = await self._post(call)
         if not call.is_answered and body.events.last_id is not None:
             await self._resume(call, body)
+        if not call.is_answered:
+            await self._wait_for_another_stream(call, body)
+        if not call.is_answered:
+            raise _unanswered(call, body)
 
-        if call.is_answered:
+    async def _wait_for_another_stream(self, call: PendingCall, body: Body) -> None:
+        """Wait as long as the answer may still arrive on another stream."""
+        if body.form is BodyForm.OTHER:
             return
 
-        if body.form is BodyForm.OTHER:
-            raise UnansweredError(
-                PARSE_ERROR,
-                "its answer is neither JSON nor a stream of events",
-                Replaced.UNREADABLE,
-            )
-
         if body.form is BodyForm.UNKNOWN:
-            # Some servers accept a request, and answer it on the stream for what
-            # belongs to no call.
+            # Some servers accept a request, and answer it on the stream for messages that
+            # belong to no call.
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
-            if not call.is_answered:
-                raise UnansweredError(
-                    INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE
-                )
             return
 
         # A server that has mixed up two streams once answers this call on another's.
-        seconds = float("inf") if call.brought_another else ELSEWHERE_SECONDS
+        seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
                 await call.wait()
-
-        if call.is_answered:
-            return
-        if body.is_noise:
-            raise UnansweredError(
-                PARSE_ERROR, "its answer is not a JSON-RPC message", Replaced.UNREADABLE
-            )
-
-        if call.brought_stray:
-            raise UnansweredError(
-                PARSE_ERROR, "its answer has the id of no request that waits", Replaced.UNREADABLE
-            )
-
-        raise UnansweredError(
-            CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF
-        )
 
     async def _post(self, call: PendingCall) -> Body:
         headers = {**_POST_HEADERS, **self._session_headers(), **call.headers}
@@ -289,6 +269,22 @@ class StreamableHTTP:
                     return
             except UnansweredError:
                 return  # a server may refuse, or be gone
+
+
+def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
+    """The error of a request that got no answer."""
+    if body.form is BodyForm.OTHER:
+        text = "its answer is neither JSON nor a stream of events"
+        return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
+    if body.form is BodyForm.UNKNOWN:
+        return UnansweredError(INVALID_REQUEST, "its answer has no content", Replaced.UNREADABLE)
+    if body.is_noise:
+        text = "its answer is not a JSON-RPC message"
+        return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
+    if call.brought_stray:
+        text = "its answer has the id of no request that waits"
+        return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
+    return UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
 
 
 def _is_of_older(event: Event) -> bool:

@@ -6,8 +6,8 @@ A call of a user goes over a connection that has the token of this user or no to
     the user has signed in    the connection of this user and module
     the user has not          a connection of the module without a token, which all such users share
 
-Neither reads another sign-in later: what a refused request looks for is the sign-in of its own
-connection. A connection ends when nobody has used it for a while, or when it has failed.
+A connection never uses the sign-in of another: a refused request only looks for the sign-in of its
+own connection. A connection ends when nobody has used it for a while, or when it has failed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch
 
 MOST_CONNECTIONS: Final = 256
-"""Connections of users to modules, in one process. The one that was idle for longest makes
-room for another."""
+"""Connections of users to modules, in one process. A new one replaces the one that was idle for
+longest."""
 
 IDLE_SECONDS: Final = 300.0
 """Seconds without a call after which a connection ends."""
@@ -58,8 +58,8 @@ class UserModules:
     ) -> None:
         self._authorize = authorize
         self._start = start
-        # The one that was used last is the last.
-        self._open: dict[_Key, _Used] = {}
+        # The connection that was used last is the last.
+        self._open: dict[_Key, _SharedModule] = {}
 
     @asynccontextmanager
     async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
@@ -85,11 +85,11 @@ class UserModules:
             file = None
 
         key = (module.name, None if file is None else user)
-        used = self._open.pop(key, None) or self._begin(key, module, file)
-        self._open[key] = used
+        shared = self._open.pop(key, None) or self._begin(key, module, file)
+        self._open[key] = shared
         try:
-            with used:
-                yield used.module
+            with shared:
+                yield shared.module
         except ModuleSignInError:
             if file is not None:
                 raise
@@ -100,57 +100,55 @@ class UserModules:
             # The module lists its tools only to those who have signed in.
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
         finally:
-            if used.is_idle and used.module.state == "failed":
-                # The next call tries anew, and at once.
-                self._end(key, used)
+            if shared.is_idle and shared.module.state == "failed":
+                # The next call connects anew, and at once.
+                self._end(key, shared)
 
     def stop(self) -> None:
         """End all connections. Calls in flight fail."""
-        for key, used in list(self._open.items()):
-            self._end(key, used)
+        for key, shared in list(self._open.items()):
+            self._end(key, shared)
 
-    def _begin(self, key: _Key, module: Module, file: SignInFile | None) -> _Used:
+    def _begin(self, key: _Key, module: Module, file: SignInFile | None) -> _SharedModule:
         if len(self._open) >= MOST_CONNECTIONS:
             idle_key = next((other for other, used in self._open.items() if used.is_idle), None)
             if idle_key is None:
-                why = (
-                    f"{MOST_CONNECTIONS} connections of users to servers are in use; "
-                    "at most as many are opened"
-                )
                 raise ModuleDownError(
-                    module.name, f"server {module.name!r}: {why}. Call it again later"
+                    module.name,
+                    f"server {module.name!r}: all {MOST_CONNECTIONS} connections of users to "
+                    "servers are in use. Call it again later",
                 )
 
             self._end(idle_key, self._open[idle_key])
 
-        used = _Used(module.for_another(partial(self._authorize, file)))
-        self._start(partial(self._run, key, used), used.module)
-        return used
+        shared = _SharedModule(module.for_another(partial(self._authorize, file)))
+        self._start(partial(self._run, key, shared), shared.module)
+        return shared
 
-    async def _run(self, key: _Key, used: _Used) -> None:
+    async def _run(self, key: _Key, shared: _SharedModule) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._end_when_idle, key, used)
-            await used.module.run()
-            self._end(key, used)
+            group.start_soon(self._end_when_idle, key, shared)
+            await shared.module.run()
+            self._end(key, shared)
             group.cancel_scope.cancel()
 
-    async def _end_when_idle(self, key: _Key, used: _Used) -> None:
+    async def _end_when_idle(self, key: _Key, shared: _SharedModule) -> None:
         while True:
-            await used.idle.wait()
+            await shared.idle.wait()
             with anyio.move_on_after(IDLE_SECONDS):
-                await used.busy.wait()
-            if used.is_idle:
-                self._end(key, used)
+                await shared.busy.wait()
+            if shared.is_idle:
+                self._end(key, shared)
                 return
 
-    def _end(self, key: _Key, used: _Used) -> None:
-        if self._open.get(key) is used:
+    def _end(self, key: _Key, shared: _SharedModule) -> None:
+        if self._open.get(key) is shared:
             del self._open[key]
-        used.module.stop()
+        shared.module.stop()
 
 
-class _Used:
-    """A module and the number of those who use it."""
+class _SharedModule:
+    """A module and the number of calls that use it now."""
 
     def __init__(self, module: Module) -> None:
         self.module = module

@@ -1,11 +1,13 @@
 """Views: the pages in HTML that modules have for hosts (MCP Apps), and how they are recognised.
 
-A host runs the script of a view, and lets it call the tools of the server that it knows, which is
-ideabridge. So views of a module are passed on only where the user allows it (`views: true`).
+A host runs the script of a view, and lets the script call the tools of the server that the host
+knows, which is ideabridge. So views of a module are passed on only if the user allows it
+(`views: true`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
@@ -33,11 +35,10 @@ def is_own_view_uri(uri: str) -> bool:
     if not is_view_uri(uri):
         return False
 
-    place = unquote(uri.strip()[len(_SCHEME) :]).replace("\\", "/").lstrip("/")
-    for end in "/?#":
-        place = place.partition(end)[0]
-
-    host = place.rpartition("@")[2].partition(":")[0]
+    place = unquote(uri.strip()[len(_SCHEME) :]).lstrip("/\\")
+    authority = re.split(r"[/\\?#]", place, maxsplit=1)[0]
+    _, _, address = authority.rpartition("@")
+    host, _, _ = address.partition(":")
     return folded(host).strip(". ") == OWN_HOST
 
 
@@ -58,34 +59,41 @@ def is_view(resource: Mapping[str, JSON]) -> bool:
     """Return whether a resource, a template, a link or a content is a view, by its
     URI or its type.
     """
-    uri = resource.get("uri", resource.get("uriTemplate"))
-    return (isinstance(uri, str) and is_view_uri(uri)) or is_view_type(resource.get("mimeType"))
+    return is_view_uri(_uri_of(resource)) or is_view_type(resource.get("mimeType"))
 
 
 def is_own_view(resource: Mapping[str, JSON]) -> bool:
     """Return whether a resource, a template, a link or a content has the URI of a
     view of ideabridge.
     """
+    return is_own_view_uri(_uri_of(resource))
+
+
+def _uri_of(resource: Mapping[str, JSON]) -> str:
     uri = resource.get("uri", resource.get("uriTemplate"))
-    return isinstance(uri, str) and is_own_view_uri(uri)
+    return uri if isinstance(uri, str) else ""
 
 
 def is_for_views_only(meta: JSON) -> bool:
     """Return whether the `_meta` of a tool says that only views may call it."""
-    about = meta.get("ui") if isinstance(meta, dict) else None
-    return isinstance(about, dict) and about.get("visibility") == ["app"]
+    if not isinstance(meta, dict):
+        return False
+    ui = meta.get("ui")
+    return isinstance(ui, dict) and ui.get("visibility") == ["app"]
 
 
 def without_views(meta: JSONObject) -> JSONObject:
-    """A `_meta` without all that is about views, or names one."""
+    """A `_meta` without the members that are about views, or name a view."""
     return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
 
 
 def without_own_views(meta: JSONObject) -> JSONObject:
-    """A `_meta` without all that names a view of ideabridge."""
-    return {
-        key: value for key, value in meta.items() if not any(map(is_own_view_uri, _texts(value)))
-    }
+    """A `_meta` without the members that name a view of ideabridge."""
+    return {key: value for key, value in meta.items() if not _names_own_view(value)}
+
+
+def _names_own_view(value: JSON) -> bool:
+    return any(is_own_view_uri(text) for text in _texts(value))
 
 
 def _is_about_views(key: str, value: JSON) -> bool:

@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.modules.errors import ModuleError
+from ideabridge.bridge.modules.module_call import ModuleCall
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.store.users import user_of
 from ideabridge.tools.builtins import builtin_toolbox
@@ -384,22 +385,26 @@ class Executor:
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
         """Call the tool of a module. It restores the names of renamed parameters."""
         tool = effect.tool
+        call = ModuleCall(
+            tool.name_in_module,
+            effect.parameters,
+            progress=context.progress,
+            queue_key=context.queue_key,
+            asker=context.asker,
+            meant=tool.passes_to or tool,
+            patience=PATIENCE,
+        )
         try:
             async with self._modules.using(name, user_of(context.caller)) as module:
-                value = await module.call(
-                    tool.name_in_module,
-                    effect.parameters,
-                    progress=context.progress,
-                    queue_key=context.queue_key,
-                    asker=context.asker,
-                    meant=tool.passes_to or tool,
-                    patience=PATIENCE,
-                    aside=context.note_content,
-                )
+                answer = await module.answer(call)
         except ModuleError as error:
             _keep_sent(error, context.kept, tool.name)
             raise
 
+        if answer.aside is not None:
+            context.note_content(answer.aside)
+
+        value = answer.value
         if tool.wrapper is not None and isinstance(value, dict):
             value = value["result"]
         if tool.passes_to is not None and tool.output not in (None, tool.passes_to.output):

@@ -25,8 +25,8 @@ from pydantic import TypeAdapter
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleProtocolError, ModuleToolError
+from ideabridge.bridge.modules.module_call import Answer
 from ideabridge.bridge.modules.offering import wire
-from ideabridge.bridge.modules.remote_call import Answer
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.server.asking.rounds import InputRequired, read_state
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode

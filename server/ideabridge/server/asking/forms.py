@@ -222,12 +222,12 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
         if "description" in field:
             fields[name]["description"] = f"Server {module} says: {fields[name]['description']}"
 
-    rest = {
+    other_members = {
         key: value
         for key, value in schema.items()
         if key not in ("title", "description", "properties")
     }
-    return {**rest, "properties": fields}
+    return {**other_members, "properties": fields}
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
@@ -429,9 +429,9 @@ def _reasons(text: str) -> Iterator[str]:
     """Why it asks, one line for each reason. A reason cannot have line ends of its own: they
     are made visible.
     """
-    first, *others = text[: FORM.reasons].split("\n")
+    first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
-    for line in others:
+    for line in more_lines:
         yield from _marked(visible(line), "  - ")
     if len(text) > FORM.reasons:
         yield f"... (shortened; {len(text):,} characters)"

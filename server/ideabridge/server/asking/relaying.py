@@ -50,7 +50,7 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.offering import wire
-from ideabridge.bridge.modules.remote_call import meta_to_pass_on
+from ideabridge.bridge.modules.requests import meta_to_pass_on
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.asking.elsewhere import CallsElsewhere

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.masking import hidden_in
-from ideabridge.bridge.modules.settings import adapt
+from ideabridge.bridge.modules.settings import with_own_keys
 from ideabridge.server.hosts.host import (
     Host,
     HostDocument,
@@ -268,7 +268,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
         return replace(adoption, verdict="unusable", why=_line(problem, _MOST_REASON))
 
     present = target.servers.get(adoption.name)
-    if isinstance(present, dict) and adapt(present) == adapt(entry):
+    if isinstance(present, dict) and with_own_keys(present) == with_own_keys(entry):
         return replace(adoption, verdict="same")
     if target.is_shared and (
         places := list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))

@@ -130,16 +130,20 @@ def _solution_line(event: Event) -> Line | None:
             return f"a call is listed: {shortened(call)}", "cyan"
         case events.OutputProposed():
             return f"the output is written: {shortened(event.output)}", "cyan"
-        case events.SolutionClosed() if event.error is not None:
-            return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
-        case events.SolutionClosed() if event.broken:
-            return f"the answer breaks off: {event.broken}", None
         case events.SolutionClosed():
-            return "the answer ends", None
+            return _closing_line(event)
         case events.SolutionRejected():
             return f"a solution is malformed: {shortened(event.errors)}", "red"
         case _:
             return None
+
+
+def _closing_line(event: events.SolutionClosed) -> Line:
+    if event.error is not None:
+        return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
+    if event.broken:
+        return f"the answer breaks off: {event.broken}", None
+    return "the answer ends", None
 
 
 def _call_line(event: Event, machine: Machine) -> Line:

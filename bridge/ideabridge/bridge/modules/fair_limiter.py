@@ -1,0 +1,72 @@
+"""Fair limiter: bounds the calls that run at once, and lets their senders take turns."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+
+import anyio
+
+from ideabridge.tools.turns import asked_by
+
+
+class FairLimiter:
+    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the
+    runs of one caller, however many calls each has: with one queue for all calls, a run of a
+    thousand calls would delay every other run until its last one, and a caller with a hundred runs
+    every other caller.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = self._free = number
+        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[anyio.Event]]] = OrderedDict()
+
+    def lower(self, number: int) -> None:
+        """Lower the limit to `number`. Running calls continue."""
+        lost = max(self._number - number, 0)
+        self._number -= lost
+        self._free -= lost
+
+    async def acquire(self, sender: Hashable) -> None:
+        """Wait until a call may run. The calls of equal senders (`sender`, for example a run)
+        wait in one queue.
+        """
+        if self._free > 0:
+            self._free -= 1
+            return
+
+        caller = asked_by.get()
+        granted = anyio.Event()
+        queues = self._waiting.setdefault(caller, OrderedDict())
+        queue = queues.setdefault(sender, deque())
+        queue.append(granted)
+        try:
+            await granted.wait()
+        except BaseException:
+            if granted.is_set():
+                self.release()
+            else:
+                queue.remove(granted)
+                if not queue:
+                    del queues[sender]
+                if not queues:
+                    del self._waiting[caller]
+
+            raise
+
+    def release(self) -> None:
+        """Report the end of a call, so that the next one runs."""
+        if self._free < 0 or not self._waiting:
+            self._free += 1
+            return
+
+        caller, queues = self._waiting.popitem(last=False)
+        sender, queue = queues.popitem(last=False)
+        queue.popleft().set()
+        # The sender moves to the end of the queue of its caller's senders, and the caller to the
+        # end of the callers.
+        if queue:
+            queues[sender] = queue
+
+        if queues:
+            self._waiting[caller] = queues

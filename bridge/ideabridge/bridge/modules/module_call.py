@@ -1,0 +1,64 @@
+"""Module call: what a call of a tool of a module is given, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    # Importing the SDK takes long.
+    from ideabridge.bridge.context.inquiry import Asker
+    from ideabridge.bridge.modules.asking import DirectClient
+    from ideabridge.tools.encoding import JSON, JSONObject
+    from ideabridge.tools.tool import Tool
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Called with (progress, total, message) while a call runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCall:
+    """A call of a tool of a module: what is sent, how long it may take, and who takes part in it.
+
+    Attributes:
+        tool_name: the name in `Module.tools`.
+        arguments: by the names in the Tool's parameters; not validated.
+        timeout: seconds for all attempts of the remote call; None means the configured
+            `timeout`. Connecting before the first attempt and waiting for other calls
+            (`parallel`) are not counted.
+        progress: called with the module's progress notifications.
+        queue_key: what the calls of one queue share, such as the id of their run; see
+            `FairLimiter`.
+        asker: answers the module's questions during the call; this time is not counted. None:
+            nobody can.
+        client: the client of a direct call, which answers the module's questions. The answer to
+            its call has the whole result.
+        meant: the definition that was seen and approved; None: the present one.
+        patience: see `Module.reach`.
+    """
+
+    tool_name: str
+    arguments: JSONObject
+    timeout: float | None = None
+    progress: OnProgress | None = None
+    queue_key: Hashable = None
+    asker: Asker | None = None
+    client: DirectClient | None = None
+    meant: Tool | None = None
+    patience: float | None = None
+
+
+class Answer(NamedTuple):
+    """The answer to a call.
+
+    Attributes:
+        value: the value of the call in a run; see `ResultReader.value`.
+        result: the whole result of a direct call, in wire form; None in a run.
+        aside: in a run, the content blocks of the result, if they say something else than the
+            value.
+    """
+
+    value: JSON
+    result: JSONObject | None
+    aside: list[JSON] | None = None

@@ -1,0 +1,294 @@
+"""Results: what a tool of a module answered, as a value, or as the error of the call."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import mcp_types as types
+from pydantic_core import from_json
+
+from ideabridge.bridge.modules.errors import (
+    MAX_ERROR,
+    ModuleOutputError,
+    ModuleToolError,
+    shown,
+)
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, encode_text, normalise
+from ideabridge.tools.errors import (
+    IdeabridgeError,
+    InvalidJSONError,
+    LimitExceededError,
+    ResultLimitError,
+)
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Tool
+
+_PARTS: Final = 100
+"""Blocks of a result, and members or items of its structured content, that are compared."""
+
+_FAULTS: Final = 800
+"""Characters of an error about a result that violates the schema."""
+
+
+class ResultReader:
+    """Reads the results of the tools of one module.
+
+    Args:
+        module: the module's name.
+        secrets: are taken out of results.
+        max_bytes: the most bytes of JSON in a result (`limits.result_bytes`).
+    """
+
+    def __init__(self, module: str, secrets: Secrets, max_bytes: int) -> None:
+        self._module = module
+        self._name = f"server {module!r}"
+        self._secrets = secrets
+        self._max_bytes = max_bytes
+
+    def expect_size(self, size: int, verb: str = "answered") -> None:
+        """Check that a result of this many bytes is not too large.
+
+        Raises:
+            ResultLimitError: it is.
+        """
+        if size > self._max_bytes:
+            raise ResultLimitError(
+                f"{self._name} {verb} with {size:,} bytes; at most {self._max_bytes:,} are "
+                "taken (limits.result_bytes)"
+            )
+
+    async def value(
+        self, tool: Tool, result: types.CallToolResult, validator: Validator | None
+    ) -> JSON:
+        """The value of a call: its structured content; else its text (several blocks joined by
+        line ends); else the list of its content blocks; null without any content.
+
+        Raises:
+            ModuleToolError: the tool failed.
+            ModuleOutputError: the tool promises another value, or what it sent is no JSON.
+            ResultLimitError: the result is too large.
+        """
+        if result.is_error:
+            raise self._tool_error(tool, result)
+
+        try:
+            value = normalise(_raw_value(result), what="the result")
+            size = len(encode(value))
+        except LimitExceededError as error:
+            raise ResultLimitError(f"{self._name}: {error}") from None
+        except IdeabridgeError as error:
+            raise ModuleOutputError(
+                self._module, f"{self._name}: {error}", sent=self.sent(result)
+            ) from None
+
+        self.expect_size(size)
+        if validator is not None:
+            value = await self._checked(value, result, validator)
+        return self._secrets.redact(value)
+
+    async def _checked(
+        self, value: JSON, result: types.CallToolResult, validator: Validator
+    ) -> JSON:
+        """The value of a tool with an output schema.
+
+        Raises:
+            ModuleOutputError: the value does not satisfy the schema.
+        """
+        has_structure = result.structured_content is not None
+        if not has_structure and "structured_content" in result.model_fields_set:
+            # A tool may promise null.
+            with suppress(IdeabridgeError):
+                await validator.check_apart(None)
+                return None
+
+        try:
+            if not has_structure:
+                return await _in_text(value, validator)
+            await validator.check_apart(value)
+            return value
+        except IdeabridgeError as error:
+            if has_structure:
+                reason = shown(str(error), self._secrets, _FAULTS)
+                text = f"{self._name} answered against its own schema: {reason}"
+            else:
+                text = f"{self._name} has an output schema but sent no structured content"
+                text += f"; {_described(result)}"
+            raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
+
+    def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
+        """The error of a tool that says that it failed: its text, or else its structured
+        content as text.
+        """
+        texts = _texts(result)
+        text = "\n".join(texts)
+        sent = self.sent(result) or {}
+        if not text and "structuredContent" in sent:
+            text = encode_text(sent["structuredContent"])
+            if len(text) <= MAX_ERROR:
+                del sent["structuredContent"]
+
+        if 0 < len(text) <= MAX_ERROR and len(texts) == len(result.content):
+            # The message has all of it.
+            sent.pop("content", None)
+            if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
+                del sent["structuredContent"]
+
+        # The prefix of the Python SDK; the message of the run contains the name anyway.
+        prefix = f"Error executing tool {tool.name_in_module}: "
+        message = shown(text, self._secrets).removeprefix(prefix)
+        if not message.strip():
+            message = f"{self._name} failed without saying why; {_described(result)}"
+
+        return ModuleToolError(self._module, message, sent=sent or None)
+
+    def sent(self, result: types.CallToolResult) -> JSONObject | None:
+        """The structured content of a result, and the content if it says something else, as far as
+        they are JSON and small enough; None: neither.
+        """
+        sent: JSONObject = {}
+        if result.structured_content is not None:
+            with suppress(IdeabridgeError):
+                sent["structuredContent"] = normalise(result.structured_content)
+
+        if result.content and not _says_the_same(result, sent.get("structuredContent")):
+            with suppress(IdeabridgeError):
+                sent["content"] = normalise(_blocks(result))
+
+        if not sent or len(encode(sent)) > self._max_bytes:
+            return None
+        return cast("JSONObject", self._secrets.redact(sent))
+
+    def whole(self, result: types.CallToolResult, refused: list[str]) -> JSONObject:
+        """The whole result of a direct call: the content, `_meta` and `isError` as they were sent,
+        without secrets. An error also has its structured content, and the messages about questions
+        that nobody was asked (`refused`).
+        """
+        left_out = None if result.is_error else {"structured_content"}
+        wire = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
+        try:
+            whole = cast("JSONObject", normalise(wire, what="the result"))
+        except LimitExceededError as error:
+            raise ResultLimitError(f"{self._name}: {error}") from None
+        except IdeabridgeError as error:
+            raise ModuleOutputError(self._module, f"{self._name}: {error}") from None
+
+        meta = whole.get("_meta")
+        if isinstance(meta, dict):
+            # What it says about the module; the gateway answers in its own name.
+            meta.pop(types.SERVER_INFO_META_KEY, None)
+            if not meta:
+                del whole["_meta"]
+
+        self.expect_size(len(encode(whole)))
+        whole = cast("JSONObject", self._secrets.redact(whole))
+        if result.is_error:
+            add_text(whole, whole.get("structuredContent"))
+            if refused:
+                content = cast("list[JSON]", whole["content"])
+                whole["content"] = [*content, {"type": "text", "text": "\n".join(refused)}]
+
+        return whole
+
+
+async def _in_text(value: JSON, validator: Validator) -> JSON:
+    """The value of a tool with an output schema that sent text alone, as older servers do: what the
+    text has as JSON, or else the text itself, whichever satisfies the schema.
+
+    Raises:
+        IdeabridgeError: neither does, or the value is no text.
+    """
+    if not isinstance(value, str):
+        raise InvalidJSONError("it is no text")
+
+    with suppress(IdeabridgeError):
+        parsed = decode(value, what="its text")
+        await validator.check_apart(parsed)
+        return parsed
+
+    await validator.check_apart(value)
+    return value
+
+
+def _raw_value(result: types.CallToolResult) -> Any:
+    if result.structured_content is not None or not result.content:
+        return result.structured_content
+    texts = _texts(result)
+    if len(texts) == len(result.content):
+        return "\n".join(texts)
+    return _blocks(result)
+
+
+def _texts(result: types.CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, types.TextContent)]
+
+
+def _blocks(result: types.CallToolResult) -> list[JSON]:
+    """The content blocks in wire form."""
+    return [
+        block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content
+    ]
+
+
+def _described(result: types.CallToolResult) -> str:
+    """What a result has in its content, in words."""
+    kinds = dict.fromkeys(block.type for block in result.content)
+    return f"its content is {' and '.join(kinds)}" if kinds else "no content"
+
+
+def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
+    """Return whether the content of a result is its structured content, or parts of it, as text.
+    The Python SDK sends a block for each item of a list.
+    """
+    texts = _texts(result)
+    if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
+        return False
+
+    parts: list[JSON] = [structured]
+    if isinstance(structured, dict):
+        members = list(structured.values())
+    else:
+        members = [structured]
+
+    for member in members[:_PARTS]:
+        parts += [member, *member[:_PARTS]] if isinstance(member, list) else [member]
+
+    return all(text in parts or _decoded(text) in parts for text in texts)
+
+
+def _decoded(text: str) -> JSON:
+    # To compare, which needs no exactness; `decode` takes long for texts of megabytes.
+    try:
+        return cast("JSON", from_json(text))
+    except ValueError:
+        return text
+
+
+def add_text(whole: JSONObject, structured: JSON) -> None:
+    """Add the structured content to a result without content as text, for hosts that
+    show text alone.
+    """
+    if structured is not None and not whole["content"]:
+        whole["content"] = [{"type": "text", "text": encode_text(structured)}]
+
+
+def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
+    """The result of a direct call that broke its promise, as an error that has all
+    that the tool sent.
+    """
+    content: list[JSON] = [
+        {"type": "text", "text": str(error)},
+        *cast("list[JSON]", whole["content"]),
+    ]
+    result: JSONObject = {**whole, "isError": True, "content": content}
+    sent = error.sent or {}
+    if "structuredContent" in sent and ("content" in sent or not whole["content"]):
+        content.append(
+            {"type": "text", "text": f"structuredContent: {encode_text(sent['structuredContent'])}"}
+        )
+
+    if isinstance(sent.get("structuredContent"), dict):
+        result["structuredContent"] = sent["structuredContent"]
+
+    return result
