@@ -10,7 +10,7 @@ from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.context.references import quoted
 from ideabridge.bridge.loop.catalogue import has_wildcard
 from ideabridge.bridge.plan import Plan
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, object_or_empty
 from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Tool
@@ -57,7 +57,7 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
 
 
 def _read_definition(value: JSON) -> Tool:
-    definition: JSONObject = value if isinstance(value, dict) else {}
+    definition = object_or_empty(value)
     name = definition.get("name")
     description = definition.get("description", "")
     parameters = definition.get("parameters", {"type": "object", "properties": {}})

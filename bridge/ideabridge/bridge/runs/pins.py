@@ -21,7 +21,7 @@ from ideabridge.bridge.programs.steps import called_in
 from ideabridge.bridge.store.database import now_text
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_essence
 
@@ -114,20 +114,18 @@ def _read_pin(entry: JSON) -> Pin | None:
         return None
 
     prose = entry.get("prose")
-    accepted = entry.get("accepted")
     return Pin(
         module,
         tool,
         digest,
         prose if isinstance(prose, str) else "",
-        tuple(accepted) if isinstance(accepted, list) else (),
+        tuple(list_or_empty(entry.get("accepted"))),
     )
 
 
 def calls_in(plan: JSON) -> list[JSON]:
     """The calls of a published plan, or of the plan in a guide."""
-    calls = plan.get("calls") if isinstance(plan, dict) else None
-    return calls if isinstance(calls, list) else []
+    return list_or_empty(object_or_empty(plan).get("calls"))
 
 
 def defined_in(plan: JSONObject | None) -> frozenset[str]:
@@ -137,11 +135,11 @@ def defined_in(plan: JSONObject | None) -> frozenset[str]:
 
 def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
     """The tools that a plan, or the context of a guide, defines."""
-    listed = plan.get("tools")
-    tools = list(listed) if isinstance(listed, list) else []
-    context = plan.get("context")
-    messages = context if isinstance(context, list) else []
-    tools += [message.get("tool") for message in messages if isinstance(message, dict)]
+    messages = list_or_empty(plan.get("context"))
+    tools = [
+        *list_or_empty(plan.get("tools")),
+        *(object_or_empty(message).get("tool") for message in messages),
+    ]
     return tuple(tool for tool in tools if isinstance(tool, dict))
 
 
@@ -149,9 +147,8 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
     """(module, name) of the tools that a run which solves the idea anew may call, without those its
     context defines.
     """
-    listed = guide.get("tools")
     tools: list[tuple[str | None, str]] = []
-    for pair in listed if isinstance(listed, list) else []:
+    for pair in list_or_empty(guide.get("tools")):
         if isinstance(pair, list) and len(pair) == 2:
             module, name = pair
             tools.append((module if isinstance(module, str) else None, str(name)))

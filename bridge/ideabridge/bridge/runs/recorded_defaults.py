@@ -22,7 +22,7 @@ from ideabridge.bridge.context.references import (
 )
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.plan import with_defaults
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 OWN_WORDS: Final = "words that were recorded are its default"
 """Why a parameter that the caller does not pass is assumed: its default is a text of several
@@ -52,10 +52,7 @@ class _Literal:
     @property
     def holders(self) -> list[str]:
         """The objects in earlier results that it may be a member of; see `Explanation.holder`."""
-        by = self.form.get("by")
-        if not isinstance(by, list):
-            return []
-
+        by = list_or_empty(self.form.get("by"))
         references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
         holders = [PathTo(reference).holder for reference in references]
         return [holder for holder in holders if holder is not None]
@@ -82,7 +79,7 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
     if not reasons and not dropped:
         return plan
 
-    left = [form for form in _list_of(plan, "explained") if id(form) not in dropped]
+    left = [form for form in list_or_empty(plan.get("explained")) if id(form) not in dropped]
     return {**plan, "explained": [*left, *reasons.values()]}
 
 
@@ -97,7 +94,7 @@ def _reasons(
     by_place = {literal.at: literal for literal in literals}
     companions = _Companions(literals)
     reasons: dict[Path, JSONObject] = {}
-    for place, call in enumerate(_list_of(plan, "calls")):
+    for place, call in enumerate(list_or_empty(plan.get("calls"))):
         at_call = ("calls", str(place))
         parameters = dict(_parameters_in(call, at_call))
         passed = [name for name in parameters.values() if name in arguments]
@@ -175,22 +172,18 @@ def _beside(passed: str) -> str:
 def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
     names = {format_reference(("input", name)): name for name in arguments}
     literals: list[_Literal] = []
-    for form in _list_of(plan, "explained"):
-        if not isinstance(form, dict) or not isinstance(form.get("at"), list):
+    for form in list_or_empty(plan.get("explained")):
+        keys = object_or_empty(form).get("at")
+        if not isinstance(form, dict) or not isinstance(keys, list):
             continue
 
-        at = tuple(str(key) for key in _list_of(form, "at"))
+        at = tuple(str(key) for key in keys)
         written = read(plan, at)
         whole = names.get(written) if isinstance(written, str) else None
         passed = whole or _passed_followed(form, arguments)
         literals.append(_Literal(form, at, passed, whole is not None))
 
     return literals
-
-
-def _list_of(holder: JSONObject, key: str) -> list[JSON]:
-    value = holder.get(key)
-    return value if isinstance(value, list) else []
 
 
 def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:

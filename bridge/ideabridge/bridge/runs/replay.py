@@ -51,7 +51,13 @@ from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import PLANNED, Publication
 from ideabridge.bridge.store.shapes import need_of
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    content_hash,
+    encode_text,
+    list_or_empty,
+)
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import IDEA, Tool
 
@@ -155,8 +161,7 @@ def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
 
     messages: list[JSON] = []
     has_input = False
-    context = guide.get("context")
-    for raw in context if isinstance(context, list) else []:
+    for raw in list_or_empty(guide.get("context")):
         message = read_message(raw)
         if message.type != "input" or message.instance:
             messages.append(raw)

@@ -34,7 +34,12 @@ from ideabridge.bridge.runs.recorded import RecordedRun, read_run
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.run_record import RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    content_hash,
+    list_or_empty,
+)
 from ideabridge.tools.tool import IDEA, Tool
 
 KIND = "session"
@@ -255,9 +260,8 @@ def part_id(run_id: str, first: int, last: int) -> str:
 def unkept(record: RunRecord) -> dict[int, str]:
     """Why calls of a session cannot be published, by their numbers."""
     origin = record.summary.origin or {}
-    marks = origin.get("unkept")
     reasons: dict[int, str] = {}
-    for mark in marks if isinstance(marks, list) else []:
+    for mark in list_or_empty(origin.get("unkept")):
         if isinstance(mark, dict) and isinstance(mark["call"], int):
             reasons[mark["call"]] = str(mark["why"])
 

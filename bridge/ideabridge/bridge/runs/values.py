@@ -27,7 +27,14 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.modules.blocks import Blocks
 from ideabridge.bridge.runs.starts import PLAN
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.encoding import (
+    JSON,
+    JSONObject,
+    content_hash,
+    encode,
+    normalise,
+    object_or_empty,
+)
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
 
@@ -306,11 +313,10 @@ def _document(machine: Machine, operand: Reference) -> JSON:
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
         return document
-    data = document.get("data")
     errors: JSONObject = {
         str(error["place"]): error for error in machine.errors if error.get("place") is not None
     }
-    return {**document, "data": {**(data if isinstance(data, dict) else {}), "error": errors}}
+    return {**document, "data": {**object_or_empty(document.get("data")), "error": errors}}
 
 
 T = TypeVar("T")
