@@ -60,8 +60,8 @@ _MESSAGE: Final = 2_000
 """The most characters of an error that a program gets."""
 
 
-class _Kept(Protocol):
-    """What the run keeps: `Kept`, which documents this member."""
+class _KeptBytes(Protocol):
+    """What the run keeps: `KeptBytes`, which documents this member."""
 
     def list_call(self, size: int) -> None: ...
 
@@ -72,7 +72,7 @@ class _Runner(Protocol):
     machine: Machine
 
     @property
-    def kept(self) -> _Kept: ...
+    def kept_bytes(self) -> _KeptBytes: ...
     @property
     def wanted(self) -> bool: ...
     @property
@@ -275,7 +275,7 @@ class ProgramRunner:
                         ]
 
                     try:
-                        self._runner.kept.list_call(len(encode(call)))
+                        self._runner.kept_bytes.list_call(len(encode(call)))
                     except LimitExceededError as error:
                         self.stop()
                         return [*events, *self._closed(_error("limit", str(error)))]

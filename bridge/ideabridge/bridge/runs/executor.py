@@ -53,7 +53,7 @@ MEMORY_STEP = 4 * 1024 * 1024
 _SMALL_RESULT = 16 * 1024
 
 
-class Kept:
+class KeptBytes:
     """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in
     memory and in journals.
 
@@ -133,7 +133,7 @@ class CallContext:
         queue_key: the id of the run. A module lets the calls of different keys take turns.
         caller: the owner of the run.
         asker: takes the questions of the call's module.
-        kept: bounds the results of the run.
+        kept_bytes: bounds the results of the run.
         most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
         content: the content blocks of the result of a module's tool, if they say something else
@@ -149,14 +149,14 @@ class CallContext:
         queue_key: str,
         caller: str,
         asker: Asker | None,
-        kept: Kept,
+        kept_bytes: KeptBytes,
         most_shown: int,
     ) -> None:
         self.most_shown = most_shown
         self.queue_key = queue_key
         self.caller = caller
         self.asker = asker
-        self.kept = kept
+        self.kept_bytes = kept_bytes
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class CallContext:
             ResultLimitError: too much would be kept.
         """
         data = encode(content)
-        self.kept.take(len(data), str(self.call["_tool"]), _memory_of(data))
+        self.kept_bytes.take(len(data), str(self.call["_tool"]), _memory_of(data))
         self.content = content
 
     def choose(self, path: str) -> None:
@@ -326,7 +326,7 @@ class Executor:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
         """
         tool = effect.tool
-        context.kept.expect_room(tool.name)
+        context.kept_bytes.expect_room(tool.name)
         if effect.is_latent:
             what = f"the _output of {tool.name}"
             written = normalise(effect.latent, what=what)
@@ -380,7 +380,7 @@ class Executor:
             times = len(effect.call.target.texts)
         if context.returned is not None:
             times += 1
-        context.kept.take(size * times, name, memory * times)
+        context.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
         """Call the tool of a module. It restores the names of renamed parameters."""
@@ -398,7 +398,7 @@ class Executor:
             async with self._modules.using(name, user_of(context.caller)) as module:
                 answer = await module.answer(call)
         except ModuleError as error:
-            _keep_sent(error, context.kept, tool.name)
+            _keep_sent(error, context.kept_bytes, tool.name)
             raise
 
         if answer.aside is not None:
@@ -465,7 +465,7 @@ class Executor:
         return explained
 
 
-def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
+def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
     """Count what a failed call sent, which the journal keeps; if that is too much,
     it is left out.
     """
@@ -473,7 +473,7 @@ def _keep_sent(error: ModuleError, kept: Kept, tool: str) -> None:
         return
     data = encode(error.sent)
     try:
-        kept.take(len(data), tool, _memory_of(data))
+        kept_bytes.take(len(data), tool, _memory_of(data))
     except ResultLimitError:
         error.sent = None
 

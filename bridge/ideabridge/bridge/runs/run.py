@@ -67,7 +67,7 @@ from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs import values
 from ideabridge.bridge.runs.binding import sentence
-from ideabridge.bridge.runs.executor import Executor, Kept
+from ideabridge.bridge.runs.executor import Executor, KeptBytes
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
     Approver,
@@ -177,7 +177,7 @@ class Run:
         driver: Driver,
         host: _Host,
         *,
-        kept: Kept,
+        kept_bytes: KeptBytes,
         mind: Mind | None = None,
         parent: Run | None = None,
     ) -> None:
@@ -203,7 +203,7 @@ class Run:
             composer=host.composer(),
             screen=host.screen,
             group=host.group,
-            kept=kept,
+            kept_bytes=kept_bytes,
             sandbox=host.sandbox,
             queue=host.queue,
             mind=mind,

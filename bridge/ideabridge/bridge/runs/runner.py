@@ -87,7 +87,7 @@ from ideabridge.bridge.minds.choice import TURNS
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.binding import Binding
-from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, ObservedRun
+from ideabridge.bridge.runs.executor import CallContext, Executor, KeptBytes, ObservedRun
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -176,7 +176,7 @@ class Runner:
         driver: writes the journal.
         screen: searches events for secrets before they are taken.
         group: task group of the calls, which outlives the run.
-        kept: bounds the bytes of the results; a room shares that of the run it belongs to.
+        kept_bytes: bounds the bytes of the results; a room shares that of the run it belongs to.
         sandbox: runs programs.
         queue: decides whether this process performs the effects.
         mind: answers the Requests; None: somebody submits the solutions, by turns.
@@ -204,7 +204,7 @@ class Runner:
         composer: Composer,
         screen: Screen,
         group: TaskGroup,
-        kept: Kept,
+        kept_bytes: KeptBytes,
         sandbox: Sandbox,
         queue: Queue,
         mind: Mind | None = None,
@@ -216,7 +216,7 @@ class Runner:
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
-        self.kept = kept
+        self.kept_bytes = kept_bytes
         self.progress_watchers: list[ReportedProgress] = []
         self._calls = RunningCalls(self, executor, group)
         self.program = ProgramRunner(self, sandbox, group, run.caller)
@@ -1011,7 +1011,7 @@ class RunningCalls:
             self._runner.run_id,
             self._runner.caller,
             asker,
-            self._runner.kept,
+            self._runner.kept_bytes,
             most_shown,
         )
         try:

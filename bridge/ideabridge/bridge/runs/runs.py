@@ -100,7 +100,7 @@ from ideabridge.bridge.runs.decision import (
     WrittenStep,
     decide_next,
 )
-from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, Kept
+from ideabridge.bridge.runs.executor import CALLER_MEMORY, MEMORY_STEP, Executor, KeptBytes
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.people import Approver, DecidedEvent, Decision
 from ideabridge.bridge.runs.replay import Ways
@@ -1044,38 +1044,44 @@ class Runs:
 
         driver = Driver(self.store, run_id, self._name, self._lease, self.writer, self._watch)
         if parent is None:
-            kept = Kept(self._run_bytes, lambda: self._beside(caller, kept))
+            kept_bytes = KeptBytes(self._run_bytes, lambda: self._beside(caller, kept_bytes))
         else:
-            kept = parent.runner.kept
+            kept_bytes = parent.runner.kept_bytes
 
-        kept.memory += memory
-        run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
+        kept_bytes.memory += memory
+        run = Run(
+            run_id, caller, machine, driver, self, kept_bytes=kept_bytes, mind=mind, parent=parent
+        )
         run.bound = first.bound if isinstance(first, RunStarted) else None
         self._forget_idle()
         self._runs[run_id] = self._kept[run_id] = run
         self._drivers[run_id] = driver
         return run
 
-    def _beside(self, caller: str, own: Kept | None) -> int:
+    def _beside(self, caller: str, own: KeptBytes | None) -> int:
         """Estimate the bytes of memory that the caller's other runs take. If they are many, first
         drop runs that have ended or wait, which are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
             for run_id, run in list(self._kept.items()):
-                if run.caller == caller and run.runner.kept is not own and run.driver.epoch is None:
+                if (
+                    run.caller == caller
+                    and run.runner.kept_bytes is not own
+                    and run.driver.epoch is None
+                ):
                     del self._kept[run_id]
             total = self._memory(caller, own)
 
         return total
 
-    def _memory(self, caller: str, own: Kept | None) -> int:
+    def _memory(self, caller: str, own: KeptBytes | None) -> int:
         runs = [
             run
             for run in self._kept.values()
-            if run.caller == caller and run.runner.kept is not own
+            if run.caller == caller and run.runner.kept_bytes is not own
         ]
-        results = {id(run.runner.kept): run.runner.kept.memory for run in runs}
+        results = {id(run.runner.kept_bytes): run.runner.kept_bytes.memory for run in runs}
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
@@ -1136,7 +1142,7 @@ class Runs:
         steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and not run.machine.ended:
-            run.runner.kept.note(self.store.runs.journal_bytes(record.id))
+            run.runner.kept_bytes.note(self.store.runs.journal_bytes(record.id))
 
         return run
 
@@ -1403,7 +1409,7 @@ class Runs:
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
                 # It is kept beside those of earlier runs.
-                self._beside(run.caller, run.runner.kept)
+                self._beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool
             if tool is not None and tool.key not in run.machine.catalogue.latent:
