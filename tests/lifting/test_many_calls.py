@@ -161,7 +161,10 @@ def test_of_very_many_constants_a_thousand_become_parameters_and_those_that_a_pe
     None
 ):
     def literals() -> list[Parameter]:
-        leaves = [Leaf(f"calls.{place}.n", place, ("n",), place + 1_000) for place in range(1_200)]
+        leaves = [
+            Leaf(f"calls.{place}.n", ("calls", str(place), "n"), place + 1_000)
+            for place in range(1_200)
+        ]
         return [Parameter("", leaf.value, [leaf], "count") for leaf in leaves]
 
     parameters = parameters_of(literals(), (), {}, "")

@@ -6,7 +6,7 @@ calls under numbers of its own, because failed calls are left out and others are
 run of the task made the same calls under yet other numbers. An `AlignedRun` has the call of one run
 for each place. All else asks it by places:
 
-- `leaf`: what the call in a place sent.
+- `leaf`: what the call in a place sent, or what the run returned.
 - `value`: what a source contains. A source is a place and a path in the result of its call; without
   a place, it is a path in the input.
 - `read`: what a reference of the plan reads in this run.
@@ -18,7 +18,7 @@ number 2 in that run, and place 1 in both:
 
 | question | first run | other run |
 |---|---|---|
-| `leaf(1, ("path",))` | `a.txt` | `b.txt` |
+| `leaf(("calls", "1", "path"))` | `a.txt` | `b.txt` |
 | `value(ValueSource(0, ("0",)))` | `a.txt` | `b.txt` |
 | `read("†results.0.0")` | `a.txt` | `b.txt` |
 | `recorded[1]` | 1 | 2 |
@@ -49,7 +49,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import MISSING, Missing, opened, read
 from ideabridge.bridge.lifting.function import Executed, Function
 from ideabridge.bridge.lifting.index import is_like_a_map
-from ideabridge.bridge.lifting.leaves import literal_of
+from ideabridge.bridge.lifting.leaves import keys_below, literal_of, place_in
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
@@ -126,10 +126,15 @@ class AlignedRun:
             return MISSING
         return read(document, source.path)
 
-    def leaf(self, place: int | None, keys: Path) -> JSON | Missing:
-        """Return a resolved value in the parameters of the call in a place (None: in the output);
-        MISSING if several executions of the call had different values there.
+    def leaf(self, at: Path) -> JSON | Missing:
+        """Return a resolved value in the parameters of a call, or in the output; MISSING if
+        several executions of the call had different values there.
+
+        Args:
+            at: its path in the plan, as in `Explained.at`.
         """
+        place = place_in(at)
+        keys = keys_below(at)
         if place is None:
             return read(self.function.run.result, keys)
 

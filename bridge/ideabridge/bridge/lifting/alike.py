@@ -38,7 +38,8 @@ _EXAMINED: Final = 5
 which are offered."""
 
 _EVENTS: Final = 2_000
-"""The most events of these runs together, about 500 calls: nobody asked to have them read."""
+"""The most events of these runs together, about 500 calls: reading them must stay cheap, because
+nobody asked for it."""
 
 
 class OtherShapeError(PublicationError):
@@ -87,8 +88,7 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # Of the runs that are offered one after the other, each is compared with the
-        # same explanations.
+        # Several runs may be compared one after the other, always with the same explanations.
         explain(mine)
 
     explain(other)
@@ -225,7 +225,7 @@ def _has_other_literal(
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
 
-    literal = other.leaf(place, keys)
+    literal = other.leaf(("calls", str(place), *keys))
     value = other.value(source)
     if isinstance(literal, Missing) or isinstance(value, Missing):
         return False
@@ -237,8 +237,8 @@ def _has_other_literal(
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return a caller's latest runs that made the same calls with other data, at most five,
-    with at most about 500 calls. None of them is taken by itself: an unrelated task of the same
-    shape shows nothing.
+    with at most about 500 calls. They count only if a person names them, because an unrelated task
+    may have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

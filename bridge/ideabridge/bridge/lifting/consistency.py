@@ -178,7 +178,7 @@ class _Comparison:
         while due := self._machine.due():
             for effect in due:
                 if isinstance(effect, AskApproval):
-                    # With the recorded data, what is assumed is what was recorded.
+                    # The run recorded what the plan assumes, so every question is approved.
                     index = effect.call.index
                     self._machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
                     self._machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))

@@ -35,7 +35,7 @@ from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, has_field
 from ideabridge.bridge.lifting.choices import KEEP, MIND, Choices
 from ideabridge.bridge.lifting.consistency import inconsistency
 from ideabridge.bridge.lifting.function import Executed
-from ideabridge.bridge.lifting.leaves import Leaf
+from ideabridge.bridge.lifting.leaves import Leaf, keys_below, path_of, place_in
 from ideabridge.bridge.lifting.lifted import JUDGED, RECORDED, VARIES, Lifted
 from ideabridge.bridge.lifting.parameters import (
     Inputs,
@@ -51,7 +51,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
@@ -102,18 +102,18 @@ class PlanDraft:
         for watched in self.watch.values():
             texts.update(dict.fromkeys(watched))
 
-        profiles: JSONObject = {}
+        profiles: dict[str, JSONObject] = {}
         for run in (self.lifted.aligned, *self.lifted.others):
             arguments = self.arguments(run)
             for text in texts:
                 value = run.read(text, arguments)
-                profile = profiles.get(text)
-                if isinstance(value, Missing) and (profile is None or not _has_document(run, text)):
+                is_absent = isinstance(value, Missing)
+                if is_absent and (text not in profiles or not _has_document(run, text)):
                     continue
                 # A further run without a part that the first one had shows that it may be absent.
-                profiles[text] = grow(profile if isinstance(profile, dict) else None, value)
+                profiles[text] = grow(profiles.get(text), value)
 
-        return profiles
+        return {**profiles}
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
@@ -230,7 +230,7 @@ class PlanDraft:
             if parameter.name in self.inputs.unfilled or parameter.followed:
                 continue
             leaf = parameter.leaves[0]
-            recorded = run.leaf(leaf.place, leaf.keys) if run.calls else parameter.value
+            recorded = run.leaf(leaf.at) if run.calls else parameter.value
             if not isinstance(recorded, Missing):
                 arguments[parameter.name] = recorded
 
@@ -245,12 +245,9 @@ class PlanDraft:
 
     # -- self-consistency --------------------------------------------------------------------------
 
-    def difference(self) -> str | None:
-        """Return why the plan is not self-consistent; None if it is."""
-        return self._difference
-
     @cached_property
-    def _difference(self) -> str | None:
+    def difference(self) -> str | None:
+        """Why the plan is not self-consistent; None if it is."""
         if self.lifted.function.instances:
             plan = self.with_input(self.arguments(self.lifted.aligned))
             return inconsistency(self.lifted.function.run, plan)
@@ -263,14 +260,9 @@ class PlanDraft:
             aligned.function.run, plan, aligned.recorded, self.lifted.catalogue, unmade
         )
 
-    def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return (the runs with other data that it reproduces, why it does not
-        reproduce others).
-        """
-        return self._confirmations
-
     @cached_property
-    def _confirmations(self) -> tuple[list[str], list[str]]:
+    def confirmations(self) -> tuple[list[str], list[str]]:
+        """(the runs with other data that it reproduces, why it does not reproduce others)."""
         agree: list[str] = []
         different: list[str] = []
         for other in self.lifted.others:
@@ -294,30 +286,29 @@ class _LaterCalls:
 
     def __init__(self, calls: Sequence[Executed]) -> None:
         self._calls = calls
-        self._order = sorted(range(len(calls)), key=lambda place: (calls[place].step, place))
-        self._steps = [calls[place].step for place in self._order]
+        self._order = sorted(range(len(calls)), key=self._step)
         self._changes = [place for place in self._order if not calls[place].reads_only]
-        self._steps_of_changes = [calls[place].step for place in self._changes]
+
+    def _step(self, place: int) -> int:
+        return self._calls[place].step
 
     def after(self, step: int) -> Iterator[int]:
         """Yield the first call that was chosen after a Request, and those after it that may
         change something.
         """
-        later = range(bisect_right(self._steps, step), len(self._order))
-        chosen_later = (
-            place
-            for place in map(self._order.__getitem__, later)
-            if self._calls[place].chosen > step
-        )
-        first = next(chosen_later, None)
+        first = next(self._chosen_after(step, self._order), None)
         if first is None:
             return
 
         yield first
-        for number in range(bisect_right(self._steps_of_changes, step), len(self._changes)):
-            place = self._changes[number]
-            if place != first and self._calls[place].chosen > step:
+        for place in self._chosen_after(step, self._changes):
+            if place != first:
                 yield place
+
+    def _chosen_after(self, step: int, places: Sequence[int]) -> Iterator[int]:
+        for number in range(bisect_right(places, step, key=self._step), len(places)):
+            if self._calls[places[number]].chosen > step:
+                yield places[number]
 
 
 _READABLE: Final = ("input", "results", "state")
@@ -377,12 +368,13 @@ def make_draft(
     making = _Making(lifted, choices, decisions)
     function = lifted.function
     inputs = inputs_of(function.input_schema, function.input or {}, making.parameters, decisions)
-    calls = [renamed_inputs(call, inputs.renamed) for call in making.calls()]
+    written, output = making.written()
+    calls = [renamed_inputs(call, inputs.renamed) for call in written]
     return PlanDraft(
         lifted,
         choices,
         calls,
-        renamed_inputs(making.output(), inputs.renamed),
+        renamed_inputs(output, inputs.renamed),
         inputs,
         making.parameters,
         _bounded([_renamed(literal, inputs.renamed) for literal in making.explained]),
@@ -443,8 +435,8 @@ class _Making:
         self._lifted = lifted
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
-        # What stands in the place of literals: by call (None: the output), by keys.
-        self._replaced: dict[int | None, dict[Path, JSON]] = {}
+        # What the plan has in the place of literals, by their paths in it.
+        self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
         # By the path of an earlier literal that explains later ones, the name of its parameter.
         self._names: dict[str, str] = {}
@@ -471,23 +463,18 @@ class _Making:
 
         self._name_literals(references)
 
-    def calls(self) -> list[JSON]:
-        """The calls of the plan."""
+    def written(self) -> tuple[list[JSON], JSON]:
+        """Return the calls of the plan, and its output."""
+        recorded: JSONObject = {"calls": self._lifted.calls, "output": self._lifted.output}
+        plan = object_or_empty(put_in(recorded, self._replaced))
         calls: list[JSON] = []
-        for place, written in enumerate(self._lifted.calls):
-            call = put_in(written, self._replaced.get(place, {}))
+        for place, call in enumerate(list_or_empty(plan["calls"])):
             if place in self._asked_again and isinstance(call, dict):
-                call = {key: value for key, value in call.items() if key != "_output"}
-            calls.append(call)
+                calls.append({key: value for key, value in call.items() if key != "_output"})
+            else:
+                calls.append(call)
 
-        return calls
-
-    def output(self) -> JSON:
-        """The output of the plan."""
-        return put_in(self._lifted.output, self._replaced.get(None, {}))
-
-    def _replace(self, place: int | None, keys: Path, value: JSON) -> None:
-        self._replaced.setdefault(place, {})[keys] = value
+        return calls, plan["output"]
 
     def _decide(self, leaf: Leaf) -> None:
         """Decide what the plan has in the place of a literal."""
@@ -519,9 +506,9 @@ class _Making:
 
         value: JSON | Missing = leaf.value
         if leaf.reference is not None:
-            value = self._lifted.aligned.leaf(leaf.place, leaf.keys)
+            value = self._lifted.aligned.leaf(leaf.at)
 
-        self._replace(leaf.place, leaf.keys, None if isinstance(value, Missing) else escaped(value))
+        self._replaced[leaf.at] = None if isinstance(value, Missing) else escaped(value)
         self.explained.append(explained)
         if self._is_followed(leaf, first):
             self._let_fill(leaf, first)
@@ -580,7 +567,7 @@ class _Making:
         """Return whether a constant is no parameter: it is empty, a program, or tells a built-in
         tool what to do.
         """
-        if leaf.value is None or leaf.value in ({}, []):
+        if leaf.value in (None, {}, []):
             return True
 
         call = self._lifted.calls[leaf.place or 0]
@@ -616,8 +603,9 @@ class _Making:
         the id of a new issue, also if it is written as a text; None if there is none, or if
         there are several.
 
-        Elsewhere an equal number is there by chance: a page, while the run counted. A truth value
-        is equal by chance in half of all cases, so it may always be what a mind judged.
+        In the result of a call that only reads, an equal number may be there by chance, such as
+        the number of a page. A truth value is equal by chance in half of all cases, so a mind may
+        always have judged it.
         """
         if not _is_number(leaf.value):
             return None
@@ -645,7 +633,7 @@ class _Making:
         """Put a parameter in the place of its literals."""
         for leaf in parameter.leaves:
             self._names[leaf.path] = parameter.name
-            self._replace(leaf.place, leaf.keys, parameter.reference)
+            self._replaced[leaf.at] = parameter.reference
             explanations = self._lifted.explanations_by_path.get(leaf.path)
             if explanations is None:
                 continue
@@ -718,28 +706,29 @@ class _Making:
                     f"choices.take: nothing is at {path!r}.{did_you_mean(path, paths)}"
                 )
 
-            place, keys = places[path]
+            at = places[path]
             if not isinstance(value, str):
                 explanation = read_explanation(value, where=f"choices.take.{path}")
                 self.chosen[path] = explanation.shown
-                at = Leaf(path, place, keys, None).at
                 self.explained.append(Explained(at, (explanation,), RUNS_FOR_POSITION))
                 continue
 
             self.chosen[path] = value
             if value == MIND:
-                self._asked_again.add(place)
+                self._asked_again.add(place_in(at))
             elif value != KEEP:
-                self._replace(place, keys, value)
+                self._replaced[at] = value
 
-    def _places(self) -> dict[str, tuple[int | None, Path]]:
-        """By path, the call and the keys of each leaf, and of each value that contains leaves."""
-        places: dict[str, tuple[int | None, Path]] = {}
-        for leaf in self._lifted.leaves:
-            for depth, path in enumerate(leaf.paths):
-                if depth or leaf.place is None:
-                    places[path] = (leaf.place, leaf.keys[:depth])
-        return places
+    def _places(self) -> dict[str, Path]:
+        """Return the path as keys, by its text, of each leaf, and of each value that contains
+        leaves; a call as a whole is none.
+        """
+        return {
+            path_of(at): at
+            for leaf in self._lifted.leaves
+            for at in leaf.above
+            if at == ("output",) or keys_below(at)
+        }
 
 
 def _is_number(value: JSON) -> bool:
@@ -767,9 +756,10 @@ def _asking(calls: Sequence[JSON], catalogue: Catalogue) -> list[int]:
     """Return the places of calls for which a mind is asked each time."""
     places: list[int] = []
     for place, call in enumerate(calls):
-        tool = catalogue.look_up(call) if isinstance(call, dict) else None
-        asks = tool is not None and (tool.key in catalogue.latent or tool.asks_mind)
-        if asks and isinstance(call, dict) and "_output" not in call:
+        if not isinstance(call, dict) or "_output" in call:
+            continue
+        tool = catalogue.look_up(call)
+        if tool is not None and (tool.key in catalogue.latent or tool.asks_mind):
             places.append(place)
 
     return places

@@ -48,7 +48,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.publications import Evidence
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text, list_or_empty, object_or_empty
 from ideabridge.tools.keywords import show
 
 Kind: TypeAlias = Literal["run", "person", "assistant"]
@@ -320,9 +320,7 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
     Raises:
         ExplanationError: one of them is malformed; the message says where and what was expected.
     """
-    listed = (plan or {}).get("explained")
-    if not isinstance(listed, list):
-        return []
+    listed = list_or_empty((plan or {}).get("explained"))
     return [
         read_explained(literal, where=f"explained.{number}")
         for number, literal in enumerate(listed)
@@ -346,9 +344,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
     Returns:
         The record. None: the run is not done, its caller is not the owner of the version, nobody
-            decided on a call
-        with explained values, the run did not make the calls of the plan, or not all data can be
-        read from the run.
+        decided on a call with explained values, the run did not make the calls of the plan, or the
+        run does not show all data that the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -383,7 +380,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
         if is_skipped or _fills_parameter(plan, literal.at):
             continue
 
-        value = _used(replay, place, literal.at[2:])
+        value = _value_of(replay, place, literal.at)
         is_confirmed = decider is not None or settle(literal, replay.read).assumed is None
         if not isinstance(value, Missing) and is_confirmed:
             values[literal.at] = value
@@ -407,11 +404,11 @@ def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
     return AlignedRun(function, executed)
 
 
-def _used(replay: AlignedRun, place: int, keys: Path) -> JSON | Missing:
-    """Return the value that a call used at some keys; MISSING if it had several, or none."""
-    if keys == ("_each",):
+def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
+    """Return the value that a call used; MISSING if it had several, or none."""
+    if at[2:] == ("_each",):
         return _each_value(replay.calls[place])
-    return replay.leaf(place, keys)
+    return replay.leaf(at)
 
 
 def _each_value(call: Executed) -> JSON | Missing:
@@ -429,14 +426,13 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
-    """Who approved or edited calls, by place: a person who was shown the question, or else an
-    assistant. Of a call that a grant approved, nobody was shown the values.
+    """Return who approved or edited calls, by place: a person who saw the question, or an
+    assistant. A grant approves a call without showing anybody its values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can give an answer on a command line, so that is no person who
-            # saw the question.
+            # A script can answer on a command line, so nobody may have seen that question.
             is_person = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )

@@ -57,7 +57,7 @@ from ideabridge.bridge.lifting.aligned import ValueSource
 from ideabridge.bridge.lifting.function import is_distinctive, walk
 from ideabridge.bridge.lifting.index import INPUT, Values
 from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
-from ideabridge.bridge.lifting.leaves import Leaf, leaves_of_call, leaves_of_output
+from ideabridge.bridge.lifting.leaves import Leaf, keys_below, leaves_of_call, leaves_of_output
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
 from ideabridge.bridge.lifting.search import Found, is_common, is_constant, selects
 from ideabridge.bridge.lifting.search import explain as explain_literal
@@ -151,43 +151,43 @@ class _Explaining:
         if leaf.demanded or leaf.keys[:1] == ("_output",):
             return None
 
-        explanations = self._look_up(leaf.place, leaf.keys, leaf.value)
+        explanations = self._look_up(leaf.at, leaf.value)
         explanations = replace(explanations, inside=self._inside(leaf, explanations))
         if leaf.place is not None and not explanations.is_explained and is_distinctive(leaf.value):
             self._note_literal(leaf)
 
         return explanations
 
-    def _look_up(self, place: int | None, keys: Path, value: JSON) -> Found:
+    def _look_up(self, at: Path, value: JSON) -> Found:
         """Return the explanations of a literal that fit all runs."""
         # What is asked about a whole list is asked about its items again.
-        explanations = self._looked_up.get(keys)
+        explanations = self._looked_up.get(at)
         if explanations is None:
-            name = next((key for key in reversed(keys) if not key.isdecimal()), "")
-            in_this_run = explain_literal(value, self._values, name)
-            explanations = in_this_run.fitting(self._elsewhere(place, keys))
-            self._looked_up[keys] = explanations
+            names = [key for key in keys_below(at) if not key.isdecimal()]
+            in_this_run = explain_literal(value, self._values, names[-1] if names else "")
+            explanations = in_this_run.fitting(self._elsewhere(at))
+            self._looked_up[at] = explanations
 
         return explanations
 
-    def _elsewhere(self, place: int | None, keys: Path) -> Iterator[tuple[JSON, Read]]:
+    def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
         """Yield the value that each further run has there, if it has one, with what reads the
         values of that run.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
-            value = other.leaf(place, keys)
+            value = other.leaf(at)
             if not isinstance(value, Missing):
                 yield value, read
 
-    def _is_whole(self, place: int | None, keys: Path, value: JSON) -> bool:
+    def _is_whole(self, at: Path, value: JSON) -> bool:
         """Return whether a list or object is one leaf: if it is explained as a whole, or a
         list of constants.
         """
-        if self._look_up(place, keys, value).is_explained:
+        if self._look_up(at, value).is_explained:
             return True
-        return isinstance(value, list) and not self._has_explained(place, keys, value)
+        return isinstance(value, list) and not self._has_explained(at, value)
 
-    def _has_explained(self, place: int | None, keys: Path, value: JSON) -> bool:
+    def _has_explained(self, at: Path, value: JSON) -> bool:
         """Return whether something inside a list or object is explained."""
         members: dict[str, JSON] = {}
         if isinstance(value, list):
@@ -196,10 +196,8 @@ class _Explaining:
             members = value
 
         if not members:
-            return self._look_up(place, keys, value).is_explained
-        return any(
-            self._has_explained(place, (*keys, key), member) for key, member in members.items()
-        )
+            return self._look_up(at, value).is_explained
+        return any(self._has_explained((*at, key), member) for key, member in members.items())
 
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later ones.
@@ -236,13 +234,13 @@ class _Explaining:
         reference first; None if the reference is taken at its word.
         """
         operand = _only_operand(str(leaf.reference))
-        value = self._aligned.leaf(leaf.place, leaf.keys)
+        value = self._aligned.leaf(leaf.at)
         if operand is None or isinstance(value, Missing):
             return None
         if not self._selects_from_seen(leaf, operand):
             return None
 
-        explanations = self._look_up(leaf.place, leaf.keys, value)
+        explanations = self._look_up(leaf.at, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
             # Each run chose another place.
@@ -273,7 +271,7 @@ class _Explaining:
         """Return how many of the runs have a value there; if its first explanation selects by a
         position: how many of them had a choice, at least 1.
         """
-        others = [read for _, read in self._elsewhere(leaf.place, leaf.keys)]
+        others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):
             return 1 + len(others)
         readers = [partial(self._lifted.read, self._aligned), *others]

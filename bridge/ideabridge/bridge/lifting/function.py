@@ -124,7 +124,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if not run.is_done and any(
         progress.status is not CallStatus.DONE for progress in machine.history
     ):
-        # What its calls would have given is unknown, so the plan gives its state.
+        # Nobody knows what its other calls would have returned, so the plan returns its state.
         output = None
         fault = None
 
@@ -174,7 +174,7 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
-        # It gives its state, of which an output's schema says nothing.
+        # It returns its state, which the schema of an output does not describe.
         return None, None
     if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
@@ -272,10 +272,13 @@ def _otherwise(run: RecordedRun) -> list[str]:
     if not differences:
         return []
 
-    more = f"; and {len(differences) - 20} more" if len(differences) > 20 else ""
-    return [
-        f"a plan runs every call it lists, each for itself, but {'; '.join(differences[:20])}{more}"
-    ]
+    return [f"a plan runs every call it lists, each for itself, but {first_of(differences)}"]
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """Return the first twenty texts, with how many more there are."""
+    more = f"; and {len(texts) - 20} more" if len(texts) > 20 else ""
+    return "; ".join(texts[:20]) + more
 
 
 # -- equal values ----------------------------------------------------------------------------------
@@ -453,8 +456,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # It showed a mind what a mind has to see; the values themselves are passed
-            # on by references.
+            # It showed values to a mind. The plan passes the values on by references.
             continue
 
         index = progress.call.index
@@ -520,7 +522,7 @@ class _FailedCalls:
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
-            # Of many repetitions, the first one says so.
+            # Only the first of many repetitions finds its failed calls here.
             self.retried.update(self._alike.pop(mark, ()))
         return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
 
@@ -541,7 +543,7 @@ class _FailedCalls:
 
 def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     denied = progress.error is not None and progress.error.get("kind") == "denied"
-    # A call that ran and failed told something: what came after may have been done because of it.
+    # A mind saw the failure of a call that ran, and may have made later calls because of it.
     ran = any(item.started for item in progress.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
     if progress.status in _NOT_RUN:
@@ -562,7 +564,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
     items = edited_parameters(edited)
     if progress.call.has_each:
-        # Each execution has parameters of its own then: they are the items.
+        # Each execution has its own parameters, which become the items.
         call["_each"] = [escaped(item) for item in items]
         for item in items:
             for key in item:

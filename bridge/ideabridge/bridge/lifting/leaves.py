@@ -21,8 +21,7 @@ class Leaf:
 
     Attributes:
         path: its path in the plan: `calls.0.max_count`, `output.title`.
-        place: the place of its call; None: it belongs to the output.
-        keys: the keys below the call or the output.
+        at: the path as keys, as in `Explained.at`.
         value: its value in the run; None for a reference.
         reference: the reference that the plan has there; None: a literal.
         demanded: True if the tool's schema allows no other value.
@@ -30,40 +29,52 @@ class Leaf:
     """
 
     path: str
-    place: int | None
-    keys: Path
+    at: Path
     value: JSON
     reference: str | None = None
     demanded: bool = False
     schema: JSONObject | None = None
 
     @property
-    def at(self) -> Path:
-        """The path as keys, as in `Explained.at`."""
-        if self.place is None:
-            return ("output", *self.keys)
-        return ("calls", str(self.place), *self.keys)
+    def place(self) -> int | None:
+        """The place of its call; None: it belongs to the output."""
+        return place_in(self.at)
 
     @property
-    def paths(self) -> list[str]:
+    def keys(self) -> Path:
+        """The keys below the call or the output."""
+        return keys_below(self.at)
+
+    @property
+    def above(self) -> list[Path]:
         """The paths of the call or the output, of what contains the part, and of the part
-        itself.
+        itself, as keys.
         """
-        return [path_of(self.place, self.keys[:depth]) for depth in range(len(self.keys) + 1)]
+        root = len(self.at) - len(self.keys)
+        return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
 
     def is_within(self, paths: Collection[str]) -> bool:
         """Return whether it has one of some paths, or is a part of what has one."""
-        return bool(paths) and not set(paths).isdisjoint(self.paths)
+        return bool(paths) and any(path_of(at) in paths for at in self.above)
 
 
-def path_of(place: int | None, keys: Path) -> str:
-    """Return the path of a leaf, as in `Leaf.path`: a key that contains a dot is quoted."""
-    root = "output" if place is None else f"calls.{place}"
-    return ".".join([root, *map(dotted_key, keys)])
+def place_in(at: Path) -> int | None:
+    """Return the place of the call that a path in a plan leads to; None: it leads to the output."""
+    return int(at[1]) if at[0] == "calls" else None
 
 
-Whole: TypeAlias = "Callable[[int | None, Path, JSON], bool]"
-"""(place, keys, literal): whether a list or object is one leaf."""
+def keys_below(at: Path) -> Path:
+    """Return the keys of a path in a plan below the call or the output."""
+    return at[2:] if at[0] == "calls" else at[1:]
+
+
+def path_of(at: Path) -> str:
+    """Return a path in a plan as a text: a key that contains a dot is quoted."""
+    return ".".join(map(dotted_key, at))
+
+
+Whole: TypeAlias = "Callable[[Path, JSON], bool]"
+"""(path in the plan, literal): whether a list or object is one leaf."""
 
 
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
@@ -83,41 +94,39 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
     for key, value in call.items():
         if key not in META_PROPERTIES or key in ("_each", "_output"):
-            yield from _leaves(value, place, (key,), schemas.get(key), whole)
+            yield from _leaves(value, ("calls", str(place), key), schemas.get(key), whole)
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
     """Yield every leaf of an output; null has none."""
     if output is not None:
-        yield from _leaves(output, None, (), None, whole)
+        yield from _leaves(output, ("output",), None, whole)
 
 
-def _leaves(
-    value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole
-) -> Iterator[Leaf]:
-    path = path_of(place, keys)
+def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
+    path = path_of(at)
     if isinstance(value, str) and is_reference(value):
-        yield Leaf(path, place, keys, None, value)
+        yield Leaf(path, at, None, value)
         return
 
     declared = object_or_empty(schema)
     literal = literal_of(value)
-    if isinstance(literal, Missing) or _is_divided(literal, place, keys, whole):
+    if isinstance(literal, Missing) or _is_divided(literal, at, whole):
         for key, member, member_schema in _members(value, declared):
-            yield from _leaves(member, place, (*keys, key), member_schema, whole)
+            yield from _leaves(member, (*at, key), member_schema, whole)
         return
 
     demanded = declared.get("enum") == [literal]
     if "const" in declared:
         demanded = declared["const"] == literal
 
-    yield Leaf(path, place, keys, literal, demanded=demanded, schema=declared or None)
+    yield Leaf(path, at, literal, demanded=demanded, schema=declared or None)
 
 
-def _is_divided(literal: JSON, place: int | None, keys: Path, whole: Whole) -> bool:
+def _is_divided(literal: JSON, at: Path, whole: Whole) -> bool:
     if not isinstance(literal, dict | list) or not literal:
         return False
-    return not whole(place, keys, literal)
+    return not whole(at, literal)
 
 
 def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]]:

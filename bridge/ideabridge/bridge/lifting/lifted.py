@@ -21,7 +21,13 @@ from ideabridge.bridge.context.references import Path, Reference, format_referen
 from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource, is_data_key, is_position
-from ideabridge.bridge.lifting.function import Function, LeftOut, executed_calls, is_distinctive
+from ideabridge.bridge.lifting.function import (
+    Function,
+    LeftOut,
+    executed_calls,
+    first_of,
+    is_distinctive,
+)
 from ideabridge.bridge.lifting.leaves import Leaf, leaves_of_call
 from ideabridge.bridge.lifting.order import arrange, in_data_order, keep_order
 from ideabridge.bridge.lifting.search import Found
@@ -108,14 +114,15 @@ class Lifted:
         """Return a literal with its explanations; None if only its constant, or what is
         weaker, explains it.
         """
-        explanations = self.explanations_by_path.get(leaf.path)
-        if explanations is None or not explanations.is_explained:
+        first = self.cheapest(leaf)
+        if first is None:
             return None
 
+        explanations = self.explanations_by_path[leaf.path]
         reason: str | None = None
         if explanations.contradicted:
             reason = VARIES
-        elif self._is_at_data_key(explanations.by[0]):
+        elif self._is_at_data_key(first):
             reason = MAYBE_DATA
         elif explanations.inside is not None:
             reason = COPIED_PART
@@ -150,7 +157,7 @@ class Lifted:
         if literal is None:
             return run.read(reference)
         leaf, keys = literal
-        value = run.leaf(leaf.place, leaf.keys)
+        value = run.leaf(leaf.at)
         return value if isinstance(value, Missing) else read(value, keys)
 
     @cached_property
@@ -158,9 +165,10 @@ class Lifted:
         """The places of calls that were made after results had been seen, and that
         read none of these.
 
-        Such a call may have been made because of a result. One that says nothing decides nothing,
-        as that of a tool which only sends. Where two runs made it, a call that looks at what an
-        earlier call changed reads of that call, too. The places are found once, after `explain`.
+        Such a call may have been made because of a result. A result without a value decides
+        nothing, such as that of a tool that only sends. If two runs made the call, a call that
+        looks at what an earlier call changed counts as reading that call. The places are computed
+        once, after `explain`.
         """
         calls = self.aligned.calls
         answered = [
@@ -234,7 +242,7 @@ class Lifted:
     @cached_property
     def needed(self) -> set[int]:
         """The places of the calls that lead to a change or to the output, by their cheapest
-        explanations. They are found once, after `explain`.
+        explanations. They are computed once, after `explain`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -300,7 +308,7 @@ def arranged(function: Function) -> Lifted:
     catalogue = run.machine.catalogue
     if function.instances:
         if changed:
-            raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
+            raise PublicationError(f"its calls did not all run as listed: {first_of(changed)}")
         _expect(function.calls, function.faults, [])
         lifted = Lifted(
             function, AlignedRun(function, []), function.calls, function.output, [], catalogue
@@ -320,24 +328,21 @@ def arranged(function: Function) -> Lifted:
 
     calls, written, output = arrange(in_data_order(executed), function.output)
     _expect(calls, [], changed)
-    lifted = Lifted(function, AlignedRun(function, calls), written, output, left_out, catalogue)
+    aligned = AlignedRun(function, calls)
+    lifted = Lifted(function, aligned, list[JSON](written), output, left_out, catalogue)
     if run.machine.step > 0:
         lifted.kept_order = keep_order(calls, written, function.input or {})
 
     return lifted
 
 
-def _is_list(place: int | None, keys: Path, value: JSON) -> bool:
+def _is_list(at: Path, value: JSON) -> bool:
     return isinstance(value, list)
 
 
 def _expect(calls: Iterable[object], faults: list[str], changed: list[str]) -> None:
     if not list(calls):
-        reason = f": {_some(changed)}" if changed else ""
+        reason = f": {first_of(changed)}" if changed else ""
         raise PublicationError(f"it has no calls to replay{reason}")
     if faults:
         raise PublicationError("; ".join(faults))
-
-
-def _some(texts: list[str]) -> str:
-    return "; ".join(texts[:20]) + (f"; and {len(texts) - 20} more" if len(texts) > 20 else "")

@@ -50,7 +50,7 @@ _WORDS: Final = 5
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
-"""The end of a sentence that others follow. The points of `e.g.` are none."""
+"""The end of a sentence that others follow. The points of `e.g.` end no sentence."""
 
 _FILLERS: Final = frozenset(
     [
@@ -140,7 +140,7 @@ def _name_unique(
 def _count_the_rest(
     filled: Sequence[Filled], names: dict[int, str], names_in_use: set[str]
 ) -> None:
-    """Name those that nothing tells apart by their order."""
+    """Name those that nothing tells apart by their order: `first_city`, `second_city`."""
     rest = [number for number in range(len(filled)) if number not in names]
     tools: dict[str, set[str]] = {}
     for number in rest:

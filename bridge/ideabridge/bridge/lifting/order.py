@@ -29,11 +29,11 @@ from ideabridge.bridge.lifting.function import Executed
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import emission
 from ideabridge.bridge.loop.progress import CallStatus
-from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""The most calls with effects of one Request that the plan may run at once. Of more, each follows
-the one before."""
+"""The most calls with effects of one Request that the plan may run at once. If there are more, each
+follows the one before."""
 
 _AS_WRITTEN: Final = frozenset(
     {"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"}
@@ -74,7 +74,9 @@ def _reads_of(call: Call) -> set[int]:
     return indices
 
 
-def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
+def arrange(
+    calls: Sequence[Executed], output: JSON
+) -> tuple[list[Executed], list[JSONObject], JSON]:
     """Return the calls that the plan has, as it lists them, and its output. `†results.N` refers to
     places in the plan.
 
@@ -86,7 +88,7 @@ def arrange(calls: Sequence[Executed], output: JSON) -> tuple[list[Executed], li
         PublicationError: a call or the output reads the result of a call that is left out.
     """
     arranged: list[Executed] = []
-    written: list[JSON] = []
+    written: list[JSONObject] = []
     places: dict[int, int] = {}
     for call in calls:
         try:
@@ -176,7 +178,7 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
 
 
 def keep_order(
-    calls: Sequence[Executed], written: list[JSON], arguments: JSONObject
+    calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
     """Keep the order of calls from different Requests if they may have effects or write to one
     path. This adds `_after` to `written`, and `_id` if it is needed.
@@ -211,7 +213,7 @@ def keep_order(
 
     for place, call in enumerate(written):
         added[place] -= waits[place]
-        if added[place] and isinstance(call, dict):
+        if added[place]:
             after = call.get("_after", [])
             names = after if isinstance(after, list) else [after]
             call["_after"] = [*names, *map(ids.of, sorted(added[place]))]
@@ -220,7 +222,7 @@ def keep_order(
 
 
 def _waits_of(
-    calls: Sequence[Executed], written: Sequence[JSON], arguments: JSONObject
+    calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
     """By place, the calls that each call waits for already: because of data, and of
     its own `_after`.
@@ -243,10 +245,9 @@ def _waits_of(
     return waits
 
 
-def _expressions_in(call: JSON) -> list[Expression]:
+def _expressions_in(call: JSONObject) -> list[Expression]:
     """Return the references that a call reads."""
-    members = object_or_empty(call)
-    parameters = {key: value for key, value in members.items() if key not in _AS_WRITTEN}
+    parameters = {key: value for key, value in call.items() if key not in _AS_WRITTEN}
     return [hole.expression for hole in holes_in(parameters)]
 
 
@@ -258,14 +259,15 @@ def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObj
     for operands in expression.alternatives:
         for operand in operands:
             places |= writers.overlapping(operand.full)
-        if all(operand.kind == "input" and _exists(operand, arguments) for operand in operands):
+        if all(_is_input(operand, arguments) for operand in operands):
             break
 
     return places
 
 
-def _exists(operand: Reference, arguments: JSONObject) -> bool:
-    return not isinstance(read(arguments, operand.path), Missing)
+def _is_input(operand: Reference, arguments: JSONObject) -> bool:
+    """Return whether an operand reads a value that the input has."""
+    return operand.kind == "input" and not isinstance(read(arguments, operand.path), Missing)
 
 
 @dataclass
@@ -321,15 +323,15 @@ _WHOLE: Final = "†whole"
 class _Ids:
     """Gives each call a unique id, and keeps the meaning of `_after`."""
 
-    def __init__(self, calls: Sequence[Executed], written: list[JSON]) -> None:
+    def __init__(self, calls: Sequence[Executed], written: Sequence[JSONObject]) -> None:
         self._written = written
-        self._taken: set[str] = set()
+        self._ids_in_use: set[str] = set()
         self._numbers: dict[str, int] = {}
         names: dict[tuple[int, str], str] = {}
         latest: dict[str, str] = {}
         for call, listed in zip(calls, written, strict=True):
             own = call.progress.call.id
-            if own is not None and isinstance(listed, dict):
+            if own is not None:
                 listed["_id"] = names[call.step, own] = self._free(own)
 
         earlier = deque(sorted(names.items()))
@@ -340,28 +342,26 @@ class _Ids:
                 latest[own] = name
 
             after = calls[place].progress.call.after
-            listed = written[place]
-            if after and isinstance(listed, dict):
+            if after:
                 ids = [names.get((step, own), latest.get(own)) for own in after]
                 # A call of an earlier Request that is left out has ended: nothing waits for it.
-                listed["_after"] = [name for name in ids if name is not None]
+                written[place]["_after"] = [name for name in ids if name is not None]
 
     def _free(self, own: str) -> str:
         name = own
-        # Each Request may use the same id, so the numbers that are taken are passed over once.
+        # Each Request may use the same id, so the search begins after the last number.
         number = self._numbers.get(own, 2)
-        while name in self._taken:
+        while name in self._ids_in_use:
             name = f"{own}_{number}"
             number += 1
 
         self._numbers[own] = number
-        self._taken.add(name)
+        self._ids_in_use.add(name)
         return name
 
     def of(self, place: int) -> str:
         """Return the id of the call in a place."""
         call = self._written[place]
-        assert isinstance(call, dict)
         if "_id" not in call:
             call["_id"] = self._free(f"call_{place}")
         return str(call["_id"])

@@ -3,7 +3,7 @@
 A literal of a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the parameter that it fills, with the recorded value as its default. So the
 tool repeats its run when it is called without arguments, and everything that is constant is visible
-and can be changed. Equal literals of one name are one parameter. Of a run with more than 1,000 such
+and can be changed. Equal literals of one name are one parameter. If a run has more than 1,000 such
 values, the others stay as they are, unless the publisher makes parameters of them.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
@@ -403,22 +403,17 @@ def inputs_of(
     Raises:
         PublicationError: a decision names no parameter, or does not fit it.
     """
-    return _Deciding(schema, run_input, parameters, decisions).inputs()
+    return _Deciding(schema, run_input, parameters).inputs(decisions)
 
 
 class _Deciding:
     """Applies the decisions of a publisher to the input of a run; see `inputs_of`."""
 
     def __init__(
-        self,
-        schema: JSONObject,
-        run_input: JSONObject,
-        parameters: Sequence[Parameter],
-        decisions: Mapping[str, ParameterDecision],
+        self, schema: JSONObject, run_input: JSONObject, parameters: Sequence[Parameter]
     ) -> None:
         self._schema = schema
         self._run_input = run_input
-        self._decisions = decisions
         self._properties = {**object_or_empty(schema.get("properties"))}
         self._required = list_or_empty(schema.get("required"))
         self._also: JSONObject = {}
@@ -432,21 +427,21 @@ class _Deciding:
 
         self._inputs = Inputs({})
 
-    def inputs(self) -> Inputs:
-        """Return the input of the tool.
+    def inputs(self, decisions: Mapping[str, ParameterDecision]) -> Inputs:
+        """Return the input of the tool after some decisions.
 
         Raises:
             PublicationError: see `inputs_of`.
         """
         names = [*self._properties, *self._recorded]
-        for name in self._decisions:
+        for name in decisions:
             if name not in names:
                 raise PublicationError(
                     f"parameters: there is no parameter {name[:_LONGEST]!r}."
                     f"{did_you_mean(name, names)}"
                 )
 
-        for name, decision in self._decisions.items():
+        for name, decision in decisions.items():
             if decision.merge is not None:
                 self._merge(name, decision.merge)
             elif decision.fix:
@@ -454,9 +449,7 @@ class _Deciding:
             else:
                 self._change(name, decision)
 
-        self._inputs.renamed = {
-            name: _new_name(name, self._decisions) for name in self._inputs.renamed
-        }
+        self._inputs.renamed = {name: _new_name(name, decisions) for name in self._inputs.renamed}
         for name in self._properties:
             if name in META_PROPERTIES:
                 raise PublicationError(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.explanations import (
@@ -33,7 +33,7 @@ from ideabridge.bridge.lifting.function import walk
 from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.leaves import Leaf, path_of
 from ideabridge.bridge.lifting.lifted import RECORDED
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 OpenKind: TypeAlias = Literal[
     "several_places",
@@ -52,7 +52,7 @@ OpenKind: TypeAlias = Literal[
 """What is open:
 
 - `several_places`: a value stands in more than one earlier place;
-- `computed`: a value is none that stood somewhere before as a whole;
+- `computed`: no earlier value is equal to the whole value;
 - `inside`: a value, or one of a list, stands inside an earlier text;
 - `put_together`: a list has values of earlier results as its items;
 - `varies`: a value differed between the runs, and nothing explains it;
@@ -93,8 +93,8 @@ class OpenPoint:
     why: str
 
     def to_json(self) -> JSONObject:
-        """`{"kind", "at", "why"}`."""
-        return {"kind": self.kind, "at": self.at, "why": self.why}
+        """The attributes by their names."""
+        return asdict(self)
 
     @property
     def line(self) -> str:
@@ -105,7 +105,7 @@ class OpenPoint:
 def read_open(raw: JSON) -> list[OpenPoint]:
     """Read a list of what `OpenPoint.to_json` returns; entries of another form are left out."""
     points: list[OpenPoint] = []
-    for entry in raw if isinstance(raw, list) else []:
+    for entry in list_or_empty(raw):
         match entry:
             case {"kind": str(kind), "at": str(at), "why": str(why)}:
                 points.append(OpenPoint(cast("OpenKind", kind), at, why))
@@ -162,11 +162,8 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
         return
 
     copied = {leaf.place for leaf in draft.lifted.leaves if leaf.reference is None}
-    counts = Counter[str]()
-    for place, call in enumerate(draft.lifted.aligned.calls):
-        if place in copied:
-            counts[call.name] += 1
-
+    calls = draft.lifted.aligned.calls
+    counts = Counter(call.name for place, call in enumerate(calls) if place in copied)
     for name, count in counts.items():
         if count >= REPEATED:
             yield OpenPoint(
@@ -335,10 +332,10 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
         return None
 
     value = draft.lifted.calls[leaf.place]
-    for depth, key in enumerate(leaf.keys):
+    for depth, key in enumerate(leaf.at[2:], 2):
         if isinstance(value, list):
             if len(value) > 1:
-                return path_of(leaf.place, leaf.keys[:depth])
+                return path_of(leaf.at[:depth])
             value = value[int(key)]
         elif isinstance(value, dict):
             value = value[key]
@@ -373,8 +370,8 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
         elif leaf.path in parameter_paths and _is_after_results(draft, leaf.place):
             words = [
                 text
-                for text in _texts_in(leaf.value)
-                if _is_own_words(text) and text not in draft.lifted.task
+                for _, text in walk(leaf.value)
+                if _is_own_words(text) and str(text) not in draft.lifted.task
             ]
             if words:
                 reason = f"{short(words[0], _SHOWN)} is what a mind wrote after it had seen results"
@@ -401,13 +398,6 @@ def _is_after_results(draft: PlanDraft, place: int) -> bool:
     """Return whether a call was written when results had been seen."""
     calls = draft.lifted.aligned.calls
     return place < len(calls) and calls[place].chosen > draft.lifted.first_step
-
-
-def _texts_in(value: JSON) -> Iterator[str]:
-    """Yield a text, or the texts in a list or object."""
-    for _, part in walk(value):
-        if isinstance(part, str):
-            yield part
 
 
 def _is_own_words(value: JSON) -> bool:

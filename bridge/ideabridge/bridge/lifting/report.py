@@ -58,14 +58,14 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     """
     lifted = draft.lifted
     try:
-        fault = draft.difference()
+        fault = draft.difference
     except PublicationError as error:
         fault = str(error)
 
     agree: list[str] = []
     different: list[str] = []
     if fault is None:
-        agree, different = draft.confirmations()
+        agree, different = draft.confirmations
 
     offers: list[JSONObject] = []
     if store is not None:
@@ -159,8 +159,7 @@ def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]
 
 
 def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
-    place = None if literal.at[0] == "output" else int(literal.at[1])
-    recorded = run.leaf(place, literal.at[1:] if place is None else literal.at[2:])
+    recorded = run.leaf(literal.at)
     if isinstance(recorded, Missing):
         return False
     return not all(explanation.gives(recorded, read) for explanation in literal.by)

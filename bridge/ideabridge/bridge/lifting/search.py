@@ -133,7 +133,7 @@ class _Search:
         self._values = values
         self._name = name
         self._ranked: list[_Ranked] = [_Ranked(Constant(value), (COSTS["constant"], 0, 0, 0, 0))]
-        self._known: set[Explanation] = set()
+        self._explanations: set[Explanation] = set()
 
     def run(self) -> Found:
         """Return the explanations, in the order in which they are taken."""
@@ -168,9 +168,9 @@ class _Search:
             node: the value that it takes.
             length: the length of a value within a text: of several, a longer one says more.
         """
-        if explanation in self._known:
+        if explanation in self._explanations:
             return
-        self._known.add(explanation)
+        self._explanations.add(explanation)
         keys = sum(reference.count(".") for reference in explanation.references)
         age = -self._values.documents[node.root].number
         rank = (explanation.cost + more, -length, -self._likeness(node), keys, age)
