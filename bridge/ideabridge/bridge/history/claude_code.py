@@ -19,7 +19,7 @@ from typing import Final
 
 from ideabridge.bridge.history.conversation import (
     Conversation,
-    Held,
+    HistoryBounds,
     HistoryCall,
     LogLine,
     Names,
@@ -77,7 +77,7 @@ class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._path = path
         self._names = names
-        self._held = Held()
+        self._bounds = HistoryBounds()
         self._main = Conversation(NAME, path.stem, path)
         self._parts: dict[str, Conversation] = {"": self._main}
         self._calls: dict[str, HistoryCall] = {}
@@ -137,7 +137,7 @@ class _Log:
             return
         if call_id in self._calls:
             return
-        if not self._held.takes_call(line.size):
+        if not self._bounds.takes_call(line.size):
             conversation.skipped["beyond the most calls"] += 1
             return
 
@@ -154,7 +154,7 @@ class _Log:
             call = self._calls.get(str(block.get("tool_use_id")))
             if call is None:
                 continue
-            if not self._held.takes_result(line.size):
+            if not self._bounds.takes_result(line.size):
                 call.end(line.number, None, missing="the conversation is too large")
                 continue
 

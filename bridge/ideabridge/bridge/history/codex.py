@@ -19,7 +19,7 @@ from typing import Final
 
 from ideabridge.bridge.history.conversation import (
     Conversation,
-    Held,
+    HistoryBounds,
     HistoryCall,
     LoggedTool,
     LogLine,
@@ -69,7 +69,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 class _Log:
     def __init__(self, path: Path, names: Names) -> None:
         self._names = names
-        self._held = Held()
+        self._bounds = HistoryBounds()
         self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
         self._calls: dict[str, HistoryCall] = {}
         self._whole: set[str] = set()
@@ -162,7 +162,7 @@ class _Log:
         call.arguments = arguments
         ended = call.ended
         call.ended = None
-        _end(call, ended or line.number, result, self._held.takes_result(line.size))
+        _end(call, ended or line.number, result, self._bounds.takes_result(line.size))
 
     def _call(
         self,
@@ -181,7 +181,7 @@ class _Log:
 
         # The name in an item may be cut, so that only the event tells the server.
         self._others.pop(call_id, None)
-        if not self._held.takes_call(line.size):
+        if not self._bounds.takes_call(line.size):
             self._conversation.skipped["beyond the most calls"] += 1
             return None
 
@@ -206,7 +206,7 @@ class _Log:
         elif kind == "function_call_output" and isinstance(call_id, str):
             call = self._calls.get(call_id)
             if call is not None and call_id not in self._whole:
-                fits = self._held.takes_result(line.size)
+                fits = self._bounds.takes_result(line.size)
                 _end_from_output(call, line.number, payload.get("output"), fits)
 
     def _named(self, payload: JSONObject) -> LoggedTool | None:

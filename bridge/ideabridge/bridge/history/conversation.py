@@ -179,7 +179,7 @@ class Names:
         for name in configured:
             meant.setdefault(_plain(name), set()).add(name)
 
-        # A name that two modules may mean is neither, unless a person says which.
+        # A name that may mean two modules means neither, unless a person says which.
         unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
         self._plain = unique | {_plain(name): module for name, module in named.items()}
 
@@ -402,7 +402,7 @@ def _decoded(data: bytes) -> JSON:
         return None
 
 
-class Held:
+class HistoryBounds:
     """Bounds what one conversation keeps in memory."""
 
     def __init__(self) -> None:

@@ -117,7 +117,7 @@ class HistoryReport:
     Attributes:
         runs: the stretches that are new, the oldest log first.
         logs: the number of logs that were read.
-        known: the number of calls that an earlier import took.
+        imported_before: the number of calls that an earlier import took.
         unread: the number of lines of all logs that were not taken because of what they
             are, by reason.
         others: the number of MCP calls of servers that are not modules, by server.
@@ -126,7 +126,7 @@ class HistoryReport:
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
     logs: int = 0
-    known: int = 0
+    imported_before: int = 0
     unread: Counter[str] = field(default_factory=Counter[str])
     others: Counter[str] = field(default_factory=Counter[str])
     failed: list[str] = field(default_factory=list[str])
@@ -136,7 +136,7 @@ class HistoryReport:
         return {
             "runs": [run.to_json() for run in self.runs],
             "logs": self.logs,
-            "known_calls": self.known,
+            "known_calls": self.imported_before,
             "unread_lines": {**self.unread},
             "other_servers": {**self.others},
             "failed": [*self.failed],
@@ -202,7 +202,7 @@ class HistoryImport:
         self._names = Names(self.modules, modules)
         self.folders = history.folders(Path.home(), os.environ)
         self.logs: Logs = find_logs(self.folders, history.beginning)
-        self._known = {
+        self._imported_digests = {
             str(digest)
             for origin in store.runs.origins(caller, host)
             for digest in list_or_empty(origin.get("calls"))
@@ -269,14 +269,15 @@ class HistoryImport:
 
         report.logs += 1
         for conversation in conversations:
-            report.known += sum(digest_of_call(call) in self._known for call in conversation.calls)
+            digests = map(digest_of_call, conversation.calls)
+            report.imported_before += sum(digest in self._imported_digests for digest in digests)
             report.unread += conversation.skipped
             report.others += conversation.others
 
         return conversations
 
     def _new(self, conversation: Conversation) -> list[Stretch]:
-        return stretches(conversation, self._known)
+        return stretches(conversation, self._imported_digests)
 
     def _unfinished(self, stretch: Stretch) -> str:
         last = stretch.last
@@ -349,7 +350,7 @@ class HistoryImport:
         except RunExistsError:
             return dataclasses.replace(entry, why=f"another import has just saved it as {run_id}")
 
-        self._known.update(digest_of_call(call) for call in stretch.calls)
+        self._imported_digests.update(digest_of_call(call) for call in stretch.calls)
         return dataclasses.replace(entry, run=run_id)
 
     def _origin(self, stretch: Stretch, recording: Recording) -> JSONObject:

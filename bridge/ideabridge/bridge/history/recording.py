@@ -16,7 +16,7 @@ from ideabridge.bridge.history.conversation import Conversation, HistoryCall
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.runs.stretch import EndedCall
 from ideabridge.bridge.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode, normalise, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
@@ -64,16 +64,17 @@ def stretches(
     cut: list[Stretch] = []
     last: float | None = None
     for call in conversation.calls:
-        if digest_of_call(call) in taken_digests:
-            last = call.time if call.time is not None else last
-            continue
+        is_after_pause = False
+        if call.time is not None:
+            is_after_pause = last is not None and call.time - last >= PAUSE
+            last = call.time
 
-        pause = call.time is not None and last is not None and call.time - last >= PAUSE
-        if not cut or pause:
+        if digest_of_call(call) in taken_digests:
+            continue
+        if not cut or is_after_pause:
             cut.append(Stretch(conversation, []))
 
         cut[-1].calls.append(call)
-        last = call.time if call.time is not None else last
 
     return cut
 
@@ -91,15 +92,15 @@ class Tools:
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._found: dict[tuple[str, str], Tool] = {}
+        self._by_name: dict[tuple[str, str], Tool] = {}
         for tool in catalogue.tools:
             if tool.module is not None:
-                self._found[tool.module, tool.origin[1]] = tool
-                self._found.setdefault((tool.module, _plain(tool.origin[1])), tool)
+                self._by_name[tool.module, tool.origin[1]] = tool
+                self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
         """The tool of a call; None if its module does not have it now."""
-        return self._found.get((call.module, call.tool)) or self._found.get(
+        return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
 
@@ -178,7 +179,7 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
     first_end = None
     for call in calls:
         if first_end is not None and call.line >= first_end:
-            step = step + 1
+            step += 1
             first_end = None
         steps.append(step)
         if call.ended is not None:
@@ -196,20 +197,15 @@ def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     except IdeabridgeError:
         return None
 
-    own_names = {name_of_server: mine for mine, name_of_server in tool.renamed.items()}
-    if isinstance(arguments, dict):
-        named = {own_names.get(name, name): value for name, value in arguments.items()}
-    else:
-        named = None
-
-    if named is None:
+    if not isinstance(arguments, dict):
         return None
 
-    declared = tool.parameters.get("properties")
-    own = declared if isinstance(declared, dict) else {}
+    own_names = {name_of_server: mine for mine, name_of_server in tool.renamed.items()}
+    named = {own_names.get(name, name): value for name, value in arguments.items()}
+    declared = object_or_empty(tool.parameters.get("properties"))
     # An argument that the tool does not declare must not be a property of calls here,
     # such as `_output`.
-    if any(name.startswith("_") and name not in own for name in named):
+    if any(name.startswith("_") and name not in declared for name in named):
         return None
     return named
 
