@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge.context import state as document_module
 from ideabridge.bridge.context.errors import MessageError, StateWriteError
-from ideabridge.bridge.context.messages import Draft, Handlers, Message, read_context, read_message
+from ideabridge.bridge.context.messages import (
+    ContextParts,
+    Draft,
+    Handlers,
+    Message,
+    read_context,
+    read_message,
+)
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing, merge, read, write
 from ideabridge.tools.encoding import JSON, encode
@@ -150,7 +157,7 @@ def test_an_error_is_read_in_each_of_its_spellings(raw: JSON) -> None:
     message = read_message(raw)
     assert (message.type, message.value) == ("error", {"call": CALL, "error": "it broke"})
     assert read_message(message.to_json()) == message
-    [text] = Handlers().assemble([message]).texts
+    [text] = Handlers().assemble(ContextParts([message])).texts
     assert "fetch" in str(text["content"])
     assert "it broke" in str(text["content"])
 
@@ -173,12 +180,14 @@ def test_data_of_one_kind_and_instance_merges_and_handlers_of_ones_own_take_part
     handlers = Handlers()
     handlers.register("mood", mood)
     draft = handlers.assemble(
-        read_context(
-            [
-                {"type": "profile", "profile": {"name": "Ann"}},
-                {"type": "mood", "mood": "calm"},
-                {"type": "profile", "profile": {"age": 7}},
-            ]
+        ContextParts(
+            read_context(
+                [
+                    {"type": "profile", "profile": {"name": "Ann"}},
+                    {"type": "mood", "mood": "calm"},
+                    {"type": "profile", "profile": {"age": 7}},
+                ]
+            )
         )
     )
     assert [text["content"] for text in draft.texts][1] == "The mood is calm."

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context.messages import CALLS, Handlers, Message
+from ideabridge.bridge.context.messages import CALLS, ContextParts, Handlers, Message
 from ideabridge.bridge.context.reader import is_reader, meant_reference, read_part
 from ideabridge.bridge.context.shown import Measures, Shown
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -64,7 +64,9 @@ def test_results_are_whole_within_the_limits_and_the_rest_is_announced(
 
             held[key] = value
 
-    draft = Handlers().assemble([Message("user", "state", state, "state"), *messages], shown=shown)
+    draft = Handlers().assemble(
+        ContextParts([Message("user", "state", state, "state"), *messages]), shown=shown
+    )
     text = "\n".join(str(one["content"]) for one in draft.texts)
     state_text = str(draft.texts[0]["content"])
     assert json.dumps(kept, ensure_ascii=False) in state_text, "what the author wrote is whole"
@@ -113,15 +115,18 @@ def test_a_long_run_shows_the_same_with_what_it_has_measured_before(
     measures = Measures()
     for count in range(0, len(messages) + 1, 7):
         some = messages[:count]
-        again = Handlers().assemble(some, shown=shown).texts
-        assert Handlers().assemble(some, shown=shown, measures=measures).texts == again
+        again = Handlers().assemble(ContextParts(some), shown=shown).texts
+        assert (
+            Handlers().assemble(ContextParts(some), shown=shown, measures=measures).texts == again
+        )
 
 
 def test_previews_of_a_state_with_very_many_results_are_bounded() -> None:
     state: JSONObject = {f"k{number}": "x" * 1000 for number in range(5000)}
     messages = [made(place, "", is_read=False, path=f"k{place}")[0] for place in range(5000)]
     draft = Handlers().assemble(
-        [Message("user", "state", state, "state"), *messages], shown=Shown(4096, 32_768)
+        ContextParts([Message("user", "state", state, "state"), *messages]),
+        shown=Shown(4096, 32_768),
     )
     text = str(draft.texts[0]["content"])
     assert len(text) < 60_000
@@ -217,7 +222,8 @@ def result_of(value: JSON, place: int = 0, instance: str = "") -> Message:
 
 def text_of(*messages: Message, shown: Shown) -> str:
     return "\n".join(
-        str(one["content"]) for one in Handlers().assemble(messages, shown=shown).texts
+        str(one["content"])
+        for one in Handlers().assemble(ContextParts(messages), shown=shown).texts
     )
 
 
@@ -274,7 +280,8 @@ def test_a_result_is_shown_with_its_call_where_a_handler_of_the_user_shows_the_d
     handlers.register("page", lambda _, draft: draft.say("user", "There is a page."))
     messages = [result_of({"0": "x" * 300}), added("x" * 300)]
     text = "\n".join(
-        str(one["content"]) for one in handlers.assemble(messages, shown=Shown(4096, 32_768)).texts
+        str(one["content"])
+        for one in handlers.assemble(ContextParts(messages), shown=Shown(4096, 32_768)).texts
     )
     assert text.count("x" * 300) == 1
     assert "There is a page." in text

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ideabridge.bridge.context.messages import CALLS, Handlers, read_context
+from ideabridge.bridge.context.messages import CALLS, ContextParts, Handlers, read_context
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.context.reader import is_reader
 from ideabridge.bridge.context.references import Path, PathIndex, is_reference
@@ -246,7 +246,7 @@ def brief_requests(
 
 def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
     """A first Request without the messages that its reader has just sent."""
-    texts = Handlers().assemble(read_context(sent)).texts
+    texts = Handlers().assemble(ContextParts(read_context(sent))).texts
     messages = entry["context"]
     if isinstance(messages, list):
         context = [message for message in messages if message not in texts]

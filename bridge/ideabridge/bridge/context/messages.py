@@ -50,7 +50,7 @@ DEFAULT_ROLES: Final = {
 """The default roles of typed messages; every other type has `user`."""
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error, which may also stand on its message."""
+"""The members of an error. Its message may have them, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,15 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
     names = (name for name in map(_circled, count(1)) if name not in names_in_use)
     if len(states) < 2 or all(message.instance for message in states):
         return list(raw)
-    return [
-        replace(message, instance=next(names)).to_json()
-        if message.type == "state" and not message.instance
-        else definition
-        for message, definition in zip(messages, raw, strict=True)
-    ]
+
+    named: list[JSON] = []
+    for message, definition in zip(messages, raw, strict=True):
+        if message.type == "state" and not message.instance:
+            named.append(replace(message, instance=next(names)).to_json())
+        else:
+            named.append(definition)
+
+    return named
 
 
 def title_of(raw: Sequence[JSON]) -> str:
@@ -254,6 +257,54 @@ def _circled(number: int) -> str:
 
 
 # -- handlers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ContextParts:
+    """The messages of a Request, in their order.
+
+    Attributes:
+        before: the context, or what comes before the calls of a run.
+        calls: the messages of these calls. There may be thousands.
+        after: what comes after them.
+    """
+
+    before: Sequence[Message]
+    calls: Sequence[Message] = ()
+    after: Sequence[Message] = ()
+
+    def merged(self) -> list[Message]:
+        """All messages, with data, input and state merged; see `merge_messages`."""
+        before = merge_messages(self.before)
+        others = merge_messages([*before, *self.after])
+        return [*others[: len(before)], *self.calls, *others[len(before) :]]
+
+    def added_by_calls(self) -> dict[Place, list[Path]]:
+        """The parts of merged data that calls have added: those of the data messages after the
+        first call.
+        """
+        # A context that was written by hand may have calls among its own messages.
+        first = next(
+            (number for number, message in enumerate(self.before) if message.type == "call"),
+            len(self.before),
+        )
+        later = list(self.before[first:])
+        if self.calls or later:
+            later.extend(self.after)
+
+        added = [message for message in later if message.type == "data"]
+        if not added:
+            return {}
+
+        own = [message for message in self.before[:first] if message.type == "data"]
+        own_values = {_place(message): message.value for message in merge_messages(own)}
+        paths_by_place: dict[Place, list[Path]] = {}
+        for message in added:
+            place = _place(message)
+            paths = paths_by_place.setdefault(place, [])
+            paths.extend(paths_of(message.value, own_values.get(place, MISSING)))
+
+        return paths_by_place
 
 
 @dataclass(slots=True)
@@ -325,15 +376,19 @@ def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
 
 
 def _title(text: str, message: Message) -> str:
-    instance = f" of instance {message.instance}" if message.instance else ""
-    return f"{text}{instance}{f' ({message.description})' if message.description else ''}:"
+    title = text
+    if message.instance:
+        title += f" of instance {message.instance}"
+
+    if message.description:
+        title += f" ({message.description})"
+    return f"{title}:"
 
 
 def handle_text(message: Message, draft: Draft) -> None:
     """Keep text as text."""
-    draft.say(
-        message.role, message.value if isinstance(message.value, str) else _json(message.value)
-    )
+    text = message.value if isinstance(message.value, str) else _json(message.value)
+    draft.say(message.role, text)
 
 
 def handle_value(message: Message, draft: Draft) -> None:
@@ -519,20 +574,7 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
     if preview is None and in_data is None and call.line is not None:
         return call.line
 
-    entry = call.entry
-    where = f" of {entry['instance']}" if "instance" in entry else ""
-    also = entry.get("also")
-    places = [
-        str(place)
-        for place in (entry.get("value"), *(also if isinstance(also, list) else []))
-        if place is not None
-    ]
-    value = f", {' and '.join(places)}" if places else ""
-    reads = f" {entry['reads']}" if "reads" in entry else ""
-    why = f" ({entry['why']})" if "why" in entry else ""
-    line = (
-        f"{entry.get('place')} {entry.get('tool')}{reads}{where}: {entry.get('status')}{why}{value}"
-    )
+    line = _head_of_call(call.entry)
     if in_data is not None:
         line += f", which {in_data} has"
     elif preview is not None:
@@ -541,15 +583,38 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
         line += f" = {encode_text(call.result.value)}"
 
     for name, label in (("assumed", "it assumed"), ("unseen", "new to it")):
-        texts = entry.get(name)
-        line += "".join(
-            f"\n  {label}: {text}" for text in (texts if isinstance(texts, list) else [])
-        )
+        for text in _list_in(call.entry, name):
+            line += f"\n  {label}: {text}"
 
     if preview is None and in_data is None:
         call.line = line
 
     return line
+
+
+def _head_of_call(entry: JSONObject) -> str:
+    """Place, tool, status and references of a call."""
+    head = f"{entry.get('place')} {entry.get('tool')}"
+    if "reads" in entry:
+        head += f" {entry['reads']}"
+
+    if "instance" in entry:
+        head += f" of {entry['instance']}"
+
+    head += f": {entry.get('status')}"
+    if "why" in entry:
+        head += f" ({entry['why']})"
+
+    references = [entry.get("value"), *_list_in(entry, "also")]
+    places = [str(place) for place in references if place is not None]
+    if places:
+        head += f", {' and '.join(places)}"
+    return head
+
+
+def _list_in(entry: JSONObject, name: str) -> list[JSON]:
+    member = entry.get(name)
+    return member if isinstance(member, list) else []
 
 
 BUILT_IN: dict[str, Handler] = {
@@ -593,56 +658,54 @@ class Handlers:
 
     def assemble(
         self,
-        messages: Iterable[Message],
+        context: ContextParts,
         tools: Iterable[Tool] = (),
         output_schema: JSONObject | None = None,
         *,
         shown: Shown = TO_MINDS,
         reader: str | None = READ.name,
         measures: Measures | None = None,
-        calls: Sequence[Message] = (),
-        after: Sequence[Message] = (),
     ) -> Draft:
         """Merge data of the same kind and instance, then run every message through its handler.
 
         Args:
-            messages: the context, or what stands before `calls`.
+            context: the messages.
             tools: the offered tools.
             output_schema: JSON Schema of the output; None: text.
             shown: how many bytes of results are shown.
             reader: the name of the tool that reads what is shortened; None: none is offered.
-            measures: what is known from the last Request.
-            calls: the messages of the calls of a run, of which there may be thousands.
-            after: what stands after them.
+            measures: what the last Request measured.
         """
-        messages = list(messages)
-        before = merge_messages(messages)
-        merged = merge_messages([*before, *after])
-        merged[len(before) : len(before)] = calls
+        messages = context.merged()
         documents = {
             _place(document): document.value
-            for document in merged
+            for document in messages
             if document.type in ("state", "data")
         }
         # A handler of the user's own may show a kind of data in another way, or not at all.
         added = {
             place: paths
-            for place, paths in _added_by_calls(messages, after, has_calls=bool(calls)).items()
-            if (self._by_kind.get(place[1][1]) or self._by_kind["data"]) is handle_value
+            for place, paths in context.added_by_calls().items()
+            if self._handler_of(kind=place[1][1], type_="data") is handle_value
         }
-        showing = Showing(_values_of_calls(merged), documents, shown, measures, added)
+        showing = Showing(_values_of_calls(messages), documents, shown, measures, added)
         draft = Draft(
-            merged, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader
+            messages, tools=list(tools), output_schema=output_schema, showing=showing, reader=reader
         )
         in_one_text = self._by_kind["call"] is handle_call
-        while draft.place < len(merged):
-            self._handle(merged[draft.place], draft)
-            draft.place = max(draft.place + 1, draft.called) if in_one_text else draft.place + 1
+        while draft.place < len(messages):
+            self._handle(messages[draft.place], draft)
+            draft.place += 1
+            if in_one_text:
+                draft.place = max(draft.place, draft.called)
 
         return draft
 
+    def _handler_of(self, *, kind: str, type_: str) -> Handler:
+        return self._by_kind.get(kind) or self._by_kind[type_]
+
     def _handle(self, message: Message, draft: Draft) -> None:
-        handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
+        handler = self._handler_of(kind=message.kind, type_=message.type)
         try:
             handler(message, draft)
         except Exception as error:
@@ -654,7 +717,7 @@ class Handlers:
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
         """Make the texts of a Request again from what its idea stores.
 
-        Handlers of users must not depend on the offered tools, which the texts are made without.
+        No tools are offered meanwhile, so handlers of users must not depend on them.
 
         Args:
             context: the messages, as the idea stores them.
@@ -663,7 +726,8 @@ class Handlers:
         """
         written = encode_text(schema)
         reader = next((name for name in reversed(NAMES) if f'"const":"{name}"' in written), None)
-        return self.assemble(read_context(context), shown=shown, reader=reader).texts
+        messages = read_context(context)
+        return self.assemble(ContextParts(messages), shown=shown, reader=reader).texts
 
 
 def _check(kind: object, handler: object) -> None:
@@ -675,42 +739,10 @@ def _check(kind: object, handler: object) -> None:
         )
 
 
-def _added_by_calls(
-    messages: Sequence[Message], after: Sequence[Message], *, has_calls: bool
-) -> dict[Place, list[Path]]:
-    """Which parts of merged data the calls of a run have added: those of the data messages after
-    the first call.
-
-    Args:
-        messages: the messages before the calls; they may include calls.
-        after: the messages after the calls.
-        has_calls: whether there are calls between these.
-    """
-    first = next(
-        (number for number, message in enumerate(messages) if message.type == "call"), len(messages)
-    )
-    later = [*messages[first:], *(after if has_calls or first < len(messages) else ())]
-    added = [message for message in later if message.type == "data"]
-    if not added:
-        return {}
-
-    own = {
-        _place(message): message.value
-        for message in merge_messages(
-            message for message in messages[:first] if message.type == "data"
-        )
-    }
-    paths_by_place: dict[Place, list[Path]] = {}
-    for message in added:
-        paths_by_place.setdefault(_place(message), []).extend(
-            paths_of(message.value, own.get(_place(message), MISSING))
-        )
-
-    return paths_by_place
-
-
 def _name_of_tool(message: Message) -> str:
-    return str(message.value.get("name") if isinstance(message.value, dict) else message.value)
+    if isinstance(message.value, dict):
+        return str(message.value.get("name"))
+    return str(message.value)
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:

@@ -13,7 +13,7 @@ from typing import Final
 from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.body import Body, EncodedRequest, body_of
 from ideabridge.bridge.context.errors import HandlerError, ReferenceSyntaxError
-from ideabridge.bridge.context.messages import Draft, Handlers, Message
+from ideabridge.bridge.context.messages import ContextParts, Draft, Handlers, Message
 from ideabridge.bridge.context.reader import READERS, is_reader, meant_reference
 from ideabridge.bridge.context.references import Path, clipped, format_reference, parse_target
 from ideabridge.bridge.context.request import Request
@@ -227,7 +227,7 @@ class Composer:
         """
         before, after = messages_around_calls(machine)
         calls = self._calls(machine) if machine.step else _Messages()
-        draft = self._draft(machine, (before, calls.messages, after), earlier)
+        draft = self._draft(machine, ContextParts(before, calls.messages, after), earlier)
         properties = draft.properties
         offered = None
         if machine.settings.groups:
@@ -285,38 +285,28 @@ class Composer:
 
         return stored
 
-    def _draft(
-        self, machine: Machine, parts: tuple[Sequence[Message], ...], earlier: RequestMade | None
-    ) -> Draft:
+    def _draft(self, machine: Machine, context: ContextParts, earlier: RequestMade | None) -> Draft:
         """The draft of a Request. If it shortens something, it offers the tool that reads
         values.
         """
         base = machine.offer.initial
         base_schema = machine.offer.initial_schema
-        before, calls, after = parts
 
         def assembled(reader: Tool | None) -> Draft:
-            name = None if reader is None else reader.name
             return self._handlers.assemble(
-                before,
+                context,
                 base.tools,
                 base_schema,
                 shown=machine.shown,
-                reader=name,
+                reader=None if reader is None else reader.name,
                 measures=self._measures,
-                calls=calls,
-                after=after,
             )
 
         if machine.mode != "solve":
             return assembled(None)
         if earlier is not None:
-            was_offered = offered_by(base, earlier.offered).tools
-            return assembled(
-                next(
-                    (offered_tool for offered_tool in was_offered if is_reader(offered_tool)), None
-                )
-            )
+            readers = filter(is_reader, offered_by(base, earlier.offered).tools)
+            return assembled(next(readers, None))
 
         for reader in READERS:
             draft = assembled(reader)
