@@ -159,7 +159,7 @@ class Repair:
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The keywords at the top in which these stood.
+        # The keywords at the top that contained these definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:
@@ -191,7 +191,7 @@ class Repair:
         return result
 
     def _define(self, target: Place) -> None:
-        """Write a schema that stands where no schemas are expected, such as `#/components/User`."""
+        """Write a schema that is outside the places of schemas, such as `#/components/User`."""
         if target in self._places:
             return
 
@@ -892,7 +892,7 @@ def _text(text: str) -> str:
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return a number that may be written as text; None if it is none."""
+    """Return a number, which may be written as text; None if the value is not a number."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -921,7 +921,7 @@ _TRANSLATED: Final = (
 
 
 def _in_words_of_ecma(pattern: str) -> str:
-    """Return a pattern with what Python writes in another way as JSON Schema has it."""
+    """Return a pattern in the syntax of JSON Schema, where Python has another one."""
     for expression, replacement in _TRANSLATED:
         pattern = expression.sub(replacement, pattern)
     return pattern

@@ -126,7 +126,7 @@ ANONYMOUS: Final = "anonymous"
 """The `_module` of a clean room."""
 
 EVERY_MODULE: Final = "*"
-"""The entry of `Tool.reaches` that stands for all modules."""
+"""The entry of `Tool.reaches` that means all modules."""
 
 IDEA: Final = "idea:"
 """Prefix of the `_module` of an idea: `idea:weekly_report`, `idea:weekly_report@3`."""
@@ -187,13 +187,15 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """True if a call may run a second time after a crash during its first."""
+        """True if a call may be sent again: after a crash while it ran, or where its server did not
+        answer. The tool declares itself read-only or idempotent.
+        """
         return self.read_only is True or self.idempotent is True
 
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema as a module sent it, in place of which another one is used.
+    """A schema as a module sent it. Another schema is used in its place.
 
     Attributes:
         schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or no JSON.

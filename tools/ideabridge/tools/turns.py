@@ -1,8 +1,8 @@
 """Turns: who gets the next free place where many callers wait for few, such as worker processes.
 
-A place that gets free goes to a caller who has the fewest places; between equal callers, to the one
-who has waited longest since the last turn. So whoever asks for a hundred pieces of work at once
-delays the first piece of another caller by at most one piece of work in each place.
+A place that becomes free goes to the caller who has the fewest places; between equal callers, to
+the one who has waited longest since the last turn. So a caller who asks for a hundred pieces of
+work at once delays the first piece of another caller by at most one piece of work in each place.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
 
 
 def _bounded(sent: JSON) -> JSON:
-    """Return what was sent as JSON, or its digest if it is none or too large."""
+    """Return what was sent as JSON, or its digest if it is not JSON, or is too large."""
     try:
         normal = normalise(sent)
         if len(encode(normal)) <= MAX_SCHEMA_BYTES:

@@ -46,7 +46,7 @@ class EncodedRequest:
     Attributes:
         messages, schema, shown: as given.
         id: the id of the Request, 32 bytes.
-        size: the bytes of which the id is the hash.
+        size: the number of the bytes that the id is a hash of.
     """
 
     def __init__(

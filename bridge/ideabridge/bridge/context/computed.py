@@ -75,7 +75,7 @@ class Doubts:
             self.approved += other.approved
 
     def approve(self, by: str, edited: JSONObject | None) -> None:
-        """Note that somebody who was told of all that asks has approved it.
+        """Note that somebody has approved it, and was shown every reason to ask.
 
         Args:
             by: who.
@@ -163,16 +163,16 @@ class Computation(Protocol):
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call has in common with others: who approves one of them has
-        been asked about all that the question names. None: it has none.
+        """A reason to ask that the call shares with others: one question names all of them. None:
+        it has no such reason.
         """
         ...
 
-    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+    def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
         """Compute the literals.
 
         Args:
-            known: the values of all references that the call reads, by their texts, as
+            values: the values of all references that the call reads, by their texts, as
                 far as they exist.
             only_reads: the call changes nothing.
         """

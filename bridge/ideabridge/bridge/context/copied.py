@@ -135,10 +135,10 @@ class CopiedLiterals:
         """Evaluate the explanations of a literal."""
         return settle(literal, read)
 
-    def note_of(self, literal: Explained, what: str) -> JSONObject:
+    def note_of(self, literal: Explained, reason: str) -> JSONObject:
         """The note why a literal is not determined, where that alone is no reason to doubt it."""
-        note: JSONObject = {"at": ".".join(literal.at), "what": what}
-        if NOTED.get(what, True):
+        note: JSONObject = {"at": ".".join(literal.at), "what": reason}
+        if NOTED.get(reason, True):
             note["mild"] = True
         return note
 
@@ -196,9 +196,9 @@ class CopiedInOutput(CopiedLiterals):
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
         super().__init__(literals, facts, 1)
 
-    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+    def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
         """See `Computation.compute`; an output changes nothing, whatever `only_reads` says."""
-        read = reading(known)
+        read = reading(values)
         computed = self.settle_all(read)
         computed.doubts.notes += self.novelties(read, references_of(self._literals))
         return computed
@@ -217,15 +217,15 @@ class CopiedInCall(CopiedLiterals):
         """The reason of a call that may have been a decision."""
         return DECISION if self.call.may_decide else None
 
-    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+    def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
         """See `Computation.compute`."""
-        read = reading(known)
+        read = reading(values)
         computed = self.settle_all(read)
         doubts = computed.doubts
         if not only_reads:
             doubts.notes += self._recorded_words(read, doubts.assumed)
 
-        novelties = self.novelties(read, [*known, *self.references], self.call.watched)
+        novelties = self.novelties(read, [*values, *self.references], self.call.watched)
         doubts.notes += novelties
         # Nothing comes of an idle call, so it does not matter here whether it belongs into the run.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
@@ -263,9 +263,9 @@ class CopiedInCall(CopiedLiterals):
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})
 
 
-def reading(known: Mapping[str, JSON]) -> Read:
+def reading(values: Mapping[str, JSON]) -> Read:
     """Return what reads the value of a reference by its text."""
-    return lambda text: known.get(text, MISSING)
+    return lambda text: values.get(text, MISSING)
 
 
 def was_passed(literal: Explained, read: Read) -> bool:

@@ -1,12 +1,12 @@
-"""Earlier plans: how journals are folded whose plans were proposed under the rules for calls
-before version 2.
+"""Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
+calls.
 
-Nothing else needs this module, and nothing is written by it. Such a plan differs in four ways:
+Only such journals need this module; new ones never do. Such a plan differs in four ways:
 
 - It may have explanations of removed kinds; see `context/removed.py`.
 - A literal at `calls.PLACE._when` says by tests whether the call is made; otherwise it is skipped.
-- An explanation of any kind stands in for one that gives no value.
-- Everything that is not determined asks before a change.
+- If an explanation gives no value, the next one counts, of whatever kind.
+- A call that changes something asks about every value that is not determined.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LAST_RULES: Final = 1
-"""The last version of the rules for calls that this module is about."""
+"""The last version of the rules for calls to which this module applies."""
 
 WHEN: Final = "_when"
 """The key of a call that is no parameter: whether the call is made."""
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals of which the first explanation counts that has a value, and of which
-    no note is mild.
+    """Literals whose value comes from the first explanation that has one. No note about them is
+    mild.
     """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -48,9 +48,9 @@ class _UnderEarlierRules(CopiedLiterals):
         )
         return settle(replace(literal, by=tuple(by)), read)
 
-    def note_of(self, literal: Explained, what: str) -> JSONObject:
+    def note_of(self, literal: Explained, reason: str) -> JSONObject:
         """The note why a literal is not determined."""
-        return {"at": ".".join(literal.at), "what": what}
+        return {"at": ".".join(literal.at), "what": reason}
 
 
 class EarlierInOutput(_UnderEarlierRules, CopiedInOutput):
@@ -87,15 +87,15 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
         """Each call asked by itself."""
         return None
 
-    def compute(self, known: Mapping[str, JSON], *, only_reads: bool) -> Computed:
+    def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
         """See `Computation.compute`."""
-        read = reading(known)
+        read = reading(values)
         decided = self._decide(read)
         if decided.skipped is not None or decided.problem is not None:
             return decided
 
         computed = self.settle_all(read)
-        readable = [text for text in (*known, *self.references) if text not in self.needs]
+        readable = [text for text in (*values, *self.references) if text not in self.needs]
         computed.doubts.notes += self.novelties(read, readable, self.call.watched)
         if self.call.may_decide:
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})

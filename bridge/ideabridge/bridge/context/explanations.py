@@ -124,8 +124,8 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """Its kind, whatever it reads: an explanation of another kind never stands in for one
-        without a value.
+        """Its kind, whatever it reads. If it has no value, only an explanation of the same kind
+        may give one.
         """
         return type(self).__name__
 
@@ -544,10 +544,10 @@ class Explained:
         runs: the runs, with different data, that agree with all of them.
         cut: the search stopped at a bound, so an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
-        given: the reference of an optional parameter: whoever passes it gives the value, and
+        given: the reference of an optional parameter. A caller who passes it gives the value, and
             nothing is assumed.
         among: references to the same part of the results of other calls of the tool from whose
-            result the value is taken. They are not stored: whoever knows the calls adds them.
+            result the value is taken. They are not stored: the reader of a plan adds them.
     """
 
     at: Path
@@ -854,7 +854,7 @@ def _cut(value: JSON) -> JSON:
 
 
 EXPLAINED: Final = "†explained"
-"""The key of what stands for an explained literal where people read a plan."""
+"""The key that people read in place of an explained literal of a plan."""
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:

@@ -104,10 +104,10 @@ class Message:
         return result
 
 
-def _optional(source: JSONObject, key: str, kind: type, what: str, where: str) -> JSON:
+def _optional(source: JSONObject, key: str, kind: type, expected: str, where: str) -> JSON:
     value = source.get(key)
     if value is not None and not isinstance(value, kind):
-        raise MessageError(f"{where}: {key} must be {what}, found {type(value).__name__}")
+        raise MessageError(f"{where}: {key} must be {expected}, found {type(value).__name__}")
     return value
 
 

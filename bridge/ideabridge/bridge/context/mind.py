@@ -15,7 +15,7 @@ from ideabridge.tools.errors import IdeabridgeError
 _LONGEST_NAME: Final = 200
 
 TURNS: Final = "turns"
-"""The name that stands for the caller of a run, who hands Solutions in."""
+"""The name of the mind of a run whose caller submits the Solutions."""
 
 
 @dataclass(frozen=True, slots=True)

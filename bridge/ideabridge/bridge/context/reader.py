@@ -61,9 +61,9 @@ READ: Final = Tool(
 reference does."""
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
-"""The tool under its names. Where a tool of the user is called `read`, it has the second one."""
+"""The tool under its names. It has the second one if a tool of the user is called `read`."""
 
-NAMES: Final = tuple(one.name for one in READERS)
+NAMES: Final = tuple(reader.name for reader in READERS)
 
 _AROUND: Final = 100
 """Characters shown on each side of a place that was found."""
@@ -73,9 +73,9 @@ _ENVELOPE: Final = 200
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """True for the tool that this module defines, whatever other tools are called."""
-    # Names first: this is asked several times for each call, and tools are compared with all
-    # that they hold.
+    """True for the tool that this file defines, whatever the names of other tools are."""
+    # The names first, because comparing whole tools is slow and this runs several times for each
+    # call.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 

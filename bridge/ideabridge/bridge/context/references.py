@@ -36,8 +36,8 @@ deep to be encoded."""
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
-"""The most characters of references of which many are kept after they were parsed: a
-plan has thousands."""
+"""The most characters of a short reference. Many short references stay cached after they were
+parsed, because a plan has thousands."""
 
 Path = tuple[str, ...]
 """Keys from a document's root; an array index is a string of decimal digits."""
@@ -150,7 +150,7 @@ def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
 
     Args:
         value: any JSON value. Keys of objects are never references.
-        change: returns what stands in the place of a reference, which may be malformed.
+        change: returns the value that replaces a reference. The reference may be malformed.
     """
     if isinstance(value, str):
         return change(value) if is_reference(value) else value

@@ -169,7 +169,7 @@ class Removed(Explanation):
 
 
 def _parts(raw: JSON) -> list[JSON]:
-    """The explanations of which one is made."""
+    """The explanations that are parts of another one."""
     match raw:
         case {"where": dict() as where}:
             return list(where.values())

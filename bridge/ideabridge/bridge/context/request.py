@@ -70,7 +70,7 @@ class Request:
 
     @property
     def encoded(self) -> EncodedRequest:
-        """The parts of which the id is the hash, in their canonical form.
+        """The parts that the id is a hash of, in their canonical form.
 
         Raises:
             InvalidJSONError: a part is not JSON.

@@ -594,7 +594,7 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """A copy of a value with other values at the paths of a tree; a null stands for none."""
+    """A copy of a value with other values at the paths of a tree; null where the tree has null."""
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in value.items():

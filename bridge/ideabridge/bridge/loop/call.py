@@ -351,9 +351,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """The parameters of a call of the reading tool, in which `state.log` is as good
-    as `†state.log`.
-    """
+    """The parameters of a call of the reading tool, which reads `state.log` as `†state.log`."""
     meant = meant_reference(parameters.get("reference"))
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
         value = show(parameters["reference"])

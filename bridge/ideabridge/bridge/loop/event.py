@@ -272,8 +272,8 @@ class RunStarted(Journaled):
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
     """The run continues under another configuration. `fingerprint` names it; `approval` is
-    the approval setting from now on: the rules of before and those of the new configuration,
-    of which the strictest decides. `rules` is the version of the rules for calls from now on,
+    the approval setting from now on: it has the earlier rules and those of the new configuration,
+    and the strictest one decides. `rules` is the version of the rules for calls from now on,
     see `Settings`.
     """
 

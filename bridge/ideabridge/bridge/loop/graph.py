@@ -113,8 +113,8 @@ it was written by.
 1: where `_activity` names code, the hints of the tool of that code also decide whether a
 call asks and what it waits for; and the result of a latent tool whose definition does not
 describe it is text.
-2: in a published plan, no explanation stands in for one of another kind, and notes are apart from
-what is assumed; see `context/earlier.py`.
+2: in a published plan, an explanation never gives the value of one of another kind, and notes are
+apart from what is assumed; see `context/earlier.py`.
 """
 
 _TOLD: Final = 3

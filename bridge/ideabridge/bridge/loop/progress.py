@@ -137,7 +137,7 @@ class Progress:
             without a question.
         value: the result, once done.
         replaced: the tool with which a person replaced the call's own.
-        held: True if only the listed order keeps the call from running.
+        is_held_back: True if only the listed order keeps the call from running.
         unasked: the questions of its module that nobody was asked, with the reasons.
         doubts: what is not certain about its parameters; a person who decides on the
             call settles it.
@@ -151,13 +151,13 @@ class Progress:
     wrote: tuple[Path, ...] = ()
     staged: bool = False
     approval: Approval | None = None
-    asked: bool = False
+    was_asked: bool = False
     granted: int | None = None
     approved_by: Decider | None = None
     forbidden: bool = False
     value: JSON = None
     replaced: Tool | None = None
-    held: bool = False
+    is_held_back: bool = False
     unasked: list[str] = field(default_factory=list[str])
     doubts: Doubts = field(default_factory=Doubts)
 

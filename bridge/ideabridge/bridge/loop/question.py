@@ -259,7 +259,9 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Say what runs if it is not what the call names: whoever defined the tool chose its name."""
+    """Say which code runs, if the call names another tool: the author of a tool chooses its name,
+    and might mislead.
+    """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:
         return None

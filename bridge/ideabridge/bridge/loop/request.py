@@ -62,7 +62,7 @@ class Guidance:
 
         With instances, `done` is the number of instances in which the call is done, `of` is the
         number of all instances, and `not_done` lists some of the others. At the first step, a plan
-        of which no call is done is returned unchanged.
+        is returned unchanged if none of its calls is done.
         """
         if isinstance(message.value, dict):
             plan: JSONObject = message.value

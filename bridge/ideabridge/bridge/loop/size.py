@@ -89,25 +89,23 @@ class LargeSizes:
         return size
 
 
-def too_large(
-    what: str, size: Size, refers: str = "they refer", taken: str = "taken"
-) -> str | None:
+def too_large(name: str, size: Size, refers: str = "they refer", done: str = "taken") -> str | None:
     """Return the error if something is too large with what it refers to; otherwise None.
 
     Args:
-        what: names it.
+        name: what is too large, for the message.
         size: its size.
         refers: "it refers" of a single thing.
-        taken: what is done with smaller ones.
+        done: what is done with smaller ones.
     """
     if size.size > MOST_RESOLVED:
         return (
-            f"{what} would have {size.size:,} bytes with what {refers} to; at most "
-            f"{MOST_RESOLVED:,} are {taken}"
+            f"{name} would have {size.size:,} bytes with what {refers} to; at most "
+            f"{MOST_RESOLVED:,} are {done}"
         )
     if size.values > MOST_VALUES:
         return (
-            f"{what} would have {size.values:,} values (numbers, texts, lists, ...) with what "
-            f"{refers} to; at most {MOST_VALUES:,} are {taken}"
+            f"{name} would have {size.values:,} values (numbers, texts, lists, ...) with what "
+            f"{refers} to; at most {MOST_VALUES:,} are {done}"
         )
     return None

@@ -275,7 +275,7 @@ class Tick:
         if self.due.pop(("approve", index, None), None) is None:
             raise JournalError(f"approval of call {index} was asked without being due")
         self._withdraw_grant(self.progress[index])
-        self.progress[index].asked = True
+        self.progress[index].was_asked = True
 
     def finished(self, event: events.CallFinished) -> None:
         """Note that a call, or one item of it, has ended."""
@@ -535,8 +535,8 @@ class Tick:
                 waiting.remove(index)
 
         progress.status = CallStatus.WAITING
-        progress.held = False
-        progress.asked = False
+        progress.is_held_back = False
+        progress.was_asked = False
         progress.approved_by = None
 
     def _drop_queued(self, progress: Progress) -> None:
@@ -768,8 +768,8 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask once about calls that have a reason to ask in common: the question about the first
-        one that changes something names the others, and who approves it has been asked about them.
+        """Ask once about calls that share a reason to ask. The question about the first call that
+        changes something names the others, so its answer decides about them, too.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -859,7 +859,7 @@ class Tick:
     def _let_go(self, progress: Progress) -> None:
         """Run a call, or let it wait for the calls that the listed order puts before it."""
         before = self.graph.order.before(progress.call, self._is_settled)
-        progress.held = before is not None
+        progress.is_held_back = before is not None
         if before is None:
             self._queue_items(progress)
         else:
@@ -1042,7 +1042,7 @@ class Tick:
         begun = False
         if progress.approval is not None:
             self._withdraw_approval(progress)
-            if progress.asked:
+            if progress.was_asked:
                 self.due["cancel", call.index, None] = Cancel(call, None, error)
             else:
                 self._end_asking()
@@ -1099,5 +1099,5 @@ def _structural(call: Call) -> JSONObject:
 
 def _waits(progress: Progress) -> bool:
     return progress.status is CallStatus.WAITING or (
-        progress.status is CallStatus.QUEUED and progress.held
+        progress.status is CallStatus.QUEUED and progress.is_held_back
     )

@@ -246,7 +246,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
             case "correction" if (
                 isinstance(raw["correction"], dict) and "left_out" in raw["correction"]
             ):
-                # Then, nobody was told of it.
+                # The recorded mind was not shown it.
                 continue
             case "correction":
                 messages.append({**raw, "correction": shorten_literal(raw["correction"])})

@@ -412,8 +412,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """What stands for a tool in journals: a tool that passes its calls on stands beside the one
-    that answers them.
+    """The key of a tool in journals. A tool that passes its calls on has a key of its own, beside
+    that of the tool that answers them.
     """
     return tool.origin if tool.passes_to is None else tool.key
 

@@ -358,7 +358,7 @@ class Sandbox:
     def _known_check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
-        # Only what it imports can change the result, and what is told where an import fails.
+        # The result, and the message about an import that fails, depend only on its imports.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
         stubs = tuple(

@@ -3,7 +3,7 @@
 
 Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The
 plan's run has the tools that its programs may call, so the room runs with the definitions that the
-journal has, whatever servers list later. The text stands in the plan itself: what a tool returns
+journal has, whatever servers list later. The text is part of the plan itself: what a tool returns
 never becomes a program.
 """
 
