@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 MAX_DEPTH: Final = 12
 """Levels of schemas below the root. Deeper schemas accept anything."""
 
-_TOLD: Final = frozenset(
+_MENTIONED: Final = frozenset(
     {
         *("pattern", "format", "minLength", "maxLength"),
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -24,9 +24,11 @@ _TOLD: Final = frozenset(
 )
 """Limits of single values: removed, and mentioned in the description."""
 
-_KEPT: Final = frozenset({"type", "enum", "const", "required", "description", "default", "$ref"})
-"""Keywords that are kept. The others without a schema mean nothing to a model, or are
-refused by providers."""
+_SUPPORTED: Final = frozenset(
+    {"type", "enum", "const", "required", "description", "default", "$ref"}
+)
+"""Keywords that stay. The other keywords without a schema mean nothing to a model, or providers
+refuse them."""
 
 _LONGEST_NOTE: Final = 200
 
@@ -48,8 +50,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 def with_calls(schema: JSONObject) -> JSONObject:
     """The schema of a Solution without alternatives at its top, which endpoints refuse: the calls
-    and the output are required, and a program may stand beside them. A Solution with a program, no
-    calls and no output is read as one.
+    and the output are required, and a program is allowed beside them. A Solution with a program, no
+    calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
@@ -74,22 +76,21 @@ def is_closed(schema: JSON) -> bool:
         return schema is False
 
     defs = schema.get("$defs")
-    if isinstance(defs, dict) and not all(is_closed(item) for item in defs.values()):
+    if isinstance(defs, dict) and not all(map(is_closed, defs.values())):
         return False
     if "$ref" in schema:
         return True
 
     branches = schema.get("anyOf")
     if isinstance(branches, list):
-        return all(is_closed(item) for item in branches)
+        return all(map(is_closed, branches))
 
     kind = schema.get("type")
     if kind == "object":
+        if schema.get("additionalProperties") is not False:
+            return False
         properties = schema.get("properties")
-        inner = properties.values() if isinstance(properties, dict) else ()
-        return schema.get("additionalProperties") is False and all(
-            is_closed(item) for item in inner
-        )
+        return not isinstance(properties, dict) or all(map(is_closed, properties.values()))
 
     if kind == "array":
         return "items" in schema and is_closed(schema["items"])
@@ -110,17 +111,18 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
     result: JSONObject = {}
     notes: list[str] = []
     for keyword, value in schema.items():
-        if keyword in _KEPT:
+        if keyword in _SUPPORTED:
             result[keyword] = [*value] if isinstance(value, list) else value
-        elif keyword in _TOLD:
+        elif keyword in _MENTIONED:
             notes.append(f"{keyword} {encode_text(value)}")
         elif keyword == "properties" and isinstance(value, dict):
             result[keyword] = {name: _adapted(item, depth + 1) for name, item in value.items()}
+        elif keyword == "additionalProperties" and value is False:
+            result[keyword] = False
         elif keyword in ("items", "additionalProperties"):
-            closed = keyword == "additionalProperties" and value is False
-            result[keyword] = False if closed else _adapted(value, depth + 1)
+            result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # If there is an `anyOf` and a `oneOf`, one remains; either alone is wider than both.
+            # Of an `anyOf` and a `oneOf`, the first one stays: either is wider than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
     parts = schema.get("allOf")
@@ -150,8 +152,9 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have a keyword, the first is kept, which is wider
-    than both. A closed object is opened, because it would refuse the properties of another part.
+    """Merge the parts of an `allOf`. If two parts have a keyword, the first one stays: it is wider
+    than both together. A closed object is opened, because it would refuse the properties of another
+    part.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -64,8 +64,8 @@ _LOCK: Final = threading.Lock()
 _IMPORTED: Final = re.compile(
     r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
 )
-"""What stands between `from` or `import` and the end of the statement. Nothing of it is tried
-again, and what is in parentheses is bounded, so a hostile text is read in linear time.
+"""The text between `from` or `import` and the end of the statement. The expression never goes back,
+and text in parentheses is bounded, so a hostile program is read in linear time.
 """
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
@@ -88,8 +88,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """The identifier of a parameter, in any script: parameters stand beside those of the
-    same tool alone.
+    """The identifier of a parameter, in any script: it can be mistaken only for another parameter
+    of the same tool.
     """
     text = identifier(name, _NO_LETTER)
     # Some letters and digits of Unicode are in no identifier.
@@ -109,11 +109,12 @@ def _mapped(
     listed = dict.fromkeys(names)
     real_names = {name: name for name in listed if name not in reserved and identify(name) == name}
     numbers: dict[str, int] = {}
-    for name in sorted(listed_name for listed_name in listed if listed_name not in real_names):
-        base = text = identify(name)
-        if text in reserved:
-            base = text = f"{text}_"
+    for name in sorted(listed.keys() - real_names.keys()):
+        base = identify(name)
+        if base in reserved:
+            base = f"{base}_"
 
+        text = base
         while text in reserved or text in real_names:
             # Each number is tried once, however many names become equal.
             numbers[base] = numbers.get(base, 1) + 1
@@ -132,7 +133,7 @@ class ProgramNames:
 
     Attributes:
         tools: the tools by module and function.
-        servers: the names of the servers' modules, by what follows `from servers import`.
+        servers: the modules of the servers, by their names in `from servers import NAME`.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -142,18 +143,15 @@ class ProgramNames:
             if tool.module != ANONYMOUS and not is_reader(tool):
                 own.setdefault(_module_of(tool), []).append(tool)
 
-        real = [name for name in own if name not in (f"{TOOLS}:", f"{IDEAS}:")]
-        self.tools: dict[str, dict[str, Tool]] = {}
-        modules = {name: python for python, name in _mapped(real, _OWN).items()}
-        for name, python in modules.items():
-            self.tools[python] = _functions(own[name])
-
-        self.servers = {python: modules[name] for python, name in _mapped(real).items()}
-        for name in (TOOLS, IDEAS):
-            self.tools[name] = _functions(
-                own.get(f"{name}:", []), (READ, CLASS) if name == TOOLS else ()
-            )
-
+        tools_of_process = own.pop(f"{TOOLS}:", [])
+        ideas = own.pop(f"{IDEAS}:", [])
+        modules = {name: python for python, name in _mapped(own, _OWN).items()}
+        self.servers = {python: modules[name] for python, name in _mapped(own).items()}
+        self.tools: dict[str, dict[str, Tool]] = {
+            python: _functions(own[name]) for name, python in modules.items()
+        }
+        self.tools[TOOLS] = _functions(tools_of_process, (READ, CLASS))
+        self.tools[IDEAS] = _functions(ideas)
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
         self._places: dict[ToolKey, tuple[str, str]] = {}
         self.note_places()
@@ -176,12 +174,10 @@ class ProgramNames:
         modules = journaled.get("modules")
         if isinstance(servers, dict):
             names.servers = {key: str(value) for key, value in servers.items()}
-        else:
-            names.servers = {}
 
-        for module, keys in modules.items() if isinstance(modules, dict) else ():
+        for module, keys in _members(modules).items():
             functions = names.tools.setdefault(module, {})
-            for function, key in keys.items() if isinstance(keys, dict) else ():
+            for function, key in _members(keys).items():
                 match key:
                     case [None | str() as place, str(name)] if (place, name) in tools_by_key:
                         functions[function] = tools_by_key[place, name]
@@ -200,12 +196,15 @@ class ProgramNames:
         MODULE}}`, with the names that tools have at their modules.
         """
         program = unicodedata.normalize("NFKC", program)
-        imports: list[list[str]] = [
-            re.findall(r"\w+", names) for names in _IMPORTED.findall(program)
-        ]
-        imported = {word for names in imports for word in names}
-        words = imported | {*_MEMBER.findall(program)}
-        from_servers = {word for names in imports if SERVERS in names[:1] for word in names}
+        imported: set[str] = set()
+        from_servers: set[str] = set()
+        for statement in _IMPORTED.findall(program):
+            statement_words: list[str] = re.findall(r"\w+", statement)
+            imported.update(statement_words)
+            if statement_words[:1] == [SERVERS]:
+                from_servers.update(statement_words)
+
+        words = imported.union(_MEMBER.findall(program))
         servers = {name: module for name, module in self.servers.items() if name in from_servers}
         modules: JSONObject = {}
         for module, members in self.tools.items():
@@ -224,7 +223,9 @@ class ProgramNames:
                 own["sleep"] = [None, sleep.name]
 
         stored: JSONObject = {"modules": modules}
-        return {**stored, "servers": dict[str, JSON](servers)} if servers else stored
+        if servers:
+            stored["servers"] = dict[str, JSON](servers)
+        return stored
 
     @property
     def listed(self) -> list[Tool]:
@@ -270,7 +271,8 @@ class ProgramNames:
         if real_names is None:
             described = described_parameters(tool.parameters)
             listed = [*described.properties, *sorted(described.required)]
-            real_names = self._parameters[place] = _mapped(listed, identify=_parameter)
+            real_names = _mapped(listed, identify=_parameter)
+            self._parameters[place] = real_names
 
         return real_names
 
@@ -418,10 +420,17 @@ def _key_of(tool: Tool) -> ToolKey:
     return tool.origin if tool.passes_to is None else tool.key
 
 
+def _members(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
+
+
 def _module_of(tool: Tool) -> str:
+    """The server of a tool; `tools:` or `ideas:` (no names of servers) if it has none."""
     if tool.module is None:
         return f"{TOOLS}:"
-    return f"{IDEAS}:" if tool.module.startswith(IDEA) else tool.module
+    if tool.module.startswith(IDEA):
+        return f"{IDEAS}:"
+    return tool.module
 
 
 def _function_of(tool: Tool) -> str:
