@@ -208,52 +208,39 @@ def _use_plain_help(app: typer.Typer) -> None:
 
 def _help(command: Any, ctx: Any) -> str:
     width = max(40, min(shutil.get_terminal_size((80, 24)).columns, _MOST))
-    below: dict[str, Any] = getattr(command, "commands", {})
-    commands = {name: subcommand for name, subcommand in below.items() if not subcommand.hidden}
-    shown = [
-        parameter
-        for parameter in command.get_params(ctx)
-        if not getattr(parameter, "hidden", False)
-    ]
-    arguments = [parameter for parameter in shown if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in shown if parameter.param_type_name == "option"]
-    words = [
-        ctx.command_path,
-        *map(_argument_usage, arguments),
-        "[OPTIONS]",
-        *(["COMMAND ..."] if commands else []),
-    ]
+    subcommands: dict[str, Any] = getattr(command, "commands", {})
+    commands = {name: entry for name, entry in subcommands.items() if not entry.hidden}
+    parameters = [entry for entry in command.get_params(ctx) if not getattr(entry, "hidden", False)]
+    arguments = [entry for entry in parameters if entry.param_type_name == "argument"]
+    options = [entry for entry in parameters if entry.param_type_name == "option"]
+    words = [ctx.command_path, *map(_argument_usage, arguments), "[OPTIONS]"]
+    if commands:
+        words.append("COMMAND ...")
+
     parts = [_wrapped(f"Usage: {' '.join(words)}", width, "       ")]
-    parts += [
-        _wrapped(" ".join(text.split()), width)
-        for text in (command.help or "").split("\n\n")
-        if text.strip()
-    ]
+    for text in (command.help or "").split("\n\n"):
+        if text.strip():
+            parts.append(_wrapped(" ".join(text.split()), width))
+
     examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
     if examples:
         parts.append("\n".join(["Examples:", *(f"  ideabridge {line}" for line in examples)]))
 
-    parts += _section(
-        "Arguments:",
-        [(_argument_name(parameter), _description(parameter)) for parameter in arguments],
-        width,
-    )
-    parts += _section(
-        "Commands:", [(name, _first(parameter)) for name, parameter in commands.items()], width
-    )
-    own = [parameter for parameter in options if parameter.name not in _SHARED]
-    shared = sorted(
-        (parameter for parameter in options if parameter.name in _SHARED),
-        key=lambda parameter: _SHARED.index(parameter.name),
-    )
+    argument_rows = [(_argument_name(argument), _description(argument)) for argument in arguments]
+    parts += _section("Arguments:", argument_rows, width)
+    command_rows = [(name, _first_sentence(entry)) for name, entry in commands.items()]
+    parts += _section("Commands:", command_rows, width)
+    own = [option for option in options if option.name not in _SHARED]
+    shared = [option for option in options if option.name in _SHARED]
+    shared.sort(key=lambda option: _SHARED.index(option.name))
     if not commands or len(own) + len(shared) > 1:
-        parts += _section("Options:", [_option(parameter) for parameter in own], width)
+        parts += _section("Options:", [_option(option) for option in own], width)
 
     title = "Options:" if len(shared) == 1 else "Shared options:"
     if commands and own:
         title = "Shared options, before or after the command:"
 
-    parts += _section(title, [_option(parameter) for parameter in shared], width)
+    parts += _section(title, [_option(option) for option in shared], width)
     if command.epilog:
         parts.append(_wrapped(command.epilog, width))
 
@@ -289,13 +276,14 @@ def _wrapped(text: str, width: int, indent: str = "") -> str:
 
 def _argument_name(argument: Any) -> str:
     """The metavar without the marks for optional and repeated."""
-    return (
-        str(argument.metavar or argument.name.upper()).strip("[]").removesuffix("...").rstrip("]")
-    )
+    metavar = str(argument.metavar or argument.name.upper())
+    return metavar.strip("[]").removesuffix("...").rstrip("]")
 
 
 def _argument_usage(argument: Any) -> str:
-    name = f"{_argument_name(argument)}{'...' if argument.nargs == -1 else ''}"
+    name = _argument_name(argument)
+    if argument.nargs == -1:
+        name += "..."
     return name if argument.required else f"[{name}]"
 
 
@@ -304,8 +292,11 @@ def _option(option: Any) -> tuple[str, str]:
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
-    value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
-    return f"{names if short else f'    {names}'}{value}", _description(option)
+    if not short:
+        names = f"    {names}"
+    if not option.is_flag:
+        names += f" {option.metavar or option.name.upper()}"
+    return names, _description(option)
 
 
 def _description(parameter: Any) -> str:
@@ -320,7 +311,7 @@ def _description(parameter: Any) -> str:
     return text.strip()
 
 
-def _first(command: Any) -> str:
+def _first_sentence(command: Any) -> str:
     """The first sentence of a command's help."""
     text = " ".join((command.help or "").split("\n\n")[0].split())
     return text.partition(". ")[0].rstrip(".")
@@ -394,7 +385,7 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     """The application with only the command that is called, because Typer builds every
     command that it has.
 
-    It has all its commands where the first argument names none of them: an option, nothing, or a
+    It has all its commands if the first argument is not the name of one: an option, nothing, or a
     mistake, whose message suggests names.
     """
     word = arguments[0] if arguments else None
@@ -424,15 +415,17 @@ def run(arguments: list[str]) -> int:
     clean_logs()
     sys.excepthook = _excepthook
     # People write `--http=HOST:PORT`, but the address is an argument, because it is optional.
-    arguments = [
-        part
-        for word in arguments
-        for part in (word.split("=", 1) if word.startswith("--http=") else [word])
-    ]
-    group = typer.main.get_command(called(app, arguments))
+    words: list[str] = []
+    for argument in arguments:
+        if argument.startswith("--http="):
+            words += argument.split("=", 1)
+        else:
+            words.append(argument)
+
+    group = typer.main.get_command(called(app, words))
     assert isinstance(group, TyperGroup)
     try:
-        result = group.main(arguments, prog_name="ideabridge", standalone_mode=False)
+        result = group.main(words, prog_name="ideabridge", standalone_mode=False)
     except typer.Abort:
         return ExitCode.CANCELLED
     except SystemExit as end:
@@ -452,9 +445,8 @@ def _excepthook(
     """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain
     texts of modules.
     """
-    sys.stderr.write(
-        printable(everywhere_masked("".join(traceback.format_exception(kind, error, trace))))
-    )
+    text = "".join(traceback.format_exception(kind, error, trace))
+    sys.stderr.write(printable(everywhere_masked(text)))
 
 
 def _misused(error: Exception, message: str) -> int:
@@ -467,10 +459,7 @@ def _misused(error: Exception, message: str) -> int:
         return ExitCode.DONE
 
     # Typer's messages may contain messages of pydantic.
-    text = (
-        " ".join(message.split())
-        .replace("Value error, ", "")
-        .replace("Input should be ", "expected ")
-    )
+    text = " ".join(message.split())
+    text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     report(f"{text.removesuffix('.')} (see `{path} --help`)")
     return ExitCode.USAGE

@@ -114,8 +114,9 @@ def fit(text: str, indent: int | None = None) -> str:
     """
     if not sys.stdout.isatty():
         return text
-    further = " " * (len(text) - len(text.lstrip()) if indent is None else indent)
-    return "\n".join(wrapped(text, out().width, further=further))
+    if indent is None:
+        indent = len(text) - len(text.lstrip())
+    return "\n".join(wrapped(text, out().width, further=" " * indent))
 
 
 _FILLER: Final = "\ue000"
@@ -152,7 +153,12 @@ def echo(text: str) -> None:
     """Print help or another text of ideabridge on standard output. It may quote the command
     line.
     """
-    sys.stdout.write(printable(text if text.endswith("\n") else f"{text}\n"))
+    _write(printable(text))
+
+
+def _write(text: str) -> None:
+    """Write whole lines on standard output."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     sys.stdout.flush()
 
 
@@ -169,8 +175,7 @@ def errors_text(count: int) -> str:
 
 def print_json(value: JSON) -> None:
     """Print one JSON value in one line on standard output."""
-    sys.stdout.write(_json(value) + "\n")
-    sys.stdout.flush()
+    _write(_json(value))
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
@@ -183,32 +188,26 @@ def _json(value: JSON, indent: int | None = None) -> str:
 
 def print_value(value: JSON) -> None:
     """Print a result for a person: text as it is, anything else as indented JSON."""
+    is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
         # A pipe or a file gets the text itself; on a terminal it is escaped.
-        text = printable(value) if sys.stdout.isatty() else value
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
-        return
-
-    is_terminal = sys.stdout.isatty()
-    # Whole, the base64 of an image would fill the terminal; a pipe and a file get it.
-    text = _json(without_payloads(value) if is_terminal else value, 2)
-    if is_terminal:
+        _write(printable(value) if is_terminal else value)
+    elif is_terminal:
         from rich.highlighter import JSONHighlighter
 
-        out().print(JSONHighlighter()(text))
+        # The base64 of an image would fill the terminal; a pipe and a file get it.
+        out().print(JSONHighlighter()(_json(without_payloads(value), 2)))
     else:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        _write(_json(value, 2))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
     """Print an aligned table on standard output; see `Rows`."""
-    listed = [list(titles), *([printable_line(cell) for cell in row] for row in rows)]
-    table = Rows(
-        titles, [max(map(_columns, cells)) for cells in zip(*listed, strict=True)][:-1], cut=cut
-    )
-    for row in listed[1:]:
+    printable_rows = [[printable_line(cell) for cell in row] for row in rows]
+    columns = zip(titles, *printable_rows, strict=True)
+    widths = [max(map(_columns, cells)) for cells in columns]
+    table = Rows(titles, widths[:-1], cut=cut)
+    for row in printable_rows:
         table.add(row)
 
 
@@ -274,16 +273,16 @@ def row_lines(
     if width is None:
         return [f"{start}{last}".rstrip()]
 
-    lines = wrapped(last, max(width - _columns(start), _LEAST)) or [""]
+    indent = _columns(start)
+    room = max(width - indent, _LEAST)
+    lines = wrapped(last, room) or [""]
     if cut and len(lines) > 1:
         from rich.cells import set_cell_size
 
-        lines = [set_cell_size(last, max(width - _columns(start), _LEAST) - 1).rstrip() + "…"]
+        lines = [set_cell_size(last, room - 1).rstrip() + "…"]
 
-    return [
-        f"{start if not number else ' ' * _columns(start)}{line}".rstrip()
-        for number, line in enumerate(lines)
-    ]
+    further = [f"{' ' * indent}{line}".rstrip() for line in lines[1:]]
+    return [f"{start}{lines[0]}".rstrip(), *further]
 
 
 def _columns(text: str) -> int:
@@ -406,15 +405,17 @@ _STORE = (
     "StoreError",
 )
 _FAILED = (
-    *(
-        "ModuleConnectError",
-        "ModuleDownError",
-        "ModuleToolError",
-        "ModuleOutputError",
-        "ModuleProtocolError",
-    ),
-    *("ModuleTimeoutError", "ModuleInputRequiredError", "ModuleSignInError", "SignInError"),
-    *("CheckFailedError", "InterruptedRunError"),
+    "ModuleConnectError",
+    "ModuleDownError",
+    "ModuleToolError",
+    "ModuleOutputError",
+    "ModuleProtocolError",
+    "ModuleTimeoutError",
+    "ModuleInputRequiredError",
+    "ModuleSignInError",
+    "SignInError",
+    "CheckFailedError",
+    "InterruptedRunError",
 )
 
 
@@ -443,9 +444,14 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
     """The error of ideabridge in a group of errors, if the group has only such errors
     and cancellations.
     """
-    errors = [leaf for leaf in leaves(error) if type(leaf).__name__ != "CancelledError"]
-    own = [leaf for leaf in errors if isinstance(leaf, IdeabridgeError)]
-    return own[0] if own and len(own) == len(errors) else None
+    first: IdeabridgeError | None = None
+    for leaf in leaves(error):
+        if isinstance(leaf, IdeabridgeError):
+            first = first or leaf
+        elif type(leaf).__name__ != "CancelledError":
+            return None
+
+    return first
 
 
 def at_terminal() -> bool:

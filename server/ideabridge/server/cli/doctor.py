@@ -30,24 +30,17 @@ async def doctor(options: Options) -> int:
     except IdeabridgeError as error:
         fault = error
 
-    if configuration is None:
-        names = []
-    else:
-        names = [f"server {name}" for name in configuration.modules]
+    topics = ["host claude-code"]
+    if configuration is not None:
+        topics += [f"server {name}" for name in configuration.modules]
 
-    longest = max(map(len, ["host claude-code", *names]))
-    rows = None if options.json else Rows(("", "what", "found"), (1, longest))
+    rows = None if options.json else Rows(("", "what", "found"), (1, max(map(len, topics))))
 
-    def print_row(result: CheckResult) -> None:
+    def on_result(result: CheckResult) -> None:
         if rows is not None:
-            rows.add(
-                ("✗" if result.is_wrong else "✓", result.topic, result.text),
-                "red" if result.is_wrong else None,
-            )
-            for line in (result.hint or "").splitlines():
-                rows.add(("", "", line), "dim")
+            _print_result(rows, result)
 
-    findings = Findings(print_row)
+    findings = Findings(on_result)
     checks.check_program(findings)
     if fault is not None:
         findings.add("configuration", str(fault), wrong=True)
@@ -63,9 +56,20 @@ async def doctor(options: Options) -> int:
     if options.json:
         print_json({"findings": list[JSON](map(_json, findings.found)), "wrong": findings.wrong})
     elif findings.wrong:
-        report(f"{findings.wrong} of these {'is' if findings.wrong == 1 else 'are'} wrong")
+        verb = "is" if findings.wrong == 1 else "are"
+        report(f"{findings.wrong} of these {verb} wrong")
 
     return ExitCode.FAILED if findings.wrong else ExitCode.DONE
+
+
+def _print_result(rows: Rows, result: CheckResult) -> None:
+    if result.is_wrong:
+        rows.add(("✗", result.topic, result.text), "red")
+    else:
+        rows.add(("✓", result.topic, result.text))
+
+    for line in (result.hint or "").splitlines():
+        rows.add(("", "", line), "dim")
 
 
 def _json(result: CheckResult) -> JSONObject:
@@ -74,7 +78,9 @@ def _json(result: CheckResult) -> JSONObject:
         "state": "wrong" if result.is_wrong else "ok",
         "text": result.text,
     }
-    return {**entry, "hint": result.hint} if result.hint else entry
+    if result.hint:
+        entry["hint"] = result.hint
+    return entry
 
 
 async def _modules(findings: Findings, configuration: Configuration) -> None:

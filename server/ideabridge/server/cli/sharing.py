@@ -315,9 +315,9 @@ async def import_ideas(
             # The definitions of the tools say what a plan may do, so the modules are started.
             await stack.enter_async_context(connected(bridge))
 
-        for file, named in files:
+        for file, is_named in files:
             try:
-                document = read_json(file, "FILE", follow=named)
+                document = read_json(file, "FILE", follow=is_named)
                 imported, needs = await _import_document(
                     bridge, document, options, publish, edited, names
                 )
@@ -339,44 +339,46 @@ async def import_ideas(
             lacking = missing(needed, store, bridge.modules, bridge.tools())
 
     if options.json:
-        ideas: list[JSON] = [{"file": file, **saved_json(idea)} for file, idea in saved]
-        one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
-        print_json(
-            {
-                **one,
-                "ideas": ideas,
-                "published": publish,
-                "refused": refused,
-                "missing": list[JSON](lacking),
-            }
-        )
+        result: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
+        result["ideas"] = [{"file": file, **saved_json(idea)} for file, idea in saved]
+        result["published"] = publish
+        result["refused"] = refused
+        result["missing"] = list[JSON](lacking)
+        print_json(result)
     else:
-        for file, imported in saved:
-            say_saved(f"{visible(file)}: " if len(files) > 1 else "", imported)
-        for line in lacking:
-            say(f"missing: {line}", "yellow")
+        say_all_saved(saved, lacking, with_files=len(files) > 1)
 
     return 1 if refused else 0
 
 
-def say_saved(where: str, saved: SavedIdea) -> None:
-    """Say what saving an idea did, after `where` on its line."""
+def say_all_saved(
+    saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
+) -> None:
+    """Report what saving ideas did, and which servers and tools are missing here. `saved` has the
+    file of each idea; `with_files` names it on each line.
+    """
+    for file, idea in saved:
+        _say_saved(f"{visible(file)}: " if with_files else "", idea)
+
+    for line in missing:
+        say(f"missing: {line}", "yellow")
+
+
+def _say_saved(where: str, saved: SavedIdea) -> None:
+    """Report what saving an idea did, after `where` on its line."""
     new = saved.publication
     before = saved.before
-    idea = f"{where}idea {saved.idea_id[:12]}"
+    line = f"{where}idea {saved.idea_id[:12]}"
     if new is not None and saved.is_unchanged:
-        say(
-            f"{idea} is published as {new.name} already, version {new.version}; nothing changed",
-            "dim",
-        )
+        line += f" is published as {new.name} already, version {new.version}; nothing changed"
+        say(line, "dim")
         return
 
+    line += " is saved"
     if new is not None:
-        published = f" and published as {new.name}, version {new.version}"
-    else:
-        published = ""
+        line += f" and published as {new.name}, version {new.version}"
 
-    say(f"{idea} is saved{published}", "green")
+    say(line, "green")
     if saved.left_out:
         say(
             f"{where}{len(saved.left_out)} values that came from results of its "
@@ -385,11 +387,7 @@ def say_saved(where: str, saved: SavedIdea) -> None:
         )
 
     if new is not None and before is not None:
-        if not new.live:
-            stays = "which the name is pinned to"
-        else:
-            stays = f"idea {before.idea_id[:12]}"
-
+        stays = f"idea {before.idea_id[:12]}" if new.live else "which the name is pinned to"
         diff = f"`ideas diff {new.name}@{before.version} {new.name}@{new.version}`"
         text = f"{new.name} was published here already: version {before.version}, {stays} ({diff})"
         say(where + text, "yellow")

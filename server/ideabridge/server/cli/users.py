@@ -66,8 +66,11 @@ def _show_token(options: Options, user: User, token: Token, text: str) -> None:
         print_json({**_user(user), "token": {**_token(token), "text": text}})
         return
 
-    ends = "" if token.expires is None else f", until {_time(token.expires)} UTC"
-    say(f"{user.name}, {user.role}. Token {token.id}{ends}; it is shown only once:", "green")
+    label = f"Token {token.id}"
+    if token.expires is not None:
+        label += f", until {_time(token.expires)} UTC"
+
+    say(f"{user.name}, {user.role}. {label}; it is shown only once:", "green")
     # An unbroken line on standard output, for copying and for scripts.
     show(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
@@ -174,20 +177,22 @@ def list_tokens(
     """List tokens: user, label, state, expiry and last use. The text of a token is never shown."""
     with open_store(options) as store:
         tokens = store.users.tokens(name)
+
+    rows = [
+        (
+            token.id,
+            token.user,
+            token.label or "-",
+            token.state,
+            _time(token.expires) or "never",
+            _time(token.used) or "-",
+        )
+        for token in tokens
+    ]
     options.print_rows(
-        {"tokens": [_token(row) for row in tokens]},
+        {"tokens": [_token(token) for token in tokens]},
         ("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"),
-        [
-            (
-                row.id,
-                row.user,
-                row.label or "-",
-                row.state,
-                _time(row.expires) or "never",
-                _time(row.used) or "-",
-            )
-            for row in tokens
-        ],
+        rows,
         empty="there are no tokens",
     )
 

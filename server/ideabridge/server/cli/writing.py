@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ from ideabridge.server.cli.console import (
 from ideabridge.server.cli.ideas import app, document_lines, written_lines
 from ideabridge.server.cli.inputs import read_bytes
 from ideabridge.server.cli.options import Line, Options, command
-from ideabridge.server.cli.sharing import list_files, saved_json, say_saved
+from ideabridge.server.cli.sharing import list_files, saved_json, say_all_saved
 from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -123,40 +123,21 @@ async def add_ideas(
         refused.append({"file": file, "error": str(error)})
         report(f"{visible(file)}: {str(error).removeprefix(f'{visible(file)}: ')}")
 
-    read: list[_Read] = []
-    by_name: dict[str, _Read] = {}
-    for file, named in files:
-        try:
-            idea = _read(file, name, follow=named)
-            _expect_own_name(idea, by_name)
-        except IdeabridgeError as error:
-            refuse(file, error)
-        else:
-            read.append(idea)
-
+    read = _read_all(files, name, refuse)
     if not options.json:
         for idea in read:
             _show(idea, alone=len(files) == 1)
 
-    if (
-        not yes
-        and read
-        and not confirm(f"Save {'it' if len(read) == 1 else f'these {len(read)} ideas'}?")
-    ):
-        say("nothing was saved", "yellow")
-        return 1
+    if read and not yes:
+        objects = "it" if len(read) == 1 else f"these {len(read)} ideas"
+        if not confirm(f"Save {objects}?"):
+            say("nothing was saved", "yellow")
+            return 1
 
-    saved: list[tuple[str, SavedIdea]] = []
     with open_store(options, create=True) as store:
         # The definitions of the tools say what a plan may do, so the modules are started.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
-            for idea in _in_order(read):
-                try:
-                    saved.append(
-                        (idea.file, await _save(bridge, idea, options, tuple(replace or ())))
-                    )
-                except IdeabridgeError as error:
-                    refuse(idea.file, error)
+            saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 
     missing = list(dict.fromkeys(line for _, idea in saved for line in idea.missing))
     if options.json:
@@ -166,17 +147,55 @@ async def add_ideas(
         ]
         print_json({"ideas": ideas, "refused": refused, "missing": list[JSON](missing)})
     else:
-        for file, idea in saved:
-            say_saved(f"{visible(file)}: " if len(files) > 1 else "", idea)
-        for line in missing:
-            say(f"missing: {line}", "yellow")
+        say_all_saved(saved, missing, with_files=len(files) > 1)
 
     return 1 if refused else 0
 
 
+def _read_all(
+    files: list[tuple[str, bool]],
+    name: str | None,
+    refuse: Callable[[str, IdeabridgeError], None],
+) -> list[_Read]:
+    """The files that are ideas; the others are passed to `refuse`. See `list_files`."""
+    read: list[_Read] = []
+    by_name: dict[str, _Read] = {}
+    for file, is_named in files:
+        try:
+            idea = _read(file, name, follow=is_named)
+            _expect_own_name(idea, by_name)
+        except IdeabridgeError as error:
+            refuse(file, error)
+        else:
+            read.append(idea)
+
+    return read
+
+
+async def _save_all(
+    bridge: Bridge,
+    ideas: list[_Read],
+    options: Options,
+    replaced: tuple[str, ...],
+    refuse: Callable[[str, IdeabridgeError], None],
+) -> list[tuple[str, SavedIdea]]:
+    """Save the ideas; pass those that cannot be saved to `refuse`. The result has the file of each
+    saved idea.
+    """
+    saved: list[tuple[str, SavedIdea]] = []
+    for idea in _in_order(ideas):
+        try:
+            saved.append((idea.file, await _save(bridge, idea, options, replaced)))
+        except IdeabridgeError as error:
+            refuse(idea.file, error)
+
+    return saved
+
+
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """The ideas, each after those of them that it calls, so that each finds what it needs. Of a
-    circle, which is refused when it is saved, the order is that of the files.
+    """The ideas, each after those of them that it calls, so that each finds what it needs. Ideas
+    that call one another in a circle, which are refused when they are saved, stay in the order of
+    the files.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
