@@ -128,11 +128,9 @@ async def add_ideas(
         for idea in read:
             _show(idea, alone=len(files) == 1)
 
-    if read and not yes:
-        objects = "it" if len(read) == 1 else f"these {len(read)} ideas"
-        if not confirm(f"Save {objects}?"):
-            say("nothing was saved", "yellow")
-            return 1
+    if not yes and not _confirmed(read):
+        say("nothing was saved", "yellow")
+        return 1
 
     with open_store(options, create=True) as store:
         # The definitions of the tools say what a plan may do, so the modules are started.
@@ -150,6 +148,13 @@ async def add_ideas(
         say_all_saved(saved, missing, with_files=len(files) > 1)
 
     return 1 if refused else 0
+
+
+def _confirmed(ideas: list[_Read]) -> bool:
+    """Ask the person whether to save the ideas, if there are any."""
+    if not ideas:
+        return True
+    return confirm("Save it?" if len(ideas) == 1 else f"Save these {len(ideas)} ideas?")
 
 
 def _read_all(

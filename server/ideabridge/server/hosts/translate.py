@@ -87,9 +87,13 @@ def _translated(
 
 
 def _variable(
-    match: re.Match[str], environment: HostEnvironment, inputs: dict[str, str], notes: list[str]
+    reference: re.Match[str],
+    environment: HostEnvironment,
+    inputs: dict[str, str],
+    notes: list[str],
 ) -> str:
-    inside = match.group(1)
+    """What replaces a reference of the host to a variable or an input."""
+    inside = reference.group(1)
     kind, _, name = inside.partition(":")
     if kind == "env" and _PLAIN_NAME.fullmatch(name):
         return f"${{{name}}}"
@@ -98,33 +102,40 @@ def _variable(
         if variable[0].isdigit():
             variable = f"INPUT_{variable}"
 
-        prompt = f" ({inputs[name]})" if inputs.get(name) else ""
-        note = f"the host asks for {name!r}{prompt}: set the variable {variable} instead"
+        label = repr(name)
+        if inputs.get(name):
+            label += f" ({inputs[name]})"
+
+        note = f"the host asks for {label}: set the variable {variable} instead"
         if note not in notes:
             notes.append(note)
 
         return f"${{{variable}}}"
 
-    variables = {
-        "workspaceFolder": str(environment.project),
-        "workspaceRoot": str(environment.project),
-        "workspaceFolderBasename": environment.project.name,
-        "userHome": "${HOME}" if environment.platform != "win32" else "${USERPROFILE}",
-        "pathSeparator": "\\" if environment.platform == "win32" else "/",
-        "/": "\\" if environment.platform == "win32" else "/",
-    }
-    # Any other variable stays as it is; the check of ideabridge.json reports an unknown one.
-    return variables.get(inside, match.group())
+    is_windows = environment.platform == "win32"
+    match inside:
+        case "workspaceFolder" | "workspaceRoot":
+            return str(environment.project)
+        case "workspaceFolderBasename":
+            return environment.project.name
+        case "userHome":
+            return "${USERPROFILE}" if is_windows else "${HOME}"
+        case "pathSeparator" | "/":
+            return "\\" if is_windows else "/"
+        case _:
+            # Any other variable stays as it is; the check of ideabridge.json reports an unknown
+            # one.
+            return reference.group()
 
 
 def is_ourselves(entry: JSONObject) -> bool:
     """Return whether an entry starts ideabridge, which cannot be its own module."""
-    command = entry.get("command")
+    words = [entry.get("command")]
     arguments = entry.get("args")
-    words = [command] if isinstance(command, str) else []
-    words += (
-        [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
-    )
+    if isinstance(arguments, list):
+        words += arguments
+
+    words = [word for word in words if isinstance(word, str)]
     if "ideabridge.server" in words:
         return True
     return "serve" in words and any(_is_our_name(word) for word in words[: words.index("serve")])
