@@ -225,11 +225,10 @@ _HINTS: Final = {
 
 def run_text(result: dict[str, Any]) -> str:
     """The answer about a run as text, complete without the structured content."""
-    reason = f" ({result['reason']})" if "reason" in result else ""
-    lines = [f"run {result['run']}: {result['status']}{reason}"]
+    lines = [_with_reason(f"run {result['run']}: {result['status']}", result.get("reason"))]
     mind = result.get("mind")
     if mind is not None:
-        lines.append(f"mind: {mind['name']}" + (f" ({mind['why']})" if "why" in mind else ""))
+        lines.append(_with_reason(f"mind: {mind['name']}", mind.get("why")))
 
     if result["status"] in _HINTS:
         lines.append(_HINTS[result["status"]].format(result["run"]))
@@ -241,51 +240,63 @@ def run_text(result: dict[str, Any]) -> str:
     if "printed" in result:
         lines += ["printed:", *(f"  {line}" for line in result["printed"].splitlines())]
 
-    errors = result["errors"]
-    if errors:
-        lines.append("errors:")
-        error_lines = _bounded_lines(
-            [f"- {solution_error_line(error)}" for error in errors], _TEXT_ERRORS
-        )
-        lines += error_lines
-        if len(errors) > len(error_lines):
-            lines.append(f"- ... and {len(errors) - len(error_lines):,} more")
-
-    skipped = result.get("skipped")
-    if skipped:
-        lines += ["skipped:", *(f"- {skipped_line(call)}" for call in skipped)]
-        lines += [f"- ... and {result['more_skipped']:,} more"] if "more_skipped" in result else []
-
-    if result.get("assumed"):
-        lines += ["assumed:", *(f"- {line}" for line in assumption_lines(result["assumed"]))]
-        if "more_assumed" in result:
-            lines.append(f"- and {result['more_assumed']} more")
-
-    if result.get("approved"):
-        lines += [
-            "assumed, and approved:",
-            *(f"- {line}" for line in assumption_lines(result["approved"])),
-        ]
-        if "more_approved" in result:
-            lines.append(f"- and {result['more_approved']} more")
-
+    lines += _call_lines(result)
     for key in ("missing", "saved", "decided", "grants", "notes", "progress"):
         if result.get(key):
             lines.append(f"{key}: {_short(result[key])}")
 
-    approvals = result.get("approvals")
-    if approvals:
-        lines.append(f"waiting for a decision or an answer; {result.get('decides')}:")
-        lines.extend(f"- {_approval_line(approval)}" for approval in approvals)
-        if result.get("more_approvals"):
-            lines.append(
-                f"- ... and {result['more_approvals']} more, which are shown once these are decided"
-            )
-
+    lines += _waiting_lines(result)
     for request in result.get("requests", []):
-        lines.extend(_request_lines(request, result.get("turn")))
+        lines += _request_lines(request, result.get("turn"))
 
     return "\n".join(lines)
+
+
+def _with_reason(text: str, reason: str | None) -> str:
+    return text if reason is None else f"{text} ({reason})"
+
+
+def _call_lines(result: dict[str, Any]) -> list[str]:
+    """The errors of the calls, the skipped calls, and what calls assumed."""
+    lines: list[str] = []
+    errors = result["errors"]
+    if errors:
+        texts = _bounded_lines(
+            [f"- {solution_error_line(error)}" for error in errors], _TEXT_ERRORS
+        )
+        lines += ["errors:", *texts]
+        if len(errors) > len(texts):
+            lines.append(f"- ... and {len(errors) - len(texts):,} more")
+
+    skipped = result.get("skipped")
+    if skipped:
+        lines += ["skipped:", *(f"- {skipped_line(call)}" for call in skipped)]
+        if "more_skipped" in result:
+            lines.append(f"- ... and {result['more_skipped']:,} more")
+
+    for key, title in (("assumed", "assumed:"), ("approved", "assumed, and approved:")):
+        if result.get(key):
+            lines += [title, *(f"- {line}" for line in assumption_lines(result[key]))]
+            if f"more_{key}" in result:
+                lines.append(f"- and {result[f'more_{key}']} more")
+
+    return lines
+
+
+def _waiting_lines(result: dict[str, Any]) -> list[str]:
+    """The decisions and answers that a run waits for."""
+    approvals = result.get("approvals")
+    if not approvals:
+        return []
+
+    lines = [f"waiting for a decision or an answer; {result.get('decides')}:"]
+    lines += [f"- {_approval_line(approval)}" for approval in approvals]
+    if result.get("more_approvals"):
+        lines.append(
+            f"- ... and {result['more_approvals']} more, which are shown once these are decided"
+        )
+
+    return lines
 
 
 def _bounded_lines(lines: list[str], most: int) -> list[str]:
@@ -623,42 +634,53 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
     """
     properties: dict[str, list[JSON]] = {}
     required: list[str] = []
-    ways: list[str] = []
+    alternatives: list[str] = []
     if not isinstance(schema, dict):
-        return properties, required, ways
+        return properties, required, alternatives
 
     own = schema.get("properties")
-    needed = schema.get("required")
     if isinstance(own, dict):
         properties = {name: [part] for name, part in own.items() if part is not False}
 
-    if isinstance(needed, list):
-        required = [name for name in needed if isinstance(name, str)]
+    own_required = schema.get("required")
+    if isinstance(own_required, list):
+        required = [name for name in own_required if isinstance(name, str)]
 
     for keyword in ("allOf", "anyOf", "oneOf", "then", "else"):
         value = schema.get(keyword)
-        branches = [_parts(branch) for branch in (value if isinstance(value, list) else [value])]
         if not value:
             continue
 
+        branches = [_parts(branch) for branch in (value if isinstance(value, list) else [value])]
         for branch_properties, _, _ in branches:
-            for name, parts in branch_properties.items():
-                known_parts = properties.setdefault(name, [])
-                known_parts.extend(part for part in parts if part not in known_parts)
+            _add_properties(properties, branch_properties)
 
+        required_lists = [names for _, names, _ in branches]
         if keyword == "allOf":
-            required += [name for _, names, _ in branches for name in names if name not in required]
-            ways += [way for _, _, more in branches for way in more]
+            required += [name for names in required_lists for name in names if name not in required]
+            alternatives += [text for _, _, texts in branches for text in texts]
         elif keyword in ("anyOf", "oneOf"):
-            always = [
-                name for name in branches[0][1] if all(name in names for _, names, _ in branches)
-            ]
-            choices = [
-                [name for name in names if name not in (*always, *required)]
-                for _, names, _ in branches
-            ]
-            required += [name for name in always if name not in required]
-            if all(choices):
-                ways += list(dict.fromkeys(" with ".join(names) for names in choices))[:_WAYS]
+            alternatives += _alternatives(required, required_lists)
 
-    return properties, required, ways
+    return properties, required, alternatives
+
+
+def _add_properties(properties: dict[str, list[JSON]], more: dict[str, list[JSON]]) -> None:
+    """Add the schemas of each property that it does not have yet."""
+    for name, parts in more.items():
+        present = properties.setdefault(name, [])
+        present += [part for part in parts if part not in present]
+
+
+def _alternatives(required: list[str], required_lists: list[list[str]]) -> list[str]:
+    """The names that only some branches require, in words. Those that all branches require are
+    added to `required`.
+    """
+    always = [name for name in required_lists[0] if all(name in names for names in required_lists)]
+    choices = [
+        [name for name in names if name not in (*always, *required)] for names in required_lists
+    ]
+    required += [name for name in always if name not in required]
+    if not all(choices):
+        return []
+    return list(dict.fromkeys(" with ".join(names) for names in choices))[:_WAYS]

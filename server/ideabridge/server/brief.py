@@ -84,8 +84,8 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         if not read.has_overlap(path):
             needed.add(path, call.call.index)
 
-    gone = [path for path in dict.fromkeys(written) if not needed.has_overlap(path)]
-    removed = [path for path in gone if _remove(values, path)]
+    unneeded = [path for path in dict.fromkeys(written) if not needed.has_overlap(path)]
+    removed = [path for path in unneeded if _remove(values, path)]
     if not removed:
         return
 
@@ -94,17 +94,19 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
         if not values[key]:
             del result[key]
 
-    places = ", ".join("†" + ".".join(str(key) for key in path) for path in removed[:_NAMED])
-    if len(removed) > _NAMED:
-        more = f" and {len(removed) - _NAMED} more"
-    else:
-        more = ""
-
     note = (
         "the plan has no output, so this is what none of its calls reads; check_run with paths "
-        f"gives the rest: {places}{more}"
+        f"gives the rest: {_places(removed)}"
     )
     result["notes"] = [*result.get("notes", []), note]
+
+
+def _places(paths: Sequence[Path]) -> str:
+    """The first paths in words, and how many more there are."""
+    places = ", ".join("†" + ".".join(map(str, path)) for path in paths[:_NAMED])
+    if len(paths) > _NAMED:
+        places += f" and {len(paths) - _NAMED} more"
+    return places
 
 
 def _reads(progress: Progress) -> Iterator[Path]:

@@ -334,6 +334,14 @@ def state_key(store: Store) -> bytes:
     return store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
 
 
+def _largest_part(run: Run) -> str:
+    """A sentence about the largest part of the first open Request; "" without one."""
+    for asking in run.open_requests():
+        if asking.runner.request is not None:
+            return f" Of a request, {asking.runner.request.largest()}."
+    return ""
+
+
 def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
     """The placeholders of the content blocks in the values that the last Solution has read, by
     reference. The Request is text, so it has only their size.
@@ -528,9 +536,8 @@ class Running:
     def answer_of(
         self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """The result of a tool call about a run, with more notes for the caller.
-
-        `known`: what its reader knows already, which is not repeated.
+        """The result of a tool call about a run, with more notes for the caller. What `reader` has
+        seen already is not repeated.
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
@@ -543,18 +550,7 @@ class Running:
             result["saved"] = saved
 
         if run.status == "running":
-            calls = run.calls()
-            result["progress"] = (
-                f"{sum(1 for call in calls if call.settled)} of {len(calls)} calls done"
-            )
-            open_request = result.get("usage", {}).get("request")
-            if open_request is not None:
-                result["progress"] += (
-                    f"; a request is being answered: {cost_of_request(open_request['bytes'])}"
-                )
-
-            if run.is_elsewhere and self._is_queued(run.id):
-                result["progress"] += "; it waits for a worker"
+            result["progress"] = self._progress(run, result)
 
         if notes or request.notes:
             result["notes"] = [*notes, *request.notes, *result.get("notes", [])]
@@ -586,21 +582,27 @@ class Running:
         # The text repeats a Request whole, which hosts that show only text need.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
-            asking = [
-                open_run.runner.request
-                for open_run in run.open_requests()
-                if open_run.runner.request is not None
-            ]
-            largest = "".join(
-                f" Of a request, {open_request.largest()}." for open_request in asking[:1]
-            )
             return refusal(
                 f"run {run.id} is {run.status}, but its answer has {size:,} bytes; "
-                f"at most {most:,} fit.{largest}",
+                f"at most {most:,} fit.{_largest_part(run)}",
                 {"run": run.id, "status": run.status, "errors": []},
             )
 
         return answer(result, run_text(result), content)
+
+    def _progress(self, run: Run, result: dict[str, Any]) -> str:
+        """How far a run is that goes on. `result` is its answer."""
+        calls = run.calls()
+        settled = sum(1 for call in calls if call.settled)
+        text = f"{settled} of {len(calls)} calls done"
+        open_request = result.get("usage", {}).get("request")
+        if open_request is not None:
+            text += f"; a request is being answered: {cost_of_request(open_request['bytes'])}"
+
+        if run.is_elsewhere and self._is_queued(run.id):
+            text += "; it waits for a worker"
+
+        return text
 
     def _is_queued(self, run_id: str) -> bool:
         record = self.bridge.store.runs.get(run_id)
