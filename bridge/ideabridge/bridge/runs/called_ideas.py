@@ -10,7 +10,7 @@ from ideabridge.bridge.store.errors import UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, object_or_empty
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
@@ -63,7 +63,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
     visited: set[tuple[str, int]] = set()
     while left:
         path, below = left.pop()
-        if any(isinstance(call, dict) and call.get("_module") in own for call in below):
+        if any(object_or_empty(call).get("_module") in own for call in below):
             return [*path, name]
         for idea in called_ideas(store, below):
             if (idea.name, idea.version) not in visited:
@@ -76,7 +76,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
 def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
     """The existing publications that calls name."""
     for call in calls:
-        module = call.get("_module") if isinstance(call, dict) else None
+        module = object_or_empty(call).get("_module")
         if not isinstance(module, str) or not module.startswith(IDEA):
             continue
         try:
@@ -92,8 +92,10 @@ def _calls_of(publication: Publication) -> list[JSON]:
     """
     plan = publication.plan
     own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
-    calls = with_plain_ideas(calls_in(plan), {*defined_in(plan), *own})
-    return [*calls, *({"_module": module} for module, _ in guide_tools(publication.guide or {}))]
+    calls = with_plain_ideas(calls_in(plan), own | defined_in(plan))
+    for module, _ in guide_tools(publication.guide or {}):
+        calls.append({"_module": module})
+    return calls
 
 
 def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:

@@ -132,8 +132,8 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
     proposed: dict[int, JSONObject] = {}
     for event in events:
         if isinstance(event, CallDecided) and event.decision == "edit":
-            asked = machine.history[event.call].approval
-            proposed[event.call] = asked.resolved if asked is not None else {}
+            approval = machine.history[event.call].approval
+            proposed[event.call] = {} if approval is None else approval.resolved
 
         # Read before, because the event may end the step.
         step = max(machine.step, 0)
