@@ -31,7 +31,7 @@ from ideabridge.bridge.modules.sign_ins import (
     MOST_BYTES,
     SignInError,
     SignInFile,
-    forget,
+    forget_sign_ins,
     signed_in_users,
 )
 from ideabridge.bridge.secrets import Secrets
@@ -87,9 +87,9 @@ async def test_a_sign_in_is_used_by_later_processes_until_the_tokens_are_removed
         file = kept(server)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-        assert forget("copies") == []
-        assert forget("tickets") == [server.url]
-        assert forget("tickets") == []
+        assert forget_sign_ins("copies") == []
+        assert forget_sign_ins("tickets") == [server.url]
+        assert forget_sign_ins("tickets") == []
         async with opened(server) as modules:
             assert LOGIN in (modules["tickets"].status().error or "")
 
@@ -221,7 +221,7 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
         assert found is not None
         assert found.scope is not None
         assert len(found.scope.split()) <= MOST_SCOPES
-        assert forget("tickets") == [server.url]
+        assert forget_sign_ins("tickets") == [server.url]
 
 
 async def test_a_sign_in_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +249,8 @@ async def test_a_file_that_is_too_large_can_be_signed_out_of_and_keeps_nobody_si
         assert file.stat().st_size > MAX_FILE_BYTES
         # It must not stand in the way of others.
         assert signed_in_users("copies") == []
-        assert forget("copies") == [server.url]
-        assert forget("tickets") == [server.url]
+        assert forget_sign_ins("copies") == [server.url]
+        assert forget_sign_ins("tickets") == [server.url]
         assert not file.exists()
 
 
@@ -372,7 +372,7 @@ async def test_the_keyring_is_used_where_it_works(monkeypatch: pytest.MonkeyPatc
         assert access not in kept(server).read_text()
         async with opened(server) as modules:
             assert await modules["tickets"].call("read", {}) == "read"
-        assert forget("tickets") == [server.url]
+        assert forget_sign_ins("tickets") == [server.url]
         assert keyring.held == {}
         keyring.failure = RuntimeError("it is locked")
         await sign_in(server)
@@ -400,7 +400,7 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
         monkeypatch.setitem(sys.modules, "keyring", keyring)
         sign_ins.write(sign_in_there)
         keyrings.without_backend(monkeypatch)
-        assert forget("tickets") == [server.url]
+        assert forget_sign_ins("tickets") == [server.url]
         assert not sign_ins.exists
 
 
@@ -744,7 +744,7 @@ async def test_the_slash_of_a_root_makes_no_other_resource() -> None:
             )
             error, notes = await signed_in(server, Browser())
             assert (error, notes) == (None, [])
-            forget("tickets")
+            forget_sign_ins("tickets")
         server.changed[RESOURCE] = lambda told: told.update(resource=f"{server.base}/other")
         error, _ = await signed_in(server, Browser())
         assert "does not match expected" in (error or "")

@@ -16,7 +16,7 @@ from ideabridge.bridge.modules.sign_ins import (
     ModuleUser,
     SignInFile,
     folder,
-    forget,
+    forget_sign_ins,
     signed_in_users,
 )
 
@@ -189,8 +189,8 @@ async def test_a_user_who_is_signed_out_is_not_signed_in_again_by_a_running_serv
         async with opened(server) as modules:
             async with modules.using("tickets", "alice") as module:
                 assert await module.call("whoami", {}) == "you are alice"
-                assert forget("tickets", "bob") == []
-                assert forget("tickets", "alice") == [server.url]
+                assert forget_sign_ins("tickets", "bob") == []
+                assert forget_sign_ins("tickets", "alice") == [server.url]
                 server.revoke()
                 # A call that goes on over the connection does not renew what was deleted.
                 with pytest.raises(ModuleSignInError, match="needs alice to sign in"):
@@ -231,7 +231,7 @@ async def test_names_of_users_are_no_names_of_files() -> None:
                 assert await whoami(modules, name) == f"you are {name}"
         assert signed_in_users("tickets") == sorted(ODD[:3])
         assert json.loads(files[ODD[0]].path.read_text())["user"] == ODD[0]
-        assert forget("tickets", ODD[0]) == [server.url]
+        assert forget_sign_ins("tickets", ODD[0]) == [server.url]
         assert signed_in_users("tickets") == sorted(ODD[1:3])
 
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
-from ideabridge.server.ui.showing import bounded, omitted, short, text_of
+from ideabridge.server.ui.showing import bounded, in_one_line, omitted, text_of
 from ideabridge.server.views import text as texts
-from ideabridge.server.views.text import shortened
+from ideabridge.server.views.text import shortened_json
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import readable_json, visible
 
@@ -66,9 +66,9 @@ def test_a_line_shows_the_beginning_of_a_value() -> None:
             line = visible(" ".join(value.split()))
         else:
             line = readable_json(value)
-        assert short(value, most) == (line if len(line) <= most else f"{line[: most - 1]}…")
+        assert in_one_line(value, most) == (line if len(line) <= most else f"{line[: most - 1]}…")
         compact = readable_json(value, compact=True)
-        expected, cut, _ = shortened(value, most).partition("... (")
+        expected, cut, _ = shortened_json(value, most).partition("... (")
         assert expected == compact[:most]
         assert bool(cut) == (len(compact) > most)
 
@@ -94,6 +94,6 @@ def test_a_line_writes_no_more_of_a_large_value(
         monkeypatch.setattr(module, "readable_json", count)
         monkeypatch.setattr(module, "visible", count_text)
 
-    assert len(short(value)) == 120
-    assert shortened(value).endswith(" characters)")
+    assert len(in_one_line(value)) == 120
+    assert shortened_json(value).endswith(" characters)")
     assert 0 < sum(written) < 10_000

@@ -29,7 +29,7 @@ def check_parts(
     mind: object,
     approver: object,
 ) -> None:
-    """Check the parts of which a bridge is made."""
+    """Check the parts that make up a bridge."""
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.store.store import Store

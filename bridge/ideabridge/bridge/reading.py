@@ -25,7 +25,7 @@ SMALL_EVENTS: Final = 150
 SMALL_BYTES: Final = 50_000
 """Bytes of small journals, with the contexts and Solutions of their runs."""
 
-_JOB: Final = "ideabridge.bridge.reading:read"
+_JOB: Final = "ideabridge.bridge.reading:read_here"
 
 
 async def read_beside(
@@ -35,17 +35,18 @@ async def read_beside(
     is_small: bool,
     what: str,
 ) -> JSON:
-    """Return what a function returns that reads the store. It runs for the caller in `asked_by`.
+    """Return what a function reads from the store. The function runs for the caller in
+    `asked_by`.
 
     Args:
         work: a function of a module. It takes the store and `arguments`.
         store: the store.
         arguments: what else the function takes.
-        is_small: it takes a few milliseconds.
+        is_small: the function takes a few milliseconds.
         what: describes the work in messages.
 
     Raises:
-        LimitExceededError: it takes too long or too much memory.
+        LimitExceededError: the function takes too long or too much memory.
         IdeabridgeError: the function raised this error.
     """
     reader = store.reader()
@@ -69,14 +70,14 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
 # -- in the worker process -------------------------------------------------------------------------
 
 
-def read(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Return what the function at MODULE:FUNCTION returns. It has a connection of its own, by
-    `Store.reader`.
+def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
+    """Return what the function at MODULE:FUNCTION returns. It reads the store over a connection of
+    its own, which `Store.reader` describes.
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # What it makes is in use until it answers: looking for garbage among it takes a fifth of the
-    # time, and finds none.
+    # The function uses everything that it makes until it returns, so looking for garbage takes a
+    # fifth of the time and finds none.
     gc.disable()
     try:
         with Store.open_for_reading(reader) as store:

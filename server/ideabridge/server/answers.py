@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 from ideabridge.bridge.context.assumption import assumption_lines
 from ideabridge.bridge.context.preview import reference_to
 from ideabridge.bridge.modules.blocks import Blocks
-from ideabridge.server.views.text import shortened, skipped_line
+from ideabridge.server.views.text import shortened_json, skipped_line
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import map_children
@@ -369,7 +369,7 @@ def _request_lines(request: dict[str, Any], turn: int | None) -> list[str]:
 
 def _short(value: JSON) -> str:
     if not isinstance(value, str):
-        return shortened(value, _TEXT_VALUE)
+        return shortened_json(value, _TEXT_VALUE)
     if len(value) <= _TEXT_VALUE:
         return value
     return f"{value[:_TEXT_VALUE]}... ({len(value):,} characters)"

@@ -488,7 +488,7 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """What the caller answers, as the module is told."""
+        """What the module learns that the caller can answer (capabilities)."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:

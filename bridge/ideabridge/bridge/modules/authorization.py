@@ -400,7 +400,7 @@ class Authorization(httpx2.Auth):
                 was refused, too.
 
         Raises:
-            ModuleSignInError: there is none.
+            ModuleSignInError: there is no such token.
         """
         if self._failure is not None:
             raise self._failure

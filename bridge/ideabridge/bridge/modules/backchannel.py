@@ -30,8 +30,8 @@ direct calls go to clients, which may answer any of these."""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""The addresses that clients were asked to open, and of which the module has not reported the
-end."""
+"""The addresses that clients were asked to open, until the module reports that it has what it
+needs."""
 
 _TOLD_SECONDS: Final = 5.0
 _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})

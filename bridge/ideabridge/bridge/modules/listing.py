@@ -115,7 +115,7 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """The listing without certain secrets, because definitions are shown and stored. A tool with a
+    """The listing with its secrets masked, because definitions are shown and stored. A tool with a
     secret in its name, or in the name of a parameter, is left out.
     """
     tools: dict[str, Tool] = {}
@@ -133,20 +133,20 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
             continue
 
         masked_tool = Tool.from_json(cast("JSONObject", redacted))
-        properties = masked_tool.parameters.get("properties")
-        before = tool.parameters.get("properties")
-        if masked_tool.name != name or list(cast("JSONObject", properties or {})) != list(
-            cast("JSONObject", before or {})
-        ):
+        if masked_tool.name == name and _parameter_names(masked_tool) == _parameter_names(tool):
+            tools[name] = masked_tool
+        else:
             notes.append(
                 "a tool is left out: its name, or that of a parameter, holds a "
                 "secret of the configuration"
             )
-        else:
-            tools[name] = masked_tool
 
     denied = frozenset(name for name in listing.denied if secrets.mask(name) == name)
     return Listing(tools, bounded_notes(notes), left_out, denied, listing.unfinished)
+
+
+def _parameter_names(tool: Tool) -> list[str]:
+    return list(cast("JSONObject", tool.parameters.get("properties") or {}))
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:
@@ -160,16 +160,16 @@ def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bo
     """True if the configuration allows a tool: `allow`, if set, matches its exact name, and `deny`
     matches none of the names by which it can be called (`known_as`).
     """
-    if configuration.deny:
-        names = known_as(name, None, module)
-        for pattern in configuration.deny:
-            if any(
-                fnmatch.fnmatchcase(known_name, folded(pattern)) for known_name in names
-            ) or fnmatch.fnmatchcase(name, pattern):
-                return False
-    return configuration.allow is None or any(
-        fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow
-    )
+    names = known_as(name, None, module) if configuration.deny else ()
+    for pattern in configuration.deny:
+        if fnmatch.fnmatchcase(name, pattern):
+            return False
+        if any(fnmatch.fnmatchcase(callable_name, folded(pattern)) for callable_name in names):
+            return False
+
+    if configuration.allow is None:
+        return True
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow)
 
 
 def _short(name: str) -> str:

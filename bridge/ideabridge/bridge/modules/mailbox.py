@@ -341,7 +341,7 @@ class Mailbox:
             self._oddities.note(f"sends events named {event.name!r}, which are skipped")
 
     async def deliver(self, data: bytes, call: PendingCall | None) -> bool:
-        """Pass on the messages in a body or event; return False if there is none.
+        """Pass on the messages in a body or event; return False if it has no message.
 
         Args:
             data: the bytes.

@@ -73,7 +73,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "LoggingMessageNotificationParams.level": "info",
     "ElicitRequestFormParams.requestedSchema": {"type": "object", "properties": {}},
 }
-"""What stands for a required member that is missing or wrong, by its name, or its
+"""The value that is taken for a required member that is missing or wrong, by its name, or by its
 model and name."""
 
 QUESTIONS: Final = frozenset({"inputRequests", "requestState"})
@@ -93,11 +93,13 @@ class MessageRepair:
 
     Attributes:
         version: the protocol version.
-        params: those of the request that is answered.
-        rules: what is done before the members of a model are looked at, by its name.
-        names_items: notes call the items of lists by their names. Those of definitions are no
-            secret; those in a result may be words for one user.
+        params: the parameters of the request that is answered.
+        rules: by the name of a model, the repair that comes before its members are looked at.
+        names_items: notes call the items of lists by their names. Names in definitions are not
+            secret; names in a result may be words for one user.
         notes: a note for each member that was repaired, with what the module wrote.
+        left: how many more values may be looked at.
+        ends: the processor time of the thread at which the repair ends.
     """
 
     version: str
@@ -131,8 +133,8 @@ class MessageRepair:
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """The value as the models take it, the same object if it is; `Unusable` if it
-        cannot be repaired.
+        """The value in a form that the models take: the same object if they take it as it is;
+        `Unusable` if it cannot be repaired.
         """
         if shape.accepts(value):
             return value
@@ -142,7 +144,7 @@ class MessageRepair:
 
         before = value
         if value == [] and shape.expected == "an object":
-            # PHP writes an empty object so.
+            # PHP writes an empty object in this way.
             value = dict[str, Any]()
             self.note(place, "expected an object, got []; taken as {}")
 
@@ -189,7 +191,7 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # A module that asks counts on all answers, and on its state.
+                # A module that asks relies on all answers, and on its state.
                 return Unusable(f"{name}: {why}")
 
             if member.has_default:
@@ -230,7 +232,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # What a model is asked is asked as a whole.
+                # A model gets all messages of a question, or none.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):
@@ -261,8 +263,8 @@ class MessageRepair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """MessageRepair by the model that a value names: by `type`, `method`, `mode`
-        or its members.
+        """Repair a value by the model that it names, by `type`, `method`, `mode` or its members.
+        If it may be several, the repair with the fewest notes is taken.
         """
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]
@@ -320,9 +322,9 @@ class Shape:
 
     Attributes:
         name: the name of the model; "Content" for the blocks of a content.
-        expected: the same in words.
+        expected: what is expected, in words.
         item: the shape of the items of a list or mapping.
-        arms: the shapes of which a union takes each.
+        arms: the shapes that a union takes.
     """
 
     kind: Literal["object", "list", "mapping", "union", "leaf"]
@@ -360,7 +362,7 @@ NONE: Final = type(None)
 
 
 @cache
-def shape_of(annotation: Any) -> Shape:
+def shape_of_type(annotation: Any) -> Shape:
     """The shape that an annotation of the models describes."""
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if get_origin(annotation) is Annotated:
@@ -373,12 +375,12 @@ def shape_of(annotation: Any) -> Shape:
     if origin in (Union, python_types.UnionType):
         parts = [part for part in arguments if part is not NONE]
         if len(parts) == 1:
-            only = shape_of(parts[0])
+            only = shape_of_type(parts[0])
             return Shape(
                 only.kind, only.name, only.expected, adapter, only.model, only.item, only.arms
             )
 
-        arms = tuple(shape_of(part) for part in parts)
+        arms = tuple(shape_of_type(part) for part in parts)
         names = {arm.name for arm in arms}
         if all(arm.kind == "leaf" for arm in arms):
             return Shape(
@@ -389,10 +391,10 @@ def shape_of(annotation: Any) -> Shape:
         return Shape("union", name, "an object of a kind that the protocol has", adapter, arms=arms)
 
     if origin is list:
-        item = shape_of(arguments[0])
+        item = shape_of_type(arguments[0])
         return Shape("list", f"list of {item.name}", "a list", adapter, item=item)
     if origin is dict and arguments[1] is not Any:
-        return Shape("mapping", "", "an object", adapter, item=shape_of(arguments[1]))
+        return Shape("mapping", "", "an object", adapter, item=shape_of_type(arguments[1]))
     if isinstance(inner, type) and issubclass(inner, BaseModel):
         return Shape("object", inner.__name__, "an object", adapter, model=inner)
     return Shape("leaf", "", _expected(inner), adapter)
@@ -434,7 +436,7 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
         default = _DEFAULTS.get(f"{model.__name__}.{alias}", _DEFAULTS.get(alias, NONE))
         is_required = about.is_required()
         has_default = is_required and default is not NONE
-        members.append(Member(alias, shape_of(annotation), is_required, has_default, default))
+        members.append(Member(alias, shape_of_type(annotation), is_required, has_default, default))
 
     return tuple(members)
 

@@ -49,7 +49,7 @@ from ideabridge.bridge.modules.members import (
     label_of,
     members_of,
     object_of,
-    shape_of,
+    shape_of_type,
 )
 from ideabridge.bridge.modules.messages import PLAIN_NESTING, DeepResponse, OddResultError, Replaced
 from ideabridge.bridge.modules.oddities import Oddities
@@ -210,10 +210,10 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
 
     if kind == "resource" and isinstance(block.get("resource"), dict):
         block["resource"] = _resource_contents(
-            repair, block["resource"], shape_of(types.EmbeddedResource), f"{place}.resource"
+            repair, block["resource"], shape_of_type(types.EmbeddedResource), f"{place}.resource"
         )
 
-    fixed = repair.fix(block, shape_of(_BLOCKS[kind]), place)
+    fixed = repair.fix(block, shape_of_type(_BLOCKS[kind]), place)
     if isinstance(fixed, Unusable):
         repair.note(place, f"{fixed.why}; its JSON is shown")
         return _text(json_of(block))
@@ -530,7 +530,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "LoggingMessageNotificationParams": _log_message,
 }
 
-_BOOLEAN: Final = shape_of(bool)
+_BOOLEAN: Final = shape_of_type(bool)
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -743,7 +743,7 @@ def _repair_params(
         fixed["params"] = params
 
     for model in models:
-        fixed = repair.fix(fixed, shape_of(model), "")
+        fixed = repair.fix(fixed, shape_of_type(model), "")
         if isinstance(fixed, Unusable):
             break
 
@@ -809,7 +809,7 @@ _TEXT_BLOCK: Final = frozenset({"type", "text"})
 def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
     """What the SDK compares a result with, in its order."""
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
-    return tuple(shape_of(row) for row in rows if row is not None)
+    return tuple(shape_of_type(row) for row in rows if row is not None)
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:

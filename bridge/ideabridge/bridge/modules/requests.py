@@ -366,7 +366,7 @@ class Requests:
                     f"{MAX_ERROR_DATA:,} are passed on)"
                 )
         except IdeabridgeError:
-            message = f"{message} (its data is left out, because it is no JSON)"
+            message = f"{message} (its data is left out, because it is not JSON)"
 
         reason = text or "it does not say why"
         answer = f"{self._name} answered with error {error.code}: {reason}"

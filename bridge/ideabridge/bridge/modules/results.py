@@ -197,10 +197,10 @@ async def _in_text(value: JSON, validator: Validator) -> JSON:
     text has as JSON, or else the text itself, whichever satisfies the schema.
 
     Raises:
-        IdeabridgeError: neither does, or the value is no text.
+        IdeabridgeError: neither satisfies it, or the value is not a text.
     """
     if not isinstance(value, str):
-        raise InvalidJSONError("it is no text")
+        raise InvalidJSONError("it is not a text")
 
     with suppress(IdeabridgeError):
         parsed = decode(value, what="its text")

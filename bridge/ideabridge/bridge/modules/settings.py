@@ -528,11 +528,11 @@ class _Filler:
 
 
 def _unset(names: list[str]) -> str:
-    are = "is" if len(names) == 1 else "are"
-    it = "it" if len(names) == 1 else "them"
+    verb = "is" if len(names) == 1 else "are"
+    pronoun = "it" if len(names) == 1 else "them"
     return (
-        f"{variables_text(names)} {are} not set; set {it} before ideabridge (or your assistant) "
-        f"starts, or give a default: ${{{names[0]}:-...}}"
+        f"{variables_text(names)} {verb} not set; set {pronoun} before ideabridge (or your "
+        f"assistant) starts, or give a default: ${{{names[0]}:-...}}"
     )
 
 
@@ -570,7 +570,7 @@ def expand(
 def _filled(
     module: str, configuration: ModuleConfiguration, variables: Variables | None, secrets: Secrets
 ) -> Launch:
-    """An entry with the values of variables, as it is written otherwise."""
+    """An entry with the values of variables, before paths are made absolute."""
     filler = _Filler(module, variables, secrets)
     fill = filler.fill
     launch = Launch(

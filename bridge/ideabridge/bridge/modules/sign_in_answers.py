@@ -109,7 +109,7 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Any] | None:
-    """The object; None if it is none."""
+    """The value if it is an object; else None."""
     try:
         document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:

@@ -148,7 +148,7 @@ class SignInFile:
         return self.path.exists()
 
     def read(self) -> SignIn | None:
-        """The sign-in; None if there is none.
+        """The sign-in; None if nobody has signed in.
 
         Raises:
             SignInError: it cannot be read.
@@ -286,7 +286,7 @@ def signed_in_users(module: str) -> list[str]:
     )
 
 
-def forget(module: str, user: str | None = None) -> list[str]:
+def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
     """Remove every sign-in of one person to modules of this name; return their addresses,
     without credentials.
 

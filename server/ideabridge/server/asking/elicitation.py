@@ -31,7 +31,6 @@ from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.assumption import Candidate
-from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -125,13 +124,8 @@ class Deciding:
             return False
 
         if self._has_session(request):
-            key = self._key(request)
-        elif run is None:
-            key = None
-        else:
-            key = f"run {run.root.id}"
-
-        return key is None or key not in self._formless
+            return self._key(request) not in self._formless
+        return run is None or f"run {run.root.id}" not in self._formless
 
     def declined_at_once(
         self, request: ToolRequest, run: Run | None, seconds: float, forms: int = 1
@@ -151,12 +145,15 @@ class Deciding:
         _note(self._declined, key, now)
         # Remove this client's holds only; another client with a person may hold the same run.
         # Include the run of the form, which another process may have sent.
-        runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
-        left = {run: self._change_holders(run, key, holds=False) for run in runs}
+        runs = set(self._runs_of(key))
+        if run is not None:
+            runs.add(run.root.id)
+
+        other_holders = {run: self._change_holders(run, key, holds=False) for run in runs}
         formless: str | None = None
         if self._has_session(request):
             formless = key
-        elif run is not None and not left.get(run.root.id):
+        elif run is not None and not other_holders[run.root.id]:
             formless = f"run {run.root.id}"
 
         if formless is not None and formless not in self._formless:
@@ -223,11 +220,12 @@ class Deciding:
         """Add or remove a client that holds a run; returns all clients that hold it."""
         holders: list[str] = []
 
-        def change(before: bytes) -> bytes:
+        def change(stored: bytes) -> bytes:
             holders[:] = [
-                holder for holder in before.decode().split("\n") if holder and holder != key
+                holder for holder in stored.decode().split("\n") if holder not in ("", key)
             ]
-            holders.extend([key] if holds else [])
+            if holds:
+                holders.append(key)
             return "\n".join(holders).encode()
 
         self._store.settings.change(_setting(run), change)
@@ -255,8 +253,8 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """The commands as a caller is told them. A named user of a server elsewhere is not
-        told its folders.
+        """The commands that a message to a caller contains. Those for a named user of a server
+        elsewhere do not contain the server's folders.
         """
         if user_of(request.caller) is None:
             return self.commands
@@ -330,19 +328,14 @@ def _decision_of(
     decision = offered.get(chosen)
     if decision is None:
         return f"decision: expected {' or '.join(offered)}, found {chosen[:120]!r}"
-    if decision == "value" and not isinstance(value, str):
-        return "value: expected the result of the call, as JSON or text"
-
     reason = reason if isinstance(reason, str) and reason.strip() else None
     if decision == "approve":
         return _approval_of(approval, content, reason, by)
-
-    if decision == "value" and isinstance(value, str):
-        answer_value = _read(value)
-    else:
-        answer_value = MISSING
-
-    return Decision(decision, reason=reason, by=by, value=answer_value)
+    if decision != "value":
+        return Decision(decision, reason=reason, by=by)
+    if not isinstance(value, str):
+        return "value: expected the result of the call, as JSON or text"
+    return Decision(decision, reason=reason, by=by, value=_read(value))
 
 
 def _approval_of(
@@ -391,11 +384,10 @@ def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
         return "for: expected run, because max and parameters go with it"
 
     grant: JSONObject = {"for": str(content["for"])}
-    if most is not None:
-        if isinstance(most, float) and most.is_integer():
-            grant["max"] = int(most)
-        else:
-            grant["max"] = cast("JSON", most)
+    if isinstance(most, float) and most.is_integer():
+        grant["max"] = int(most)
+    elif most is not None:
+        grant["max"] = cast("JSON", most)
 
     if where is not None:
         try:

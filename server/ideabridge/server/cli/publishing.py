@@ -39,7 +39,7 @@ from ideabridge.server.cli.stores import (
     open_store,
     resolve_idea,
 )
-from ideabridge.server.views.text import counted, shortened, source_text
+from ideabridge.server.views.text import counted, shortened_json, source_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import ValueMismatchError
 
@@ -734,7 +734,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
         else:
             description = ""
 
-        default = f": {shortened(member['default'])}" if "default" in member else ""
+        default = f": {shortened_json(member['default'])}" if "default" in member else ""
         optional = "" if key in _required(publication) else f", may be left out{default}"
         yield f"  {key} ({kinds}{optional}){description}"
 

@@ -441,9 +441,9 @@ def log_out(
     """Delete the tokens of one person for servers with this name. Exit code 1 if
     none are stored.
     """
-    from ideabridge.bridge.modules.sign_ins import forget, signed_in_users
+    from ideabridge.bridge.modules.sign_ins import forget_sign_ins, signed_in_users
 
-    addresses = forget(name, user)
+    addresses = forget_sign_ins(name, user)
     others = signed_in_users(name)
     if options.json:
         print_json(

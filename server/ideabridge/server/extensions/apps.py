@@ -24,7 +24,7 @@ from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.own_tools import VIEW_RUN
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.run_view import run_view, run_view_of
-from ideabridge.server.ui.showing import short
+from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import run_status
 from ideabridge.server.views.shown import VIEW
@@ -150,7 +150,7 @@ class RunViews:
 def _approval(pending: Pending) -> JSONObject:
     content = pending.shown(VIEW)
     tool = pending.question.shown.get("_tool")
-    title = short(tool if isinstance(tool, str) else pending.question.kind, 80)
+    title = in_one_line(tool if isinstance(tool, str) else pending.question.kind, 80)
     if content.sums:
         title += f" {content.sums}"
 

@@ -24,7 +24,7 @@ from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.journal import Decided
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
-from ideabridge.server.ui.forms import number_of
+from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.showing import as_json, count
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
@@ -464,7 +464,7 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
         grant = {"for": "run"}
         most = form.get("max").strip()
         if most:
-            number = number_of(most)
+            number = number_from(most)
             if number is None:
                 raise ArgumentError(f"at most: expected a number of calls, found {most[:20]!r}")
             grant["max"] = number

@@ -45,7 +45,7 @@ class Field:
         return f"p.{self.name}"
 
 
-def number_of(text: str) -> int | None:
+def number_from(text: str) -> int | None:
     """A number from outside: at most nine ASCII digits; None if it is something else."""
     # `isdigit` alone takes more than `int` does: other digits, and thousands of them.
     if text.isascii() and text.isdigit() and len(text) < 10:

@@ -29,8 +29,8 @@ from ideabridge.bridge.store.idea import Answer, Change, Publication
 from ideabridge.bridge.store.portable import without_recorded_output
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL, Viewer, person_of
 from ideabridge.server.ui.access import PREFIX, FormFields, Visitor, form_of, visitor_of
-from ideabridge.server.ui.forms import fields_of, number_of, read_fields
-from ideabridge.server.ui.showing import answered, short
+from ideabridge.server.ui.forms import fields_of, number_from, read_fields
+from ideabridge.server.ui.showing import answered, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.shown import plan_without_ids
 from ideabridge.server.views.text import source_text
@@ -41,7 +41,7 @@ from ideabridge.tools.threads import compute_in_thread
 PAGE: Final = 50
 
 VERSIONS: Final = 20
-"""Versions of a tool on its page, each of which is compared with the one before."""
+"""Versions of a tool on its page. Each is compared with the version before it."""
 
 _EVIDENCE: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -211,7 +211,7 @@ class IdeaPages:
 
     def _publication(self, request: Request) -> Publication:
         """The version that the page is about, if it is published to the visitor."""
-        version = number_of(request.query_params.get("version", ""))
+        version = number_from(request.query_params.get("version", ""))
         return self._bridge.store.publications.get(
             request.path_params["name"], version, caller=visitor_of(request).scope
         )
@@ -238,7 +238,7 @@ class IdeaPages:
         visitor = visitor_of(request)
         name = publication.name
         scope = visitor.scope
-        after = number_of(request.query_params.get("after", "")) or None
+        after = number_from(request.query_params.get("after", "")) or None
         versions = store.publications.versions(name, caller=scope, limit=VERSIONS + 1, before=after)
         older = ""
         if len(versions) > VERSIONS:
@@ -294,8 +294,8 @@ class IdeaPages:
         publication = self._publication(request)
         query = request.query_params
         name = publication.name
-        old = number_of(query.get("old", "1"))
-        new = number_of(query.get("new", str(publication.version)))
+        old = number_from(query.get("old", "1"))
+        new = number_from(query.get("new", str(publication.version)))
         if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
 
@@ -318,7 +318,7 @@ class IdeaPages:
             # The page of the run shows it at once, also before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
 
-        visitor.notes.append(("good", f"The recorded answer: {short(replay.output, 2000)}"))
+        visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
         return self._site.back(request, f"{PREFIX}/ideas/{publication.name}")
 
     async def verify(self, request: Request) -> Response:
@@ -340,7 +340,7 @@ class IdeaPages:
         form = form_of(request)
         publications = self._bridge.store.publications
         action = form.get("action")
-        version = number_of(form.get("version", str(publication.version)))
+        version = number_from(form.get("version", str(publication.version)))
         if version is None:
             raise ArgumentError(
                 f"version: expected the number of a version, found {form.get('version')[:20]!r}"

@@ -178,7 +178,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
 
 
 def _input(form: FormFields) -> JSONObject | None:
-    """The input beside the text; None if there is none."""
+    """The input beside the text; None if the field is empty."""
     written = form.get("input").strip()
     if not written:
         return None

@@ -44,7 +44,7 @@ _MOST_READERS: Final = 100
 _WHOLE: Final = 2**48
 
 _MOST_BYTES: Final = 2**30
-"""Bytes of memory of a journal of which a worker shows a call."""
+"""The most bytes of memory of a journal from which a worker shows a call."""
 
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The images that a page shows. SVG is not among them: it may contain scripts."""

@@ -7,7 +7,7 @@ from typing import Final
 from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.store.store import Store
 from ideabridge.server.ui.histories import KeptJournal, read_until
-from ideabridge.server.ui.showing import duration, short
+from ideabridge.server.ui.showing import duration, in_one_line
 from ideabridge.server.ui.timeline import Row, timeline
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -21,7 +21,7 @@ def run_view_of(read: KeptJournal) -> JSONObject:
     whole = timeline(read.trace, machine)
     output = None
     if machine is not None and machine.has_output:
-        output = short(without_payloads(machine.output), 2000)
+        output = in_one_line(without_payloads(machine.output), 2000)
 
     return {
         "took": duration(whole.seconds),
@@ -49,5 +49,5 @@ def _row(row: Row) -> JSONObject:
         "asked": None if row.asked is None else list(row.asked),
         "waited": None if row.waited is None else list(row.waited),
         "took": duration(row.took),
-        "why": short(row.error or row.why, 160),
+        "why": in_one_line(row.error or row.why, 160),
     }

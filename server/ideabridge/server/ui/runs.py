@@ -25,7 +25,7 @@ from ideabridge.bridge.store.users import person_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import PREFIX, Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import Card
-from ideabridge.server.ui.forms import number_of
+from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.site import Site
@@ -134,7 +134,7 @@ class RunPages:
         was after event N.
         """
         record = self._site.record(request, request.path_params["run"])
-        at = number_of(request.query_params.get("at", "")) or 0
+        at = number_from(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
         about = self._about(request, record)
         async with self._site.histories.reading(record.id, fold=waits) as read:
@@ -164,8 +164,8 @@ class RunPages:
         return About(
             status=status,
             reason=reason,
-            calls=number_of(query.get("calls", "")) or 0,
-            events=number_of(query.get("events", "")),
+            calls=number_from(query.get("calls", "")) or 0,
+            events=number_from(query.get("events", "")),
             only_status=query.get("is", ""),
             only_tool=query.get("tool", ""),
             is_own=record.caller == visitor_of(request).caller,
@@ -266,7 +266,7 @@ class RunPages:
             )
 
         form = form_of(request)
-        at = number_of(form.get("at"))
+        at = number_from(form.get("at"))
         if at is None:
             raise ArgumentError(
                 f"after event: expected the number of an event, found {form.get('at')[:20]!r}"
@@ -367,7 +367,7 @@ def _number_in(request: Request, name: str) -> int:
     """
     run = request.path_params["run"]
     text = request.path_params[name]
-    number = number_of(text)
+    number = number_from(text)
     if number is None:
         raise UnknownRunError(f"run {run} has no {name} {text[:20]!r}")
     return number

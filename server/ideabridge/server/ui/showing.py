@@ -93,7 +93,7 @@ def omitted(value: JSON) -> int:
     return max(1, len(encode(value)) - LONGEST)
 
 
-def short(value: JSON, most: int = 120) -> str:
+def in_one_line(value: JSON, most: int = 120) -> str:
     """A value in one line, cut after `most` characters."""
     if isinstance(value, str):
         # Each word has a character at least.
@@ -144,7 +144,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "source": source_text,
     "bounded": bounded,
     "omitted": omitted,
-    "short": short,
+    "short": in_one_line,
     "count": count,
     "words": words,
     "answered": answered,

@@ -17,7 +17,7 @@ from ideabridge.bridge.loop.grant import decision_text
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.server.views.shown import call_without_ids
-from ideabridge.server.views.text import cost_of_request, counted, shortened
+from ideabridge.server.views.text import cost_of_request, counted, shortened_json
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -105,9 +105,12 @@ def _event_line(event: Event, machine: Machine) -> Line:
             size = "" if event.bytes is None else f", {cost_of_request(event.bytes)}"
             return f"request {event.step} is sent ({event.request[:12]}{size})", "bold"
         case events.UsageNoted():
-            return f"used: {shortened(event.usage)}", "dim"
+            return f"used: {shortened_json(event.usage)}", "dim"
         case events.MessageAdded():
-            return f"{_name(machine, event.call)} adds a message: {shortened(event.message)}", None
+            return (
+                f"{_name(machine, event.call)} adds a message: {shortened_json(event.message)}",
+                None,
+            )
         case events.RunEnded():
             return f"the run ends: {event.status}{_because(event.reason)}", "bold"
         case _:
@@ -117,30 +120,33 @@ def _event_line(event: Event, machine: Machine) -> Line:
 def _solution_line(event: Event) -> Line | None:
     match event:
         case events.SolutionProposed():
-            output = "" if event.output is None else f", output {shortened(event.output)}"
+            output = "" if event.output is None else f", output {shortened_json(event.output)}"
             return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan"
         case events.ProgramProposed():
             return f"a program of {counted(event.program.count(chr(10)) + 1, 'line')}", "cyan"
         case events.Printed():
-            return f"printed: {shortened(event.text)}", None
+            return f"printed: {shortened_json(event.text)}", None
         case events.CallProposed():
             call = event.call
             if isinstance(call, dict):
                 call = call_without_ids(call)
-            return f"a call is listed: {shortened(call)}", "cyan"
+            return f"a call is listed: {shortened_json(call)}", "cyan"
         case events.OutputProposed():
-            return f"the output is written: {shortened(event.output)}", "cyan"
+            return f"the output is written: {shortened_json(event.output)}", "cyan"
         case events.SolutionClosed():
             return _closing_line(event)
         case events.SolutionRejected():
-            return f"a solution is malformed: {shortened(event.errors)}", "red"
+            return f"a solution is malformed: {shortened_json(event.errors)}", "red"
         case _:
             return None
 
 
 def _closing_line(event: events.SolutionClosed) -> Line:
     if event.error is not None:
-        return f"the program ends with an error: {shortened(event.error.get('message'))}", "red"
+        return (
+            f"the program ends with an error: {shortened_json(event.error.get('message'))}",
+            "red",
+        )
     if event.broken:
         return f"the answer breaks off: {event.broken}", None
     return "the answer ends", None
@@ -159,17 +165,17 @@ def _call_line(event: Event, machine: Machine) -> Line:
             label = _label(machine, event.call, event.item)
             if event.error is not None:
                 return f"✗ {label} {event.error.get('message')}", "red"
-            return f"✓ {label} {shortened(event.value)}", "green"
+            return f"✓ {label} {shortened_json(event.value)}", "green"
         case events.ApprovalAsked():
             approval = machine.history[event.call].approval
             call = ""
             if approval is not None:
-                call = shortened(call_without_ids(approval.resolved))
+                call = shortened_json(call_without_ids(approval.resolved))
             return f"? {_label(machine, event.call, None)} asks for approval: {call}", "yellow"
         case events.CallDecided():
             label = _label(machine, event.call, None)
             decision = f"{decision_text(event)}{_by(event.by, event.reason)}"
-            edited = "" if event.edited is None else f", as {shortened(event.edited)}"
+            edited = "" if event.edited is None else f", as {shortened_json(event.edited)}"
             return f"! {label} {decision}{edited}{_grant(event)}", "yellow"
         case events.OutcomeAsked():
             label = _label(machine, event.call, event.item)
@@ -187,15 +193,15 @@ def _question_line(event: Event, machine: Machine) -> Line:
     match event:
         case events.QuestionAsked():
             label = _label(machine, event.call, event.item)
-            question = f"{shortened(event.message)} {shortened(event.schema)}"
+            question = f"{shortened_json(event.message)} {shortened_json(event.schema)}"
             return f"? {label} server {event.module} asks: {question}", "yellow"
         case events.QuestionAnswered():
             label = _label(machine, event.call, event.item)
-            content = "" if event.content is None else f": {shortened(event.content)}"
+            content = "" if event.content is None else f": {shortened_json(event.content)}"
             return f"! {label} {event.action}{_by(event.by, event.reason)}{content}", "yellow"
         case events.QuestionRefused():
             label = _label(machine, event.call, event.item)
-            asked = f"server {event.module} asked {shortened(event.message)}"
+            asked = f"server {event.module} asked {shortened_json(event.message)}"
             return f"! {label} {asked}, and was not answered: {event.why}", "red"
         case _:
             return event.name, None
@@ -203,7 +209,7 @@ def _question_line(event: Event, machine: Machine) -> Line:
 
 def _grant(event: events.CallDecided) -> str:
     limits = {key: value for key, value in (event.grant or {}).items() if key != "for"}
-    return f", {shortened(limits)}" if limits else ""
+    return f", {shortened_json(limits)}" if limits else ""
 
 
 def _because(reason: str | None) -> str:
@@ -234,7 +240,7 @@ def _parameters(machine: Machine, event: events.CallStarted) -> str:
     number = event.item or 0
     if number >= len(items):
         return ""
-    return shortened(items[number].parameters)
+    return shortened_json(items[number].parameters)
 
 
 def call_json(number: int, progress: Progress) -> JSONObject:

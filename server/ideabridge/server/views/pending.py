@@ -43,14 +43,14 @@ class Pending:
     """One open decision.
 
     Attributes:
-        record: the run; for a room, the run that it belongs to.
-        approval: the id in the run; for a room, after the room's name.
+        record: the run; if a room asks, the run that it belongs to.
+        approval: the id of the question in the run; if a room asks, after the room's name.
         question: the question.
         asked: the time of the question in seconds since 1970; None if the journal has no time.
-        deadline: the time of the refusal if nobody has decided; None: never.
+        deadline: when the question is refused if nobody has decided; None: never.
         at_work: true while a process executes the run.
-        grants: what people have allowed for the rest of the run that asks.
-        instances: the instances of the run that asks; 0: it has none.
+        grants: what people have allowed for later calls of the run that asks.
+        instances: how many instances the run that asks has.
     """
 
     record: RunRecord
@@ -75,12 +75,15 @@ class Pending:
 
     def to_json(self) -> JSONObject:
         """The decision as `approvals list --json` prints it."""
-        if self.asked is None:
-            when = None
-        else:
-            when = datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
-        left = None if self.deadline is None else round(self.deadline - time.time(), 1)
-        return {
+        asked = None
+        if self.asked is not None:
+            asked = datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
+
+        seconds_left = None
+        if self.deadline is not None:
+            seconds_left = round(self.deadline - time.time(), 1)
+
+        decision: JSONObject = {
             "run": self.record.id,
             "title": self.record.title,
             "caller": self.record.caller,
@@ -88,20 +91,22 @@ class Pending:
             **self.question.to_json(),
             "approval": self.approval,
             "choices": list(self.question.choices),
-            "asked": when,
-            "seconds_left": left,
+            "asked": asked,
+            "seconds_left": seconds_left,
             "at_work": self.at_work,
-            **({"grants": [grant.to_json() for grant in self.grants]} if self.grants else {}),
         }
+        if self.grants:
+            decision["grants"] = [grant.to_json() for grant in self.grants]
+        return decision
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestions:
-    """What one journal leaves open. It has no results of calls, so it is small beside the
+    """What one journal leaves open. This has no results of calls, so it is much smaller than the
     folded journal.
 
     Attributes:
-        asked: (question, the time at which it was asked); see `Pending.asked`.
+        asked: (question, when it was asked) of each open question; see `Pending.asked`.
         seconds: how long a question waits; None: for ever.
         grants, instances: see `Pending`.
         rooms: the executions that rooms answer now.
@@ -129,8 +134,8 @@ class OpenQuestions:
         )
 
     def to_json(self) -> JSONObject:
-        """It as JSON, for another process; `from_json` reads it."""
-        asked: list[JSON] = [[_question_to_json(question), when] for question, when in self.asked]
+        """The questions as JSON, for another process; `from_json` reads it."""
+        asked: list[JSON] = [[_question_to_json(question), at] for question, at in self.asked]
         return {
             "asked": asked,
             "seconds": self.seconds,
@@ -144,7 +149,7 @@ class OpenQuestions:
         """Read what `to_json` returned."""
         stored = cast("dict[str, Any]", value)
         return cls(
-            tuple((_question_from_json(question), when) for question, when in stored["asked"]),
+            tuple((_question_from_json(question), at) for question, at in stored["asked"]),
             stored["seconds"],
             tuple(_grant_from_json(grant) for grant in stored["grants"]),
             stored["instances"],
@@ -152,12 +157,13 @@ class OpenQuestions:
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
-        """Its questions as open decisions of `root`, the run that the journal belongs to."""
+        """Its questions as open decisions of `root`, the run that the journal belongs to. `prefix`
+        begins the ids of their approvals.
+        """
         at_work = root.status == "running" and not is_left(root)
         for question, asked_at in self.asked:
-            if self.seconds is None or asked_at is None:
-                deadline = None
-            else:
+            deadline = None
+            if self.seconds is not None and asked_at is not None:
                 deadline = asked_at + self.seconds
             approval = f"{prefix}{question.approval}"
             yield Pending(
@@ -184,7 +190,7 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
     Args:
         store: has the journals.
         chosen: only the decisions of this run, or of the run that this room belongs to.
-        caller: whose runs; of a chosen run, who has found it.
+        caller: whose runs. A chosen run is not checked against it.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
     for root in roots:
@@ -203,7 +209,7 @@ def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
 
 
 def root_of(store: Store, record: RunRecord) -> RunRecord:
-    """The run that a room belongs to; the run itself if it is no room."""
+    """The run that a room belongs to; the run itself if it is not a room."""
     while record.parent is not None and (parent := store.runs.get(record.parent)) is not None:
         record = parent
     return record
@@ -221,10 +227,8 @@ def _asked(history: RunHistory) -> dict[str, float]:
     times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event
-        if (
-            isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked)
-            and event.at is not None
-        ):
+        is_question = isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked)
+        if is_question and event.at is not None:
             times[event.approval] = event.at
     return times
 
@@ -275,14 +279,18 @@ def _grant_to_json(grant: Grant) -> JSONObject:
 
 
 def _grant_from_json(stored: dict[str, Any]) -> Grant:
-    if stored["where"] is None:
-        where = None
-    else:
+    where = None
+    if stored["where"] is not None:
         where = Validator(stored["where"], what="the parameters")
-    tool = Tool.from_json(stored["tool"])
-    by = read_decider(stored["by"])
+
     return Grant(
-        stored["call"], tool, stored["activity"], by, stored["most"], where, stored["used"]
+        stored["call"],
+        Tool.from_json(stored["tool"]),
+        stored["activity"],
+        read_decider(stored["by"]),
+        stored["most"],
+        where,
+        stored["used"],
     )
 
 

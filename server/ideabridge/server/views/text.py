@@ -21,7 +21,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def shortened(value: JSON, most: int = _LONGEST_VALUE) -> str:
+def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
     """A value as JSON in one line, cut after `most` characters; of a large value with about
     how many it has.
     """
@@ -122,7 +122,7 @@ def error_line(entry: JSONObject) -> str:
     if sent is None:
         more = ""
     else:
-        more = f"; sent, and checked by nobody: {shortened(without_payloads(sent), _SENT)}"
+        more = f"; sent, and checked by nobody: {shortened_json(without_payloads(sent), _SENT)}"
 
     return f"{name}{message_of(error)}{more}"
 
