@@ -40,7 +40,7 @@ _COPIED: Final = 4
 """Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are
 alike by chance."""
 
-_NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
+NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
 """The members of a call that name tools, places and other calls."""
 
 _DERIVED: Final = ("result", "preview", "assumed", "unseen")
@@ -141,8 +141,8 @@ class _OwnContext:
             message = read_message(raw)
             self._own.add(encode(message.to_json()))
             if message.type == "state" and isinstance(message.value, dict):
-                known = self._states.setdefault(message.instance, {})
-                self._states[message.instance] = {**known, **message.value}
+                before = self._states.get(message.instance, {})
+                self._states[message.instance] = {**before, **message.value}
 
         self._written = list(_written(context))
 
@@ -153,16 +153,17 @@ class _OwnContext:
             if encode(raw) in self._own:
                 yield raw
                 continue
+
+            is_authors = not self._knows_start and not has_called
             try:
                 message = read_message(raw)
             except MessageError:
                 # An imported context may have messages of unknown types.
                 message = Message("user", "text", raw, "text")
-                remains = MISSING if self._knows_start or has_called else raw
+                remains = raw if is_authors else MISSING
             else:
-                remains = self._remains(
-                    message, raw, is_authors=not self._knows_start and not has_called
-                )
+                remains = self._remains(message, raw, is_authors=is_authors)
+
             has_called = has_called or message.type == "call"
             if isinstance(remains, Missing):
                 self._left.message(number, message)
@@ -175,24 +176,21 @@ class _OwnContext:
             case "call" if isinstance(message.value, dict):
                 return self._call(message, message.value)
             case "state" if isinstance(message.value, dict):
-                return replace(
-                    message, value=self._state(message.instance, message.value)
-                ).to_json()
+                state = self._state(message.instance, message.value)
+                return replace(message, value=state).to_json()
             case "tool":
                 return raw
             case "plan" if isinstance(message.value, dict) and self._knows_start:
-                # The loop says at each step which of its calls are done.
-                written: JSONObject = {
-                    key: value for key, value in message.value.items() if key != "standing"
-                }
-                is_own = encode(replace(message, value=written).to_json()) in self._own
-                is_own = (
-                    is_own
-                    or encode(replace(message, value=written.get("calls")).to_json()) in self._own
-                )
-                return raw if is_own else MISSING
+                return raw if self._is_own_plan(message, message.value) else MISSING
             case _:
                 return raw if is_authors else MISSING
+
+    def _is_own_plan(self, message: Message, plan: JSONObject) -> bool:
+        """Return whether the run began with a plan, as an object or as the list of its calls."""
+        # The loop says at each step which of its calls are done.
+        written: JSONObject = {key: value for key, value in plan.items() if key != "standing"}
+        forms = (written, written.get("calls"))
+        return any(encode(replace(message, value=form).to_json()) in self._own for form in forms)
 
     def _call(self, message: Message, entry: JSONObject) -> JSON:
         reference = str(entry.get("value", f"†results.{entry.get('place')}"))
@@ -208,13 +206,13 @@ class _OwnContext:
 
         own = state
         for named, path in self._written:
-            if named == instance and path[0] == "state":
-                value = read(own, path[1:])
-            else:
-                value = MISSING
+            if named != instance or path[0] != "state":
+                continue
 
+            value = read(own, path[1:])
             if isinstance(value, Missing):
                 continue
+
             self._left.value(format_reference(path, instance or None), value)
             own = cast("JSONObject", _without(own, path[1:]))
 
@@ -224,10 +222,10 @@ class _OwnContext:
         """The members of a state that it had at the start."""
         own: JSONObject = {}
         for key, value in now.items():
-            known = before.get(key, MISSING)
-            if isinstance(value, dict) and isinstance(known, dict):
-                own[key] = self._same(value, known, instance, (*path, key))
-            elif not isinstance(known, Missing) and encode(value) == encode(known):
+            earlier = before.get(key, MISSING)
+            if isinstance(value, dict) and isinstance(earlier, dict):
+                own[key] = self._same(value, earlier, instance, (*path, key))
+            elif not isinstance(earlier, Missing) and encode(value) == encode(earlier):
                 own[key] = value
             else:
                 self._left.value(self._reference_to((*path, key), instance), value)
@@ -248,27 +246,33 @@ class _OwnContext:
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
     """(instance or "", path) of each place to which the calls of a context wrote."""
     for raw in context:
-        if isinstance(raw, dict) and raw.get("type") == "call":
-            entry = raw.get("call")
-        else:
-            entry = None
+        if not isinstance(raw, dict) or raw.get("type") != "call":
+            continue
+
+        entry = raw.get("call")
         if not isinstance(entry, dict):
             continue
+
+        texts = [entry.get("value")]
         also = entry.get("also")
-        for text in (entry.get("value"), *(also if isinstance(also, list) else [])):
+        if isinstance(also, list):
+            texts += also
+
+        for text in texts:
+            if not isinstance(text, str):
+                continue
+
             try:
-                if isinstance(text, str):
-                    operands = [*parse_reference(text).operands()]
-                else:
-                    operands = []
+                operands = [*parse_reference(text).operands()]
             except ReferenceSyntaxError:
                 continue
+
             if operands:
                 yield operands[0].instance or "", operands[0].full
 
 
 def _without(value: JSON, path: Path) -> JSON:
-    """A copy without the value at a path, which is there. In a list, null takes its place."""
+    """A copy without the value at a path, which exists. In a list, null takes its place."""
     if not path:
         return {}
 
@@ -340,17 +344,14 @@ class Copies:
 
     Args:
         results: the values that are left out.
-        known: what everybody may see: a literal that stands there is no secret.
+        public: what everybody may see: a literal that also occurs in it is no secret.
     """
 
-    def __init__(self, results: Sequence[JSON], known: Sequence[JSON]) -> None:
-        self._texts = list(
-            dict.fromkeys(
-                text for value in results for text in _texts(value) if len(text) >= _COPIED
-            )
-        )
+    def __init__(self, results: Sequence[JSON], public: Sequence[JSON]) -> None:
+        texts = [text for text in _texts([*results]) if len(text) >= _COPIED]
+        self._texts = list(dict.fromkeys(texts))
         self._whole = "\n".join(self._texts)
-        self._known = "\n".join(text for value in known for text in _texts(value))
+        self._public = "\n".join(_texts([*public]))
 
     def call(self, call: JSON) -> JSON:
         """A call without the literals that were copied; what names tools, places and calls
@@ -358,11 +359,11 @@ class Copies:
         """
         if not isinstance(call, dict):
             return self.scrubbed(call)
-        named: JSONObject = {key: value for key, value in call.items() if key in _NAMING}
+        named: JSONObject = {key: value for key, value in call.items() if key in NAMING}
         scrubbed = self.scrubbed({key: value for key, value in call.items() if key not in named})
         written = iter(cast("JSONObject", scrubbed).items())
         # In the order of the call.
-        return dict((key, call[key]) if key in named else next(written) for key in call)
+        return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
         """A value with `LEFT_OUT` in place of each copied text and name of a member, and with
@@ -390,7 +391,7 @@ class Copies:
         text = value if isinstance(value, str) else encode_text(value)
         if (
             len(text) < _COPIED
-            or text in self._known
+            or text in self._public
             or (isinstance(value, str) and is_reference(value))
         ):
             return False
@@ -398,7 +399,7 @@ class Copies:
         if text in self._whole:
             return True
         # A literal may also have a result in it, among other words.
-        return any(one in text and one not in self._known for one in self._texts)
+        return any(copied in text and copied not in self._public for copied in self._texts)
 
 
 def _texts(value: JSON) -> Iterator[str]:

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.store.database import SOLUTION_OF, Database
+from ideabridge.bridge.store.results import NAMING
 from ideabridge.bridge.store.search import INDEXED
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
-from ideabridge.tools.tool import META_PROPERTIES
 
 # -- shape -----------------------------------------------------------------------------------------
 #
@@ -32,9 +32,10 @@ def shape_of(solution: JSON) -> bytes | None:
     References, tools, modules, paths and keys count. Texts, numbers and lists of them do not;
     neither does a reference to the input, which takes the place of a literal.
     """
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    if not isinstance(calls, list) or not calls or not isinstance(solution, dict):
+    calls = _calls_of(solution)
+    if not calls or not isinstance(solution, dict):
         return None
+
     bare: JSONObject = {
         "calls": [_call(call) for call in calls],
         "output": _bare(solution.get("output")),
@@ -42,16 +43,21 @@ def shape_of(solution: JSON) -> bytes | None:
     return hashlib.sha256(encode(bare)).digest()[:16]
 
 
+def _calls_of(solution: JSON) -> list[JSON]:
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    return calls if isinstance(calls, list) else []
+
+
 def _call(call: JSON) -> JSON:
     if not isinstance(call, dict):
         return _LITERAL
+
+    bare: JSONObject = {}
     # Sorted: the order of the parameters does not matter.
-    return {
-        key: call[key]
-        if key in META_PROPERTIES and key not in ("_each", "_output")
-        else _bare(call[key])
-        for key in sorted(call)
-    }
+    for key in sorted(call):
+        bare[key] = call[key] if key in NAMING else _bare(call[key])
+
+    return bare
 
 
 def is_literal(value: JSON) -> bool:
@@ -59,18 +65,24 @@ def is_literal(value: JSON) -> bool:
     return _bare(value, _is_no_reference) == _LITERAL
 
 
-def _is_given(text: str) -> bool:
+def _is_variable(text: str) -> bool:
     """Return whether a text is a literal, or a reference to the input and to nothing else."""
-    return _is_no_reference(text) or (
-        _OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text
-    )
+    if _is_no_reference(text):
+        return True
+    return _OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text
 
 
 def _is_no_reference(text: str) -> bool:
     return not is_reference(text)
 
 
-def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_given) -> JSON:
+def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSON:
+    """A value without its literals.
+
+    Args:
+        value: the value.
+        is_left_out: whether a text counts as a literal.
+    """
     if value is None:
         return None
     if isinstance(value, str):
@@ -113,38 +125,40 @@ class Need:
         return f"{self.module}/{self.tool}" if self.module else self.tool
 
 
-def needs_of(schema: JSON, solution: JSON, plan: JSONObject | None = None) -> list[Need]:
+def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
     """The tools that an idea's calls name, and those of the plan it is published with. If a call
     does not name the module of its tool, the schema that the Solution was written for does.
     """
     modules = modules_of(schema)
-    found: dict[Need, None] = {}
-    for part in (solution, plan):
-        calls = part.get("calls") if isinstance(part, dict) else None
-        for call in calls if isinstance(calls, list) else []:
-            need = need_of(call, modules)
-            if need is not None:
-                found[need] = None
+    needs = _needs_of([*_calls_of(solution), *_calls_of(plan)], modules)
+    return sorted(needs)
 
-    return sorted(found)
+
+def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
+    needs = (need_of(call, modules) for call in calls)
+    return {need for need in needs if need is not None}
 
 
 def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
     """The tool that a call names; None if it names no tool."""
-    tool = call.get("_tool") if isinstance(call, dict) else None
-    if not isinstance(call, dict) or not isinstance(tool, str):
+    if not isinstance(call, dict):
+        return None
+
+    tool = call.get("_tool")
+    if not isinstance(tool, str):
         return None
 
     module = call.get("_module")
+    if isinstance(module, str):
+        return Need(tool, module)
+
     if module is None and tool not in modules:
         # A plan may say `module.tool`.
-        own = next(
-            (own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None
-        )
-        if own is not None:
-            return Need(own, modules[own])
+        for name, owner in modules.items():
+            if tool in (f"{owner}.{name}", f"{owner}/{name}"):
+                return Need(name, owner)
 
-    return Need(tool, module if isinstance(module, str) else modules.get(tool, ""))
+    return Need(tool, modules.get(tool, ""))
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
@@ -159,36 +173,37 @@ def tools_in(schema: JSON) -> dict[str, str]:
     belongs to no module.
     """
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for branch in _branches(schema):
+        call = branch
         target = branch.get("$ref")
         if isinstance(target, str) and isinstance(definitions, dict):
-            referred = definitions.get(target.removeprefix("#/$defs/"))
-            branch = referred if isinstance(referred, dict) else branch
+            definition = definitions.get(target.removeprefix("#/$defs/"))
+            if isinstance(definition, dict):
+                call = definition
 
-        properties = branch.get("properties")
+        properties = call.get("properties")
         if isinstance(properties, dict):
             tool = _const(properties.get("_tool"))
-            module = _const(properties.get("_module"))
             if tool:
-                found[tool] = module
+                modules[tool] = _const(properties.get("_module"))
 
-    return found
+    return modules
 
 
 def _branches(schema: JSON) -> list[JSONObject]:
     """The schemas of the calls of a Solution."""
-    here: JSON = schema
+    call: JSON = schema
     for key in ("properties", "calls", "items"):
-        here = here.get(key) if isinstance(here, dict) else None
+        call = call.get(key) if isinstance(call, dict) else None
 
-    if not isinstance(here, dict):
+    if not isinstance(call, dict):
         return []
 
-    listed = here.get("anyOf")
-    return [
-        one for one in (listed if isinstance(listed, list) else [here]) if isinstance(one, dict)
-    ]
+    alternatives = call.get("anyOf")
+    if not isinstance(alternatives, list):
+        return [call]
+    return [branch for branch in alternatives if isinstance(branch, dict)]
 
 
 def _const(schema: JSON) -> str:
@@ -220,12 +235,13 @@ class _Step(NamedTuple):
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
     """The uses that calls of these tools give."""
-    return {
-        use
-        for need in needs
-        for use in (TOOL + need.tool, need.module and MODULE + need.module)
-        if use
-    }
+    uses = set[str]()
+    for need in needs:
+        uses.add(TOOL + need.tool)
+        if need.module:
+            uses.add(MODULE + need.module)
+
+    return uses
 
 
 class CallIndex:
@@ -250,19 +266,18 @@ class CallIndex:
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
             solution = decode_trusted(text)
-            listed = solution.get("calls") if isinstance(solution, dict) else None
+            calls = _calls_of(solution)
             needs = set[Need]()
-            if isinstance(listed, list) and listed:
+            if calls:
                 if schema not in modules:
                     modules[schema] = self._modules_of(schema)
 
-                needs = {
-                    need for call in listed if (need := need_of(call, modules[schema])) is not None
-                }
+                needs = _needs_of(calls, modules[schema])
                 called += [(need.tool, need.module, number) for need in needs]
-                shape = shape_of(solution) if outcome == "done" else None
-                if shape is not None:
-                    shapes.append((number, shape))
+
+            shape = shape_of(solution) if outcome == "done" else None
+            if shape is not None:
+                shapes.append((number, shape))
 
             step = _Step((time, number), _uses_of(needs))
             if run is None:
@@ -270,13 +285,12 @@ class CallIndex:
             else:
                 runs.setdefault(run, []).append(step)
 
-        many = self._database.many
-        many(
+        self._database.many(
             "INSERT INTO idea_shapes(idea, shape) VALUES (?1, ?2) ON CONFLICT(idea) DO UPDATE "
             "SET shape = ?2",
             shapes,
         )
-        many(
+        self._database.many(
             "INSERT INTO idea_calls(tool, module, idea) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             called,
         )
@@ -298,9 +312,9 @@ class CallIndex:
             (run, self._database.counter(INDEXED), steps[0].place[1]),
         ).fetchall()
         if others:
-            known = self._called(idea for _, idea in others)
-            self._add(uses - known, others)
-            uses |= known
+            uses_of_others = self._called(idea for _, idea in others)
+            self._add(uses - uses_of_others, others)
+            uses |= uses_of_others
 
         self._add(uses, [step.place for step in steps])
 
@@ -344,7 +358,10 @@ class CallIndex:
             of_run: the uses of its run, as `of_runs` returned them; None: it has no run.
         """
         place, tags, _ = self._read(idea)
-        self._drop({*tags, *(self._called([idea]) if of_run is None else of_run)}, place)
+        if of_run is None:
+            of_run = self._called([idea])
+
+        self._drop({*tags, *of_run}, place)
 
     def moved(self, idea: int) -> None:
         """Add the uses of an idea that now belongs to another run, after `remove`. Call this
@@ -360,11 +377,8 @@ class CallIndex:
         time, meta, run = self._database.execute(
             "SELECT time, meta, run FROM ideas WHERE number = ?", (idea,)
         ).fetchone()
-        return (
-            (time, idea),
-            [TAG + tag for tag in cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())],
-            run,
-        )
+        tags = cast("dict[str, Any]", decode_trusted(meta)).get("tags", ())
+        return (time, idea), [TAG + tag for tag in tags], run
 
     def tag(self, place: Place, before: Iterable[str], tags: Iterable[str]) -> None:
         """Replace the tags of an idea. Call this inside a transaction."""

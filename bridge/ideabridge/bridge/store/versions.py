@@ -9,7 +9,6 @@ from typing import Final
 
 from ideabridge.bridge.context.explanations import as_it_runs
 from ideabridge.bridge.context.references import is_reference
-from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.store.idea import (
     NewPublication,
     Publication,
@@ -21,6 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import inline_refs
 
 _WIDEST: Final = 120
+"""The most characters of a value in a line of `changes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,91 +35,110 @@ class Side:
     calls: list[JSON]
     program: str
     output: JSON
-    given: JSON
+    recorded_output: JSON
     context: list[JSON]
-    lifted: JSONObject
-    """What lifting keeps beside the calls: `explained` by place, `seen`, `watch`, `decisions`,
+    lifting: JSONObject
+    """What lifting stores beside the calls: `explained` by place, `seen`, `watch`, `decisions`,
     `strict`, `fixed`."""
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
         """An idea, with the publication under which callers see it."""
-        if publication is not None and publication.plan:
-            solution: JSON = publication.plan
-        else:
-            solution = stored.idea.solution
-
-        body = solution if isinstance(solution, dict) else {}
-        calls = body.get("calls")
-        recorded = publication.recorded if publication is not None else None
-        taken, given = function_schemas(stored.idea)
+        solution = stored.idea.solution
+        description = stored.meta.title
+        answer = ""
+        input_schema, output_schema = function_schemas(stored.idea)
+        annotations: JSONObject = {}
+        recorded_output: JSON = None
         if publication is not None:
-            taken = publication.input_schema
-            given = publication.output_schema
+            solution = publication.plan or solution
+            description = publication.description
+            answer = publication.answer
+            input_schema = publication.input_schema
+            output_schema = publication.output_schema
+            annotations = publication.annotations
+            if isinstance(publication.recorded, dict):
+                recorded_output = publication.recorded.get("output")
 
+        plan = solution if isinstance(solution, dict) else {}
         return cls(
-            description=publication.description if publication is not None else stored.meta.title,
-            answer=publication.answer if publication is not None else "",
-            input_schema=taken,
-            output_schema=given,
-            annotations=publication.annotations if publication is not None else {},
-            calls=calls if isinstance(calls, list) else [],
-            program=str(body.get("program") or ""),
-            output=body.get("output"),
-            given=recorded.get("output") if isinstance(recorded, dict) else None,
+            description=description,
+            answer=answer,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            annotations=annotations,
+            calls=_listed(plan.get("calls")),
+            program=_program_of(plan),
+            output=plan.get("output"),
+            recorded_output=recorded_output,
             context=list(stored.idea.context),
-            lifted=_lifted(body),
+            lifting=_lifting_of(plan),
         )
 
 
-def _lifted(plan: JSONObject) -> JSONObject:
-    found: JSONObject = {
-        key: plan[key] for key in ("seen", "watch", "decisions", "strict", "fixed") if key in plan
-    }
-    listed = plan.get("explained")
-    by_place: JSONObject = {}
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(at := one.get("at"), list):
-            by_place[".".join(map(str, at))] = {
-                key: value for key, value in one.items() if key != "at"
-            }
+def _listed(value: JSON) -> list[JSON]:
+    """A list, or an empty one if the value is none."""
+    return value if isinstance(value, list) else []
 
-    return {"explained": by_place, **found}
+
+def _program_of(plan: JSONObject) -> str:
+    return str(plan.get("program") or "")
+
+
+def _lifting_of(plan: JSONObject) -> JSONObject:
+    explained: JSONObject = {}
+    for literal in _listed(plan.get("explained")):
+        if not isinstance(literal, dict):
+            continue
+
+        at = literal.get("at")
+        if isinstance(at, list):
+            place = ".".join(map(str, at))
+            explained[place] = {key: value for key, value in literal.items() if key != "at"}
+
+    lifting: JSONObject = {"explained": explained}
+    for key in ("seen", "watch", "decisions", "strict", "fixed"):
+        if key in plan:
+            lifting[key] = plan[key]
+
+    return lifting
 
 
 def differences(old: NewPublication, new: NewPublication) -> list[str]:
     """The differences for callers of a name when `new` replaces `old`, one line each, with whole
     values: description, way of answering, schemas, plan or program, recording.
     """
+    # Copied values are compared with what would be sent in their place.
+    before = as_it_runs(old.plan or {})
+    after = as_it_runs(new.plan or {})
+
     lines = [*_interface(old, new, None)]
-    # With what would be sent in the place of copied values.
-    before, after = as_it_runs(old.plan or {}), as_it_runs(new.plan or {})
-    calls = [one.get("calls") for one in (before, after)]
-    lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
-    lines += _program(*(str(one.get("program") or "") for one in (before, after)))
+    lines += _calls(_listed(before.get("calls")), _listed(after.get("calls")), widest=None)
+    lines += _program(_program_of(before), _program_of(after))
     for key in dict.fromkeys((*before, *after)):
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
 
-    guides = old.guide or {}, new.guide or {}
-    for one, other in (
-        (before.get("pins"), after.get("pins")),
-        (guides[0].get("pins"), guides[1].get("pins")),
-    ):
-        if isinstance(one, list) and isinstance(other, list):
-            # A document without pins is pinned on import. Descriptions of a tool may differ
-            # between machines.
-            lines += _lines(
-                "tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None
-            )
+    lines += _pins(before, after)
+    lines += _pins(old.guide or {}, new.guide or {})
+    lines += _lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None)
+    return lines
 
-    return [
-        *lines,
-        *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None),
-    ]
+
+def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
+    """The differences of the tools that two plans or guides pin. A document without pins is pinned
+    on import, so pins on one side only are no difference.
+    """
+    before = old.get("pins")
+    after = new.get("pins")
+    if isinstance(before, list) and isinstance(after, list):
+        old_tools = [_tool_of(pin) for pin in before]
+        new_tools = [_tool_of(pin) for pin in after]
+        yield from _lines("tools", old_tools, new_tools, None)
 
 
 def _tool_of(pin: JSON) -> JSON:
+    """The members of a pin without its description, which may differ between machines."""
     if isinstance(pin, dict):
         return {key: pin.get(key) for key in ("module", "tool", "digest")}
     return pin
@@ -149,7 +168,7 @@ def changes(old: Side, new: Side) -> list[str]:
         *_program(old.program, new.program),
         *_lines("output", old.output, new.output),
         *_lines("context", old.context, new.context),
-        *_lines("plan", old.lifted, new.lifted),
+        *_lines("plan", old.lifting, new.lifting),
     ]
 
 
@@ -170,37 +189,40 @@ def breaking(old: Side, new: Side) -> list[str]:
     read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
     only in `changes`.
     """
+    lines = [f"input: {line}" for line in _breaking_input(old, new)]
+    lines += [f"output: {line}" for line in _breaking_output(old, new)]
+    if new.answer == "recorded" and old.answer not in ("", "recorded"):
+        lines.append("answer: it answers for one input only, the recorded one")
+
+    only_read = old.annotations.get("readOnlyHint") is True
+    if only_read and new.annotations.get("readOnlyHint") is not True:
+        lines.append("annotations: it only read, and does not any more")
+
+    return lines
+
+
+def _breaking_input(old: Side, new: Side) -> Iterator[str]:
     before = inline_refs(old.input_schema or {})
     after = inline_refs(new.input_schema or {})
-    found = [
-        f"input: {line}"
-        for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
-    ]
+    yield from _required(before, after)
+    yield from _removed_or_retyped(before, after, is_input=True)
+
+
+def _breaking_output(old: Side, new: Side) -> Iterator[str]:
     if old.output_schema is not None and new.output_schema is None:
-        found.append("output: it has no schema any more")
-    else:
-        before = inline_refs(old.output_schema or _shape(old.output, old.given))
-        after = inline_refs(new.output_schema or _shape(new.output, new.given))
-        found += [f"output: {line}" for line in _removed_or_retyped(before, after, is_input=False)]
+        yield "it has no schema any more"
+        return
 
-    if new.answer == "recorded" and old.answer not in ("", "recorded"):
-        found.append("answer: it answers for one input only, the recorded one")
-
-    if (
-        old.annotations.get("readOnlyHint") is True
-        and new.annotations.get("readOnlyHint") is not True
-    ):
-        found.append("annotations: it only read, and does not any more")
-
-    return found
+    before = inline_refs(old.output_schema or _shape(old.output, old.recorded_output))
+    after = inline_refs(new.output_schema or _shape(new.output, new.recorded_output))
+    yield from _removed_or_retyped(before, after, is_input=False)
 
 
 def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """A line for each parameter that only `new` requires."""
-    before = old.get("required")
-    after = new.get("required")
-    for name in after if isinstance(after, list) else []:
-        if not isinstance(before, list) or name not in before:
+    before = _listed(old.get("required"))
+    for name in _listed(new.get("required")):
+        if name not in before:
             yield f"{name}: is required now"
 
 
@@ -213,23 +235,36 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
 
     before = _types(old)
     after = _types(new)
-    taken, given = (after, before) if is_input else (before, after)
-    if before and after and given - (taken | {"integer"} if "number" in taken else taken):
-        where = f"{path}: " if path else ""
-        yield f"{where}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
+    is_compatible = _admits(after, before) if is_input else _admits(before, after)
+    if before and after and not is_compatible:
+        place = f"{path}: " if path else ""
+        yield f"{place}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
         return
 
-    members = old.get("properties")
-    kept = new.get("properties")
-    for name, schema in members.items() if isinstance(members, dict) else ():
-        where = f"{path}.{name}" if path else name
-        if not isinstance(kept, dict) or name not in kept:
-            yield f"{where}: is removed"
-        else:
-            yield from _removed_or_retyped(schema, kept[name], where, is_input=is_input)
+    old_members = old.get("properties")
+    new_members = new.get("properties")
+    if isinstance(old_members, dict):
+        for name, schema in old_members.items():
+            place = _below(path, name)
+            if isinstance(new_members, dict) and name in new_members:
+                member = new_members[name]
+                yield from _removed_or_retyped(schema, member, place, is_input=is_input)
+            else:
+                yield f"{place}: is removed"
 
-    items = f"{path}.items" if path else "items"
+    items = _below(path, "items")
     yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
+    """Return whether every value of the types `narrower` is of one of the types `wider`."""
+    if "number" in wider:
+        wider |= {"integer"}
+    return narrower <= wider
 
 
 def _types(schema: JSON) -> frozenset[str]:
@@ -237,36 +272,40 @@ def _types(schema: JSON) -> frozenset[str]:
     if not isinstance(schema, dict):
         return frozenset()
 
-    said, ways = schema.get("type"), schema.get("anyOf")
-    if isinstance(said, str):
-        return frozenset({said})
-    if isinstance(said, list):
-        return frozenset(str(one) for one in said)
+    named = schema.get("type")
+    if isinstance(named, str):
+        return frozenset({named})
+    if isinstance(named, list):
+        return frozenset(map(str, named))
 
-    each = [_types(one) for one in ways] if isinstance(ways, list) else []
-    return frozenset[str]().union(*each) if all(each) else frozenset()
+    alternatives = [_types(alternative) for alternative in _listed(schema.get("anyOf"))]
+    if not all(alternatives):
+        # One of them does not restrict the types.
+        return frozenset()
+    return frozenset[str]().union(*alternatives)
 
 
-def _shape(output: JSON, given: JSON) -> JSONObject:
+def _shape(output: JSON, recorded: JSON) -> JSONObject:
     """The schema of an output that declares none: its literal structure, with the types of recorded
     values in the place of references. A null has no type.
     """
+    values = recorded if isinstance(recorded, dict) else {}
     if isinstance(output, dict):
-        recorded = given if isinstance(given, dict) else {}
         return {
             "type": "object",
-            "properties": {name: _shape(part, recorded.get(name)) for name, part in output.items()},
+            "properties": {name: _shape(part, values.get(name)) for name, part in output.items()},
         }
 
-    if output is None and isinstance(given, dict):
+    if output is None and isinstance(recorded, dict):
         # The state: its members are where the calls write.
         return {
             "type": "object",
-            "properties": {name: seen_type(part) for name, part in given.items()},
+            "properties": {name: seen_type(value) for name, value in values.items()},
         }
 
-    refers = output is None or (isinstance(output, str) and is_reference(output))
-    return seen_type(given if refers else output)
+    if output is None or (isinstance(output, str) and is_reference(output)):
+        return seen_type(recorded)
+    return seen_type(output)
 
 
 def _program(old: str, new: str) -> Iterator[str]:
@@ -280,21 +319,21 @@ def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> It
     """The differences of two lists of calls, aligned by tool, so that an inserted
     call is one line.
     """
-    matcher = difflib.SequenceMatcher(
-        None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False
-    )
-    for what, start, end, start_new, end_new in matcher.get_opcodes():
-        if what == "equal":
-            for number in range(end - start):
-                place = start_new + number
-                yield from _lines(
-                    f"calls.{place} ({_name(new[place])})", old[start + number], new[place], widest
-                )
+    old_keys = [_key(call) for call in old]
+    new_keys = [_key(call) for call in new]
+    matcher = difflib.SequenceMatcher(None, old_keys, new_keys, autojunk=False)
+    for change, start, end, new_start, new_end in matcher.get_opcodes():
+        if change == "equal":
+            for place in range(new_start, new_end):
+                call = new[place]
+                before = old[start + place - new_start]
+                yield from _lines(f"calls.{place} ({_name(call)})", before, call, widest)
             continue
+
         for place in range(start, end):
-            yield f"- calls.{place}: {_shown(old[place], widest)}"
-        for place in range(start_new, end_new):
-            yield f"+ calls.{place}: {_shown(new[place], widest)}"
+            yield f"- calls.{place}: {_clipped(old[place], widest)}"
+        for place in range(new_start, new_end):
+            yield f"+ calls.{place}: {_clipped(new[place], widest)}"
 
 
 def _key(call: JSON) -> str:
@@ -307,28 +346,26 @@ def _name(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else "?"
 
 
-def _lines(
-    path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST
-) -> Iterator[str]:
-    """The differences of two values, each with its path. Values of more than `widest`
-    characters are cut.
+def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:
+    """The differences of two values, each with its path; null is no value. Values of more than
+    `widest` characters are cut.
     """
-    if isinstance(old, Missing) or old is None:
-        if not (isinstance(new, Missing) or new is None):
-            yield f"+ {path}: {_shown(new, widest)}"
-    elif isinstance(new, Missing) or new is None:
-        yield f"- {path}: {_shown(old, widest)}"
+    if old is None:
+        if new is not None:
+            yield f"+ {path}: {_clipped(new, widest)}"
+    elif new is None:
+        yield f"- {path}: {_clipped(old, widest)}"
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            yield from _lines(f"{path}.{key}", old.get(key, MISSING), new.get(key, MISSING), widest)
+            yield from _lines(f"{path}.{key}", old.get(key), new.get(key), widest)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _lines(f"{path}.{place}", before, after, widest)
     elif encode_text(old) != encode_text(new):
-        yield f"~ {path}: {_shown(old, widest)} -> {_shown(new, widest)}"
+        yield f"~ {path}: {_clipped(old, widest)} -> {_clipped(new, widest)}"
 
 
-def _shown(value: JSON, widest: int | None) -> str:
+def _clipped(value: JSON, widest: int | None) -> str:
     text = encode_text(value)
     if widest is None or len(text) <= widest:
         return text
