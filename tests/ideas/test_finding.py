@@ -12,7 +12,7 @@ import pytest
 from ideabridge.bridge.store import ideas as table
 from ideabridge.bridge.store.errors import FilterError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.bridge.store.ideas import IdeaFilter, read_time
+from ideabridge.bridge.store.ideas import IdeaFilter, past_time
 from ideabridge.bridge.store.shapes import CallIndex, is_literal, shape_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
@@ -101,12 +101,12 @@ def test_a_rare_one_is_found_below_many_that_fit_the_words_better(store: Store) 
 
 def test_times_are_dates_times_or_ages() -> None:
     now = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
-    assert read_time("2d", "since", now) == "2026-03-08T12:00:00.000+00:00"
-    assert read_time("90m", "since", now) == "2026-03-10T10:30:00.000+00:00"
-    assert read_time("2026-03-01T10:00+02:00", "since") == "2026-03-01T08:00:00.000+00:00"
+    assert past_time("2d", "since", now) == "2026-03-08T12:00:00.000+00:00"
+    assert past_time("90m", "since", now) == "2026-03-10T10:30:00.000+00:00"
+    assert past_time("2026-03-01T10:00+02:00", "since") == "2026-03-01T08:00:00.000+00:00"
     for wrong in ("yesterday", "", "3 years", "3y"):
         with pytest.raises(FilterError, match="since: expected a date"):
-            read_time(wrong, "since", now)
+            past_time(wrong, "since", now)
 
 
 def plan(text: str, number: int = 1, words: int = 2, **more: JSON) -> JSONObject:

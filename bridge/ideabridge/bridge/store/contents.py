@@ -127,7 +127,7 @@ class Contents:
         self._database = database
         self._waiting: dict[bytes, int] = {}
         """The rows of all hashes that are not in `content_keys`."""
-        self._known: dict[bytes, int] = {}
+        self._cached: dict[bytes, int] = {}
         """The rows of some hashes that are."""
         self._keyed: int = 0
         self._last: int = 0
@@ -165,7 +165,7 @@ class Contents:
         if len(text) < SHORT:
             return None
         digest = hashlib.sha256(text.encode()).digest()
-        return self._waiting.get(digest) or self._known.get(digest)
+        return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
         """(text, parts) of each event. The parts are a JSON object: member -> a row of
@@ -179,42 +179,55 @@ class Contents:
         new: list[StoredContent] = []
         packed: list[tuple[str, str | None]] = []
         for event in events:
-            rest, parts = self._pack(event, new)
-            packed.append((encode_text(rest), encode_text(parts) if parts else None))
+            remaining, parts = self._pack(event, new)
+            packed.append((encode_text(remaining), encode_text(parts) if parts else None))
 
         self._store(new)
         return packed
 
     def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
+        """(what remains of an event, its parts)."""
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
-            # As in an idea. An event with other members of a Solution could not be restored.
-            if "calls" in event and "extra" not in event and event.get("output", ...) is not None:
-                solution = body_of({"calls": event["calls"], "output": event.get("output")})
-                if len(solution[1]) >= SHORT:
-                    parts[SOLUTION] = self._put([solution], new)[0]
-        else:
-            for name in names:
-                value = event.get(name)
-                if isinstance(value, list):
-                    if value:
-                        entries = self._put([body_of(one) for one in value], new)
-                        if len(entries) > _LISTED:
-                            entries = [-self._put([_body(entries)], new)[0]]
-                        parts[name] = list[JSON](entries)
-                elif value is not None and (
-                    len(value) >= SHORT if isinstance(value, str) else True
-                ):
-                    body = body_of(value)
-                    if len(body[1]) >= SHORT:
-                        parts[name] = self._put([body], new)[0]
+            solution = self._solution_part(event, new)
+            if solution is None:
+                return event, parts
+            parts[SOLUTION] = solution
+            return {name: event[name] for name in event if name not in ("calls", "output")}, parts
 
-        if not parts:
-            return event, parts
+        for name in names:
+            part = self._part(event.get(name), new)
+            if part is not None:
+                parts[name] = part
 
-        gone = {*parts, *(("calls", "output") if SOLUTION in parts else ())}
-        return {name: value for name, value in event.items() if name not in gone}, parts
+        return {name: event[name] for name in event if name not in parts}, parts
+
+    def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
+        """The row of the Solution of an event; None: it stays in the event."""
+        # As in an idea. An event with other members of a Solution could not be restored.
+        if "calls" not in event or "extra" in event or event.get("output", ...) is None:
+            return None
+        return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
+
+    def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
+        """The row of a member of an event, or the rows of its list; None: it stays in the event."""
+        if isinstance(value, list):
+            if not value:
+                return None
+            entries = self._put([body_of(item) for item in value], new)
+            if len(entries) > _LISTED:
+                entries = [-self._put([_body(entries)], new)[0]]
+            return list[JSON](entries)
+
+        if value is None or (isinstance(value, str) and len(value) < SHORT):
+            return None
+        return self._put_long(value, new)
+
+    def _put_long(self, value: JSON, new: list[StoredContent]) -> int | None:
+        """The row of a value; None if its text is short."""
+        body = body_of(value)
+        return self._put([body], new)[0] if len(body[1]) >= SHORT else None
 
     def parts_of(self, parts: str | None) -> EventParts:
         """What the parts that `pack` returned refer to. Inside a snapshot with the event.
@@ -222,21 +235,21 @@ class Contents:
         Raises:
             StoreFormatError: a part is missing.
         """
-        held = EventParts()
+        values = EventParts()
         if parts is None:
-            return held
+            return values
 
         for name, entry in cast("JSONObject", decode_trusted(parts)).items():
             if isinstance(entry, list):
-                held.lists[name] = self.context(encode_text(entry))
+                values.lists[name] = self.context(encode_text(entry))
             else:
-                held.texts[name] = self.texts([cast("int", entry)])[0]
+                values.texts[name] = self.texts([cast("int", entry)])[0]
 
-        return held
+        return values
 
     def length_of(self, parts: str) -> int:
-        """About how many bytes have the values, without tools and settings, to which the parts that
-        `pack` returned refer. Inside a snapshot with the event.
+        """About how many bytes the values have to which the parts that `pack` returned refer,
+        without tools and settings. Inside a snapshot with the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {
@@ -253,9 +266,8 @@ class Contents:
         for name, part in parts.texts.items():
             value = decode_trusted(part)
             if name == SOLUTION:
-                event.update(
-                    {key: one for key, one in cast("JSONObject", value).items() if one is not None}
-                )
+                solution = cast("JSONObject", value)
+                event.update({key: solution[key] for key in solution if solution[key] is not None})
             else:
                 event[name] = value
 
@@ -265,8 +277,8 @@ class Contents:
         """Read the rows that others stored, and forget those that a rollback or a sweep removed."""
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
-        if len(self._known) >= CACHED:
-            self._known.clear()
+        if len(self._cached) >= CACHED:
+            self._cached.clear()
 
         if state == self._state:
             return
@@ -274,7 +286,7 @@ class Contents:
         swept = database.counter(SWEPT)
         keyed = database.counter(_KEYED)
         if state[0] != self._state[0] or swept != self._swept or keyed != self._keyed:
-            self._known.clear()
+            self._cached.clear()
             self._waiting.clear()
             self._keyed = self._last = keyed
 
@@ -286,13 +298,13 @@ class Contents:
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         """The rows of bodies. New rows are appended to `new`."""
-        known = self._known
+        cached = self._cached
         waiting = self._waiting
         keys = [
-            key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting
+            key_of(digest) for digest, _ in bodies if digest not in cached and digest not in waiting
         ]
         if keys and self._keyed:
-            known.update(
+            cached.update(
                 self._database.execute(
                     "SELECT contents.hash, contents.number FROM json_each(?) AS part "
                     "JOIN content_keys ON content_keys.key = CAST(part.value AS BIGINT) "
@@ -303,7 +315,7 @@ class Contents:
 
         numbers: list[int] = []
         for digest, text in bodies:
-            number = known.get(digest) or waiting.get(digest)
+            number = cached.get(digest) or waiting.get(digest)
             if number is None:
                 text = self._stored_form(text, new)
                 # The newest row is never deleted, so no number is used twice.
@@ -336,7 +348,7 @@ class Contents:
             "SET number = ?2",
             keys,
         )
-        self._known.update(self._waiting)
+        self._cached.update(self._waiting)
         self._waiting.clear()
         self._keyed = self._last
         self._database.set_counter(_KEYED, self._keyed)
@@ -344,9 +356,9 @@ class Contents:
     def _fold(self, entries: list[int], new: list[StoredContent]) -> list[int]:
         if len(entries) <= INLINE:
             return entries
-        stretches, rest = stretches_of(entries)
+        stretches, open_stretch = stretches_of(entries)
         heads = [-number for number in self._put([_body(stretch) for stretch in stretches], new)]
-        return [*self._fold(heads, new), *rest]
+        return [*self._fold(heads, new), *open_stretch]
 
     def context(self, entries: str) -> list[JSON]:
         """The messages of a stored context.
@@ -368,7 +380,7 @@ class Contents:
         if len(rows) != len(numbers):
             raise StoreFormatError(
                 f"{self._database.path}: it is damaged: it names a message or "
-                "schema that is not there"
+                "schema that does not exist"
             )
         return [row[0] for row in rows]
 
@@ -385,7 +397,7 @@ class Contents:
             ).fetchone()
             if row is None:
                 raise StoreFormatError(
-                    f"{self._database.path}: it is damaged: it names a list that is not there"
+                    f"{self._database.path}: it is damaged: it names a list that does not exist"
                 )
 
             numbers += self.unfold(row[0])

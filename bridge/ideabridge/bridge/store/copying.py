@@ -97,14 +97,14 @@ class Copied:
     names: int
 
 
-def copy(source: Database, target: Database, told: Callable[[str], None]) -> Copied:
+def copy(source: Database, target: Database, report: Callable[[str], None]) -> Copied:
     """Copy all tables but for the indexes of words, tools and shapes.
 
     Args:
         source: the store to copy, as it is when the copy begins. Others can use it meanwhile.
         target: an empty store, or the unfinished copy of the same source. Nobody else may
             use it meanwhile.
-        told: called with the name of each table before it is copied.
+        report: called with the name of each table before it is copied.
 
     Raises:
         StoreCopyError: the target has other contents, or differs from the source afterwards.
@@ -112,7 +112,7 @@ def copy(source: Database, target: Database, told: Callable[[str], None]) -> Cop
     _claim(source, target)
     with source.snapshot():
         for table in _ADDED:
-            told(table.name)
+            report(table.name)
             _extend(source, target, table)
 
         for table in reversed(_CHANGED):
@@ -120,7 +120,7 @@ def copy(source: Database, target: Database, told: Callable[[str], None]) -> Cop
                 target.execute(f"DELETE FROM {table.name}")  # noqa: S608 - constants, here and below
 
         for table in _CHANGED:
-            told(table.name)
+            report(table.name)
             for rows in _rows(source, table):
                 _insert(target, table, rows)
 

@@ -64,7 +64,7 @@ _PLACES: Final = ", ".join("?" * (len(DirectCall._fields) - 1))
 
 
 class DirectCallTable:
-    """The table `direct_calls`: the calls of exposed tools by hosts, without a run."""
+    """The table `direct_calls`: the calls of exposed tools by clients, without a run."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -113,5 +113,5 @@ class DirectCallTable:
                 (2**62 if after is None else int(after), only_of(caller), limit + 1),
             ).fetchall()
 
-        found = [DirectCall(*row) for row in rows[:limit]]
-        return Page(found, str(found[-1].number) if len(rows) > limit else None)
+        calls = [DirectCall(*row) for row in rows[:limit]]
+        return Page(calls, str(calls[-1].number) if len(rows) > limit else None)

@@ -39,8 +39,8 @@ class DriverRequests:
 
     def cancels(self) -> dict[str, str]:
         """Run -> reason, for the requests to cancel a run."""
-        found = self._settings.under(_CANCEL)
-        return {key.removeprefix(_CANCEL): value.decode() for key, value in found.items()}
+        settings = self._settings.under(_CANCEL)
+        return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 
     def forget_cancel(self, run_id: str) -> None:
         """Delete the request: the run is cancelled."""
@@ -59,12 +59,13 @@ class DriverRequests:
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
         """(key, run, event) of the requests that no driver has begun to take."""
-        found: list[tuple[str, str, JSONObject]] = []
+        requests: list[tuple[str, str, JSONObject]] = []
         for key, value in self._settings.under(_ASK).items():
             event = cast("JSONObject", decode_trusted(value)).get("event")
             if isinstance(event, dict):
-                found.append((key, key.partition(".")[2], event))
-        return found
+                requests.append((key, key.partition(".")[2], event))
+
+        return requests
 
     def begin(self, key: str) -> bool:
         """Begin to take an event; return False if the request was withdrawn."""

@@ -215,35 +215,31 @@ def _output_schema(schema: JSON) -> JSONObject | None:
         return None
 
     properties = schema.get("properties")
-    if isinstance(properties, dict):
-        output = properties.get("output")
-    else:
-        output = None
-
+    output = properties.get("output") if isinstance(properties, dict) else None
     if not isinstance(output, dict):
         return None
 
-    found = schema.get("$defs")
-    definitions = found if isinstance(found, dict) else {}
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, dict):
+        definitions = {}
+
     branches = output.get("anyOf")
     if isinstance(branches, list):
-        said = [
+        remaining = [
             branch
             for branch in branches
             if branch != {"type": "null"} and not _is_reference(branch, definitions)
         ]
-        output = _joined(
-            {key: value for key, value in _untold(output).items() if key != "anyOf"}, said
-        )
+        output = _joined(_without_note(output), remaining)
 
     if output == {"type": "null"}:
         return None
 
     plain = cast("JSONObject", _without_references(output, definitions))
     if "$defs" not in plain:
-        kept = _referred(plain, definitions)
-        if kept:
-            plain["$defs"] = kept
+        referred = _referred(plain, definitions)
+        if referred:
+            plain["$defs"] = referred
 
     return plain
 
@@ -252,24 +248,24 @@ _NOTE: Final = "The result, once known; null while calls must run first and thei
 """The sentence that composing a schema adds to the description of an output."""
 
 
-def _untold(output: JSONObject) -> JSONObject:
-    """Return the schema of the output without the sentence that the composer added to
-    its description.
-    """
-    told = output.get("description")
-    if not isinstance(told, str) or not told.endswith(_NOTE):
+def _without_note(output: JSONObject) -> JSONObject:
+    """The schema of the output without the sentence that the composer added to its description."""
+    description = output.get("description")
+    if not isinstance(description, str) or not description.endswith(_NOTE):
         return output
-    own = told.removesuffix(_NOTE).removesuffix("\n")
-    rest = {key: value for key, value in output.items() if key != "description"}
-    return {"description": own, **rest} if own else rest
+
+    others = {key: value for key, value in output.items() if key != "description"}
+    own = description.removesuffix(_NOTE).removesuffix("\n")
+    return {"description": own, **others} if own else others
 
 
-def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
-    """The schema beside an `anyOf`, merged with the remaining branches."""
-    only = said[0] if len(said) == 1 else None
-    if isinstance(only, dict) and not beside.keys() & only.keys():
-        return {**beside, **only}
-    return {**beside, "anyOf": said}
+def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
+    """A schema with these branches in the place of its `anyOf`; a single one is merged into it."""
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    branch = branches[0] if len(branches) == 1 else None
+    if isinstance(branch, dict) and not others.keys() & branch.keys():
+        return {**others, **branch}
+    return {**others, "anyOf": branches}
 
 
 def is_reference_schema(schema: JSON) -> bool:
@@ -306,8 +302,8 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
     if isinstance(branches, list) and any(
         _is_reference(branch, definitions) for branch in branches
     ):
-        said = [branch for branch in branches if not _is_reference(branch, definitions)]
-        schema = _joined({key: value for key, value in schema.items() if key != "anyOf"}, said)
+        remaining = [branch for branch in branches if not _is_reference(branch, definitions)]
+        schema = _joined(schema, remaining)
 
     return {key: _without_references(item, definitions) for key, item in schema.items()}
 
@@ -316,7 +312,7 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
     """The definitions that a schema refers to, also indirectly, without the references that a
     mind may write.
     """
-    kept: JSONObject = {}
+    referred: JSONObject = {}
     stack: list[JSON] = [schema]
     while stack:
         item = stack.pop()
@@ -327,11 +323,11 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
             stack.extend(item.values())
             if isinstance(target, str) and target.startswith(_DEFINED):
                 name = target.removeprefix(_DEFINED).partition("/")[0]
-                if name in definitions and name not in kept:
-                    kept[name] = _without_references(definitions[name], definitions)
-                    stack.append(kept[name])
+                if name in definitions and name not in referred:
+                    referred[name] = _without_references(definitions[name], definitions)
+                    stack.append(referred[name])
 
-    return {name: kept[name] for name in definitions if name in kept}
+    return {name: referred[name] for name in definitions if name in referred}
 
 
 # -- records ---------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class IdeaFilter:
         for key, text, sign in (("since", self.since, ">="), ("until", self.until, "<")):
             if text is not None:
                 clauses.append(f"ideas.time {sign} ?")
-                values.append(read_time(text, key, now))
+                values.append(past_time(text, key, now))
 
         for column, wanted in (("outcome", self.outcome), ("mind", self.mind)):
             if wanted is not None:
@@ -154,9 +154,14 @@ _HAS_USE: Final = (
 )
 
 
-def read_time(text: str, what: str, now: datetime | None = None) -> str:
+def past_time(text: str, name: str, now: datetime | None = None) -> str:
     """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the
     store writes it.
+
+    Args:
+        text: the text.
+        name: the name of the parameter, for the error.
+        now: the time from which an age counts; None: the current time.
 
     Raises:
         FilterError: the text has another form.
@@ -165,7 +170,7 @@ def read_time(text: str, what: str, now: datetime | None = None) -> str:
         moment = database.read_time(text.strip(), now, -1)
     except ValueError:
         raise FilterError(
-            f"{what}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago "
+            f"{name}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago "
             f"(3d, 12h), found {text[:40]!r}"
         ) from None
     return moment.isoformat(timespec="milliseconds")
@@ -244,10 +249,10 @@ class Ideas:
             if meta.step:
                 del meta_json["step"]
 
-            known = self._database.execute(
+            row = self._database.execute(
                 "SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)
             ).fetchone()
-            if known is not None and meta.fingerprint == known[0] != "":
+            if row is not None and meta.fingerprint == row[0] != "":
                 meta_json["fingerprint"] = OF_RUN
 
         text = encode_text(meta_json)
@@ -335,12 +340,12 @@ class Ideas:
             "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (low, high, 4 if caller is SEES_ALL else _MOST_ALIKE),
         ).fetchall()
-        seen = set(self._visible([number for number, _ in rows], caller))
-        rows = [row for row in rows if row[0] in seen]
+        visible = set(self._visible([number for number, _ in rows], caller))
+        rows = [row for row in rows if row[0] in visible]
         if len(rows) > 1:
-            some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows[:4])
+            examples = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows[:4])
             raise AmbiguousIdeaError(
-                f"more than one idea starts with {ref!r}: {some}; write more digits"
+                f"more than one idea starts with {ref!r}: {examples}; write more digits"
             )
 
         return rows[0][0] if rows else None
@@ -571,9 +576,9 @@ class Ideas:
         """
         self.index_all()
         with self._database.snapshot():
-            found = self._calls.repeated(least, check_limit(limit))
-            records = self._records([number for number, _ in found], SEES_ALL)
-        return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
+            rows = self._calls.repeated(least, check_limit(limit))
+            records = self._records([number for number, _ in rows], SEES_ALL)
+        return [Repeated(record, times) for record, (_, times) in zip(records, rows, strict=True)]
 
     def of_request(self, request_id: str) -> list[StoredIdea]:
         """The ideas that answer one Request, newest first. A recorded mind answers from them."""
@@ -597,9 +602,9 @@ class Ideas:
                 "JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
                 (run_id,),
             ).fetchall()
-            found = [(row[0], _read_record(row)) for row in rows]
-            found.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
-            return [record for _, record in found]
+            records = [(row[0], _read_record(row)) for row in rows]
+            records.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
+            return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[JSON]:
         """The Solutions of a run by step; [] if there is no such run."""
@@ -654,12 +659,12 @@ class Ideas:
             return self._newest(limit, chosen, caller)
         self.index_all()
         with self._database.snapshot():
-            found = self._find(words, limit, chosen, caller)
-            records = self._records([number for number, _ in found], caller)
+            scored = self._find(words, limit, chosen, caller)
+            records = self._records([number for number, _ in scored], caller)
 
         return [
             IdeaHit(record.id, record.meta, record.names, score)
-            for record, (_, score) in zip(records, found, strict=True)
+            for record, (_, score) in zip(records, scored, strict=True)
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
@@ -680,7 +685,7 @@ class Ideas:
             )
             records = self._records(numbers, caller)
 
-        return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
+        return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
         """Those of these rows that a caller sees: a run of the caller made the idea, or it is
@@ -692,23 +697,23 @@ class Ideas:
         if caller is SEES_ALL or not numbers:
             return numbers
         imported = user_of(caller) is None or self._users.manages(caller)
-        seen = self._publications.ideas_seen(numbers, caller, imported=imported)
-        return [number for number in numbers if number in seen]
+        visible = self._publications.ideas_seen(numbers, caller, imported=imported)
+        return [number for number in numbers if number in visible]
 
     def _find(
         self, words: str, limit: int, chosen: IdeaFilter, caller: Viewer
     ) -> list[tuple[int, float]]:
-        def passing(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
-            numbers = {number for number, _ in found}
+        def passing(scored: list[tuple[int, float]]) -> list[tuple[int, float]]:
+            numbers = {number for number, _ in scored}
             if not chosen.empty:
                 numbers = self._chosen([*numbers], chosen)
             passed = {*self._visible([*numbers], caller)}
-            return [(number, score) for number, score in found if number in passed]
+            return [(number, score) for number, score in scored if number in passed]
 
         # If no idea passes, the words are taken as beginnings, as if no idea had them: otherwise an
         # empty result would reveal that ideas of others do.
-        found = widen(limit, partial(self._search.find, words, caller=caller), passing)
-        return found or widen(
+        hits = widen(limit, partial(self._search.find, words, caller=caller), passing)
+        return hits or widen(
             limit, partial(self._search.find, words, caller=caller, begins=True), passing
         )
 

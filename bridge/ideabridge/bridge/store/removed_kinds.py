@@ -90,31 +90,28 @@ def convert_publications(run: RunStatement, mark: str) -> None:
 
     Args:
         run: executes a statement, and returns its rows if it selects.
-        mark: what stands for a parameter in a statement: `?` or `%s`.
+        mark: the placeholder of a parameter in a statement: `?` or `%s`.
     """
-    numbers = [
-        row[0]
-        for row in run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())
-    ]
-    for number in numbers:
+    rows = [*run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())]
+    for (number,) in rows:
         [row] = run(f"SELECT plan, learned FROM publications WHERE number = {mark}", (number,))  # noqa: S608
         plan = _decoded(row[0])
         if plan is None or not has_removed(plan):
             continue
-        kept = list(
+        evidence = list(
             run(
                 f"SELECT number, record FROM evidence WHERE publication = {mark} ORDER BY number",  # noqa: S608
                 (number,),
             )
         )
-        new = converted(plan, _decoded(row[1]), [_decoded(record) or {} for _, record in kept])
+        new = converted(plan, _decoded(row[1]), [_decoded(record) or {} for _, record in evidence])
         learned = None if new.learned is None else encode_text(new.learned)
         values = (encode_text(new.plan), learned, number)
         run(
             f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}",  # noqa: S608
             values,
         )
-        for (place, _), record in zip(kept, new.records, strict=True):
+        for (place, _), record in zip(evidence, new.records, strict=True):
             run(
                 f"UPDATE evidence SET record = {mark} WHERE number = {mark}",  # noqa: S608
                 (encode_text(record), place),
@@ -131,24 +128,15 @@ def _decoded(text: Any) -> JSONObject | None:
 
 def with_present_kinds(document: JSON) -> JSON:
     """Return the document of an idea whose published plan has no explanation of a removed kind."""
-    if isinstance(document, dict):
-        publication = document.get("publication")
-    else:
-        publication = None
-
-    if isinstance(publication, dict):
-        plan = publication.get("plan")
-    else:
-        plan = None
-
-    if (
-        not isinstance(document, dict)
-        or not isinstance(publication, dict)
-        or not isinstance(plan, dict)
-    ):
+    if not isinstance(document, dict):
         return document
 
-    if not has_removed(plan):
+    publication = document.get("publication")
+    if not isinstance(publication, dict):
+        return document
+
+    plan = publication.get("plan")
+    if not isinstance(plan, dict) or not has_removed(plan):
         return document
     return {**document, "publication": {**publication, "plan": converted(plan).plan}}
 

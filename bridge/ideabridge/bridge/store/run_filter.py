@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ideabridge.bridge.store.ideas import read_time
+from ideabridge.bridge.store.ideas import past_time
 
 _CALLS_TOOL: Final = (
     "EXISTS (SELECT 1 FROM idea_calls WHERE tool = ? AND idea IN ("
@@ -43,10 +43,10 @@ class RunFilter:
             yield _CALLS_TOOL, self.tool
 
         if self.since is not None:
-            yield "created >= ?", read_time(self.since, "since")
+            yield "created >= ?", past_time(self.since, "since")
 
         if self.until is not None:
-            yield "created < ?", read_time(self.until, "until")
+            yield "created < ?", past_time(self.until, "until")
 
         if self.words is not None:
             yield "instr(lower(title || ' ' || id), lower(?)) > 0", self.words

@@ -204,9 +204,9 @@ def widen(
     size = first or limit
     while True:
         rows = fetch(size)
-        kept = keep(rows)
-        if len(kept) >= limit or len(rows) < size or size >= SCORED:
-            return kept[:limit]
+        selected = keep(rows)
+        if len(selected) >= limit or len(rows) < size or size >= SCORED:
+            return selected[:limit]
         size = min(SCORED, size * 8)
 
 
@@ -407,8 +407,8 @@ class Search:
 
         if counts[present[0]] > SCORED:
             # Every word is very common, so scoring would be slow and of little use.
-            found = words.newest(table, present, limit, every=True)
-            return found or words.newest(table, present, limit, every=False)
+            newest = words.newest(table, present, limit, every=True)
+            return newest or words.newest(table, present, limit, every=False)
 
         chosen = present[:1]
         total = counts[present[0]]
@@ -418,11 +418,10 @@ class Search:
                 break
             chosen.append(term)
 
-        found = words.best(table, chosen, limit, every=True)
-        if len(chosen) > 1 and len(found) < limit:
-            both = dict(words.best(table, chosen, limit + len(found), every=False))
-            found += [
-                (number, score) for number, score in both.items() if number not in dict(found)
-            ]
+        best = words.best(table, chosen, limit, every=True)
+        if len(chosen) > 1 and len(best) < limit:
+            with_every = {number for number, _ in best}
+            with_any = words.best(table, chosen, limit + len(best), every=False)
+            best += [row for row in with_any if row[0] not in with_every]
 
-        return found[:limit]
+        return best[:limit]

@@ -22,7 +22,7 @@ from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
 from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Change, NewPublication, Publication
-from ideabridge.bridge.store.ideas import Ideas, read_time
+from ideabridge.bridge.store.ideas import Ideas, past_time
 from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.owner_links import OwnerLinks
@@ -293,7 +293,7 @@ class Store:
         Raises:
             FilterError: `before` is not a time.
         """
-        return self._pruning.prunable(read_time(before, "before"))
+        return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, what: Prunable) -> Pruned:
         """Delete what `prunable` found, except what something needs by now. Others can use the

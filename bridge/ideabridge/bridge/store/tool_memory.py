@@ -55,11 +55,11 @@ class ToolMemory:
             execute = self._database.execute
             execute("DELETE FROM tool_memory WHERE kind = ? AND key = ?", (kind, key))
             if text is not None:
-                values = (kind, key, name, text, now_text())
                 execute(
                     "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, ?, ?, ?)",
-                    values,
+                    (kind, key, name, text, now_text()),
                 )
+
             execute(
                 "DELETE FROM tool_memory WHERE kind = ?1 AND number <= "
                 "(SELECT number FROM tool_memory WHERE kind = ?1 ORDER BY number DESC "
@@ -123,7 +123,8 @@ class ToolMemory:
         see `keep_tools`.
         """
         if way != self.way(module):
-            self._replace(_WAY, module, name, None if way is None else encode_text(way), MAX_LISTS)
+            text = None if way is None else encode_text(way)
+            self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
         """Exposed name -> (module or "" for the process, name of the tool there).
@@ -172,14 +173,14 @@ class ToolMemory:
         show later changes.
         """
         now = now_text()
+        rows = [
+            (_DEFINITION, digest, encode_text(essence), now) for digest, essence in essences.items()
+        ]
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?) "
                 "ON CONFLICT DO NOTHING",
-                [
-                    (_DEFINITION, digest, encode_text(essence), now)
-                    for digest, essence in essences.items()
-                ],
+                rows,
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:

@@ -193,13 +193,13 @@ class Users:
                 f"z, 0 to 9, '.', '_' and '-', and none of {', '.join(sorted(_RESERVED))}"
             )
         with self._database.transaction():
-            known = self._find("name = ?", name)
-            if known is not None and known.state == "removed":
+            namesake = self._find("name = ?", name)
+            if namesake is not None and namesake.state == "removed":
                 raise UserError(
                     f"{name!r} was removed; a name is never given to another "
                     "person. Choose another name"
                 )
-            if known is not None:
+            if namesake is not None:
                 raise UserError(
                     f"there is a user {name!r} already; `users token add "
                     f"{name}` gives another token"
@@ -215,10 +215,10 @@ class Users:
             shown: the name that the provider displays. A new user's name is derived from it.
         """
         with self._database.guard:
-            known = self._find("issuer = ? AND subject = ?", issuer, subject)
+            user = self._find("issuer = ? AND subject = ?", issuer, subject)
 
-        if known is not None:
-            return known
+        if user is not None:
+            return user
 
         # Names of users that this store authenticates contain no `@`, so no provider can
         # impersonate them.
@@ -229,10 +229,16 @@ class Users:
             name = f"{text.strip('@')}@{urlsplit(issuer).hostname or 'provider'}"
 
         with self._database.transaction():
-            known = self._find("issuer = ? AND subject = ?", issuer, subject)
-            if known is None and self._find("name = ?", name) is not None:
-                name = f"{name}.{hashlib.sha256(f'{issuer} {subject}'.encode()).hexdigest()[:12]}"
-            return known or self._insert(name, "member", issuer, subject)
+            user = self._find("issuer = ? AND subject = ?", issuer, subject)
+            if user is not None:
+                # Another process has added the user meanwhile.
+                return user
+
+            if self._find("name = ?", name) is not None:
+                digest = hashlib.sha256(f"{issuer} {subject}".encode()).hexdigest()
+                name = f"{name}.{digest[:12]}"
+
+            return self._insert(name, "member", issuer, subject)
 
     def _insert(self, name: str, role: Role, issuer: str | None, subject: str | None) -> User:
         user = User(name, role, "active", now_text(), issuer)
@@ -257,19 +263,15 @@ class Users:
             UnknownUserError: no user has that name.
         """
         with self._database.guard:
-            found = self._find("name = ?", name)
-            if found is None:
+            user = self._find("name = ?", name)
+            if user is None:
                 raise self._unknown(name)
-        return found
+        return user
 
     def _unknown(self, name: str) -> UnknownUserError:
-        known = [
-            row[0]
-            for row in self._database.execute(
-                "SELECT name FROM users WHERE state <> 'removed' LIMIT 5000"
-            )
-        ]
-        hint = did_you_mean(name, known) if known else " `users add` makes the first."
+        rows = self._database.execute("SELECT name FROM users WHERE state <> 'removed' LIMIT 5000")
+        names = [row[0] for row in rows]
+        hint = did_you_mean(name, names) if names else " `users add` makes the first."
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:
@@ -321,9 +323,9 @@ class Users:
             return False
 
         with self._database.guard:
-            found = self._find("name = ?", name)
+            user = self._find("name = ?", name)
 
-        return found is not None and found.role == "admin" and found.state == "active"
+        return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
         """The callers of users, for publishing to them.
@@ -334,11 +336,11 @@ class Users:
         callers: list[str] = []
         with self._database.guard:
             for name in names:
-                found = self._find("name = ?", name)
-                if found is None or found.state == "removed":
+                user = self._find("name = ?", name)
+                if user is None or user.state == "removed":
                     # The message does not list the other users to a user who shares something.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
-                callers.append(found.caller)
+                callers.append(user.caller)
 
         return tuple(dict.fromkeys(callers))
 

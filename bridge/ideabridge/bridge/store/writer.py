@@ -242,18 +242,19 @@ class Writer:
         """Take the jobs that are committed together from the queue. A large job is
         committed alone.
         """
-        some: list[_Queued] = []
-        while self._queue and len(some) < _TOGETHER and not (some and self._queue[0].is_large):
-            some.append(self._queue.popleft())
-            if some[-1].is_large:
+        batch: list[_Queued] = []
+        while self._queue and len(batch) < _TOGETHER and not (batch and self._queue[0].is_large):
+            batch.append(self._queue.popleft())
+            if batch[-1].is_large:
                 break
-        return some
+
+        return batch
 
     async def _commit(self) -> bool:
         """Commit some queued jobs; returns False if some must be retried."""
-        some = self._next()
+        batch = self._next()
         self._busy = True
-        jobs = [(one.key, one.job) for one in some]
+        jobs = [(queued.key, queued.job) for queued in batch]
         outcomes = list[Any]()
         try:
             with anyio.CancelScope(shield=True):
@@ -264,27 +265,27 @@ class Writer:
             self._busy = False
 
         now = time.monotonic()
-        kept: list[_Queued] = []
+        retried: list[_Queued] = []
         ended: list[tuple[_Queued, Any]] = []
         trouble: StoreError | None = None
-        for one, outcome in zip(some, outcomes, strict=True):
+        for queued, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, PASSING):
                 trouble = outcome
-                one.since = one.since or now
-                if now - one.since < one.within:
-                    kept.append(one)
+                queued.since = queued.since or now
+                if now - queued.since < queued.within:
+                    retried.append(queued)
                     continue
 
-            ended.append((one, outcome))
+            ended.append((queued, outcome))
 
-        self._queue.extendleft(reversed(kept))
+        self._queue.extendleft(reversed(retried))
         self.trouble = trouble
         # While the store cannot be written, writes on the event loop fail at once.
         self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
-        for one, outcome in ended:
+        for queued, outcome in ended:
             if isinstance(outcome, Exception):
-                one.failed(outcome)
+                queued.failed(outcome)
             else:
-                one.done(outcome)
+                queued.done(outcome)
 
-        return not kept
+        return not retried

@@ -452,11 +452,11 @@ def prune_ideas(
 
     Other processes may use the store meanwhile. `store vacuum` makes the file smaller afterwards.
     """
-    from ideabridge.bridge.store.ideas import read_time
+    from ideabridge.bridge.store.ideas import past_time
 
     if not (dry_run or yes or at_terminal()):
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
-    read_time(older_than, "--older-than")
+    past_time(older_than, "--older-than")
     with open_store(options) as store:
         with working("looking for old runs", quiet=options.json):
             prunable = store.prunable(before=older_than)

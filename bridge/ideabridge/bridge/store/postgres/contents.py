@@ -22,15 +22,15 @@ class PostgresContents(Contents):
 
     def _look(self) -> None:
         state = self._database.voids, self._postgres.swept
-        if state != self._state or len(self._known) >= CACHED:
-            self._known.clear()
+        if state != self._state or len(self._cached) >= CACHED:
+            self._cached.clear()
             self._state = state
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        known = self._known
+        cached = self._cached
         # In the order of the hashes, so that two processes that insert the same rows do not wait
         # for each other.
-        missing = sorted({body for body in bodies if body[0] not in known})
+        missing = sorted({body for body in bodies if body[0] not in cached})
         if missing:
             missing = self._stored_forms(missing)
             hashes = [digest for digest, _ in missing]
@@ -39,29 +39,29 @@ class PostgresContents(Contents):
                 "ON CONFLICT (hash) DO NOTHING RETURNING hash, number",
                 (hashes, [text for _, text in missing]),
             ).fetchall()
-            known.update(rows)
-            there = [digest for digest in hashes if digest not in known]
-            if there:
-                found = self._postgres.execute(
-                    "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (there,)
-                )
-                known.update(found.fetchall())
+            cached.update(rows)
+            earlier = [digest for digest in hashes if digest not in cached]
+            if earlier:
+                rows = self._postgres.execute(
+                    "SELECT hash, number FROM contents WHERE hash = ANY(?1::bytea[])", (earlier,)
+                ).fetchall()
+                cached.update(rows)
 
-        return [known[digest] for digest, _ in bodies]
+        return [cached[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:
-        """The rows of bodies, of which the long ones that are not stored yet become ropes."""
+        """The rows of bodies: a long one that is not stored yet becomes a rope."""
         long = [digest for digest, text in missing if len(text) > LONG // 4]
         if not long:
             return missing
-        there = self._postgres.execute(
+        rows = self._postgres.execute(
             "SELECT hash FROM contents WHERE hash = ANY(?1::bytea[])", (long,)
-        )
-        stored = {digest for (digest,) in there.fetchall()}
+        ).fetchall()
+        stored = {digest for (digest,) in rows}
         return [
             (digest, text if digest in stored else self._stored_form(text, []))
             for digest, text in missing
         ]
 
     def _store(self, new: list[StoredContent]) -> None:
-        """Nothing is left to store: `_put` has."""
+        """Do nothing: `_put` has stored everything."""

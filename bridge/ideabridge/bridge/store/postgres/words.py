@@ -34,10 +34,9 @@ class PostgresWords(WordIndex):
     def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
         if not rows:
             return
-        vector = " || ".join(
-            f"setweight(to_tsvector('stemmed', ?), '{weight}')"
-            for weight, _ in zip(_WEIGHTS, rows[0][1:], strict=False)
-        )
+
+        weights = _WEIGHTS[: len(rows[0]) - 1]
+        vector = " || ".join(f"setweight(to_tsvector('stemmed', ?), '{key}')" for key in weights)
         self._database.many(
             f"INSERT INTO {table}(rowid, words) VALUES (?, {vector})",  # noqa: S608 - constants
             [(row[0], *(_folded(str(text)) for text in row[1:])) for row in rows],
@@ -78,13 +77,14 @@ class PostgresWords(WordIndex):
 def _folded(text: str) -> str:
     """The words of a text in lower case, without accents."""
     if not text.isascii():
-        text = "".join(
-            sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign)
-        )
+        signs = unicodedata.normalize("NFKD", text)
+        text = "".join(sign for sign in signs if not unicodedata.combining(sign))
+
     return " ".join(word[:_LONGEST] for word in _WORD.findall(text.lower()))
 
 
 def _query(words: Sequence[str], *, every: bool = True, begins: bool = False) -> str:
     # A word is letters and digits only, so that it cannot contain the syntax of queries.
-    parts = [part + (":*" if begins else "") for word in words for part in _folded(word).split()]
+    suffix = ":*" if begins else ""
+    parts = [part + suffix for word in words for part in _folded(word).split()]
     return (" & " if every else " | ").join(parts)

@@ -52,7 +52,7 @@ class StoreFiles:
         ]
         self._folder = str(self.path.parent)
         self._seen: tuple[int, int, int] | None = None
-        self._ours: list[Identity | None] = [None] * len(self._all)
+        self._opened: list[Identity | None] = [None] * len(self._all)
 
     @property
     def address(self) -> str:
@@ -96,7 +96,7 @@ class StoreFiles:
 
     def opened(self) -> None:
         """Remember the files, after SQLite has opened all of them."""
-        self._ours = [_identity(file) for file in self._all]
+        self._opened = [_identity(file) for file in self._all]
         self.look()
 
     def fault(self) -> str | None:
@@ -117,13 +117,13 @@ class StoreFiles:
         self.next_look = 0.0
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - see fault
-            for file, ours in zip(self._all, self._ours, strict=True):
+            for file, opened in zip(self._all, self._opened, strict=True):
                 now = _identity(file)
-                if ours is not None and now != ours:
-                    return (
-                        f"{file} was "
-                        f"{'deleted or moved' if now is None else 'replaced by another file'}"
-                    )
+                if opened is None or now == opened:
+                    continue
+                if now is None:
+                    return f"{file} was deleted or moved"
+                return f"{file} was replaced by another file"
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
@@ -144,8 +144,8 @@ class StoreFiles:
 def rescued_of(path: Path) -> list[Path]:
     """The rescued copies of a store that was deleted while it was in use, the oldest first."""
     path = Path(os.path.realpath(path))
-    found = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
-    return sorted(one for one in found if PARTIAL not in one.name)
+    copies = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
+    return sorted(copy for copy in copies if PARTIAL not in copy.name)
 
 
 def _identity(file: Path) -> Identity | None:
@@ -155,10 +155,10 @@ def _identity(file: Path) -> Identity | None:
         OSError: it cannot be determined.
     """
     try:
-        found = os.stat(file)  # noqa: PTH116 - see fault
+        status = os.stat(file)  # noqa: PTH116 - see fault
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def copy(connection: sqlite3.Connection, target: Path) -> None:
@@ -174,13 +174,13 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
 
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
-        with closing(sqlite3.connect(part, isolation_level=None)) as made:
+        with closing(sqlite3.connect(part, isolation_level=None)) as new_file:
             # In one step: others can write meanwhile, and with several steps each write would
             # restart the copy.
-            connection.backup(made)
+            connection.backup(new_file)
             # Without a log the copy is one file, which can be moved.
-            made.execute("PRAGMA journal_mode=DELETE")
-            fault = str(made.execute("PRAGMA quick_check").fetchone()[0])
+            new_file.execute("PRAGMA journal_mode=DELETE")
+            fault = str(new_file.execute("PRAGMA quick_check").fetchone()[0])
     except sqlite3.Error as error:
         raise StoreAccessError(f"{target}: it cannot be written: {error}") from None
     if fault != "ok":

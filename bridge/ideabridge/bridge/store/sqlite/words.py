@@ -65,8 +65,8 @@ class SqliteWords(WordIndex):
         execute = self._database.execute
         # An interrupted rebuild leaves its table behind.
         execute("DROP TABLE IF EXISTS idea_words_new")
-        (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
-        execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
+        (statement,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
+        execute(f"CREATE VIRTUAL TABLE idea_words_new USING {statement.partition(' USING ')[2]}")
 
     def end_rebuild(self) -> None:
         execute = self._database.execute
