@@ -9,7 +9,8 @@ import pytest
 
 from ideabridge.bridge.store.errors import SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA, read_document, shapes_in
+from ideabridge.bridge.store.leaks import shapes_in
+from ideabridge.bridge.store.portable import DOCUMENT_SCHEMA, read_document
 from ideabridge.bridge.store.shapes import Need, needs_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL

@@ -86,7 +86,8 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Answer, Publication
-from ideabridge.bridge.store.portable import check_leaks, request_of
+from ideabridge.bridge.store.leaks import check_leaks
+from ideabridge.bridge.store.portable import request_of
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, Viewer
 from ideabridge.bridge.store.writer import Writer

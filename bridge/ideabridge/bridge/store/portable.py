@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.shown import TO_MINDS, Shown
+from ideabridge.bridge.store.claims import imported_description, unchecked
 from ideabridge.bridge.store.database import read_time
-from ideabridge.bridge.store.errors import IdeaDocumentError, SecretInIdeaError, TamperedIdeaError
+from ideabridge.bridge.store.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.store.idea import ANSWERS, Idea, IdeaMeta, Publication, StoredIdea
 from ideabridge.bridge.store.publications import check_name
 from ideabridge.bridge.store.shapes import Need, needs_of
@@ -20,177 +19,6 @@ from ideabridge.tools.errors import IdeabridgeError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import MAX_NAME
 from ideabridge.tools.schema import Validator, check_schema
-
-# -- leaks -----------------------------------------------------------------------------------------
-#
-# Leaks: secrets in documents that leave the store. They are found by their form, in any place.
-#
-# The shapes are those that the makers of the tokens chose so that they can be found; what has no
-# shape is found only where it is configured here.
-
-Known: TypeAlias = Callable[[str], Sequence[str]]
-"""The names of the configured secrets that occur in a text."""
-
-_NAMED: Final = 10
-
-_SHAPES: Final = {
-    "a GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}",
-    "a GitLab token": r"gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_-]{20,}",
-    "a Slack token": r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,}",
-    "a Slack webhook": r"https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
-    "an AWS access key": r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",
-    "a Google API key": r"AIza[A-Za-z0-9_-]{35}",
-    "a Google OAuth token": r"ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",
-    "a token of an ideabridge user": r"ibt_[0-9a-f]{12}_[A-Za-z0-9_-]{43}",
-    "an Anthropic key": r"sk-ant-[A-Za-z0-9_-]{20,}",
-    "an OpenAI key": r"sk-(?=[A-Za-z0-9_-]*[0-9])(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{20,}",
-    "a Stripe key": r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9]{24,}",
-    "an npm token": r"npm_[A-Za-z0-9]{36}",
-    "a PyPI token": r"pypi-[A-Za-z0-9_-]{50,}",
-    "a Hugging Face token": r"hf_[A-Za-z0-9]{30,}",
-    "a SendGrid key": r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
-    "a DigitalOcean token": r"do[opr]_v1_[a-f0-9]{64}",
-    "a Telegram bot token": r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
-    "a JSON Web Token": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-    "a private key": r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----",
-    "credentials in an address": r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>\[\]]{1,100}:[^\s/:@\"'<>\[\]]{3,200}@[A-Za-z0-9.-]+",
-    "a bearer token": r"[Bb]earer\s+(?=\S*[0-9])[A-Za-z0-9._~+/-]{20,}=*",
-}
-_ANY: Final = re.compile("|".join(f"(?<![A-Za-z0-9_])(?:{shape})" for shape in _SHAPES.values()))
-_EACH: Final = {
-    what: re.compile(f"(?<![A-Za-z0-9_])(?:{shape})") for what, shape in _SHAPES.items()
-}
-
-
-def shapes_in(text: str) -> list[str]:
-    """Return the kinds of secrets that a text contains, recognised by their form."""
-    if _ANY.search(text) is None:
-        return []
-    return [what for what, pattern in _EACH.items() if pattern.search(text)]
-
-
-def check_leaks(document: JSONObject, known: Known | None = None) -> None:
-    """Refuse a document that contains a secret.
-
-    Args:
-        document: the document to export.
-        known: finds the configured secrets.
-
-    Raises:
-        SecretInIdeaError: the message lists every place and the kind of its secret, but
-            not the secret.
-    """
-    found: dict[str, None] = {}
-    for path, text in _texts(document, ""):
-        what = [
-            *shapes_in(text),
-            *(f"the secret {name}" for name in (known(text) if known is not None else ())),
-        ]
-        if what:
-            # The key itself may be what must not be told.
-            found[f"{path}: {', '.join(what)}"] = None
-
-    if not found:
-        return
-
-    places = list(found)
-    shown = "\n".join(
-        [*places[:_NAMED], *([f"and {len(places) - _NAMED} more"] if len(places) > _NAMED else [])]
-    )
-    raise SecretInIdeaError(
-        "it holds secrets, so it is not given away. An idea is never changed: make it "
-        "again with the secret in the"
-        f" configuration of its server, or as an input that is given at each call.\n{shown}"
-    )
-
-
-def _texts(value: JSON, path: str) -> Iterator[tuple[str, str]]:
-    stack: list[tuple[str, JSON]] = [(path, value)]
-    while stack:
-        where, item = stack.pop()
-        if isinstance(item, str):
-            yield where, item
-        elif isinstance(item, list):
-            stack.extend(
-                (f"{where}.{index}", inner) for index, inner in reversed(list(enumerate(item)))
-            )
-        elif isinstance(item, dict):
-            for number, (key, inner) in enumerate(reversed(list(item.items()))):
-                clean = len(key) <= 64 and key.isprintable() and not shapes_in(key)
-                yield f"{where or 'the document'}, a key", key
-                shown = key if clean else f"({len(item) - 1 - number})"
-                stack.append((f"{where}.{shown}" if where else shown, inner))
-
-
-# -- claims ----------------------------------------------------------------------------------------
-#
-# Claims: what an imported publication says of how it answers and how it was checked. Nothing of
-# it was seen here.
-
-_IMPORTED: Final = "Imported: its author's description was not checked here."
-_WAYS: Final = {
-    "recorded": "It gives the answer recorded for its one input; nothing runs.",
-    "plan": "It replays a saved plan with your input.",
-    "program": "It runs a saved program with your input.",
-    "solve": "It asks a model to solve it anew with your input.",
-}
-UNCHECKED: Final = "not here"
-"""The extent to which an imported plan was checked: the member `checked` of its `lifting`."""
-
-
-def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """Return the description of an imported publication: the document's text, a note that it is
-    unchecked here, and how a call is answered.
-
-    Args:
-        description: the document's text.
-        answer: the way of answering; `auto` uses the plan if there is one.
-        plan: its plan, or null.
-    """
-    if answer != "auto":
-        way = answer
-    elif isinstance(plan, dict) and plan.get("calls"):
-        way = "plan"
-    else:
-        way = "solve"
-
-    told = f"{_IMPORTED} {_WAYS[way]}"
-    text = description.strip()
-    if text.endswith(told):
-        # The document was exported from a store that had imported it.
-        return text
-
-    end = "" if not text or text.endswith((".", "!", "?")) else "."
-    return f"{text}{end} {told}".strip()
-
-
-def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan. Its statements about its lifting are kept as claims
-    of the document.
-    """
-    if not isinstance(plan, dict) or "lifting" not in plan:
-        return plan
-
-    lifting = plan["lifting"]
-    if isinstance(lifting, dict) and lifting.get("checked") == UNCHECKED:
-        # It was imported before it was exported.
-        lifting = lifting.get("claimed")
-
-    claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}
-    return {**plan, "lifting": claimed}
-
-
-def without_runs(publication: Publication) -> Publication:
-    """The publication for somebody who may not see the runs from which its plan was made:
-    without their ids.
-    """
-    plan = publication.plan
-    lifting = None if plan is None else plan.get("lifting")
-    if plan is None or not isinstance(lifting, dict):
-        return publication
-    kept: JSONObject = {key: lifting[key] for key in ("checked", "claimed") if key in lifting}
-    return dataclasses.replace(publication, plan={**plan, "lifting": kept})
-
 
 # -- Requests --------------------------------------------------------------------------------------
 
@@ -384,20 +212,18 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
         document["shown"] = stored.idea.shown
 
     if publication is not None:
-        told: JSONObject = {}
+        members: JSONObject = {}
         for name in _PUBLICATION:
             value: Any = getattr(publication, name, None)
             if value is not None:
-                told[name] = value
-        document["publication"] = told
+                members[name] = value
 
-    needs = needs_of(
-        stored.idea.schema,
-        stored.idea.solution,
-        publication.plan if publication is not None else None,
-    )
+        document["publication"] = members
+
+    plan = None if publication is None else publication.plan
+    needs = needs_of(stored.idea.schema, stored.idea.solution, plan)
     if needs:
-        # For who reads it: an import looks at the calls themselves.
+        # For people who read the document: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
 
     return sealed(document)
@@ -429,27 +255,29 @@ class Document:
                 "publication: the document holds none, so there is nothing to publish"
             )
 
-        told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
-        told |= {"description": "", "annotations": {}, **self.publication}
-        told.pop("version", None)
-        told["description"] = imported_description(
-            told["description"], told["answer"], told["plan"]
+        members: dict[str, Any] = dict.fromkeys(
+            ("input_schema", "output_schema", "plan", "recorded")
         )
-        told["plan"] = unchecked(told["plan"])
-        recorded = cast("JSON", told["recorded"])
+        members |= {"description": "", "annotations": {}, **self.publication}
+        members.pop("version", None)
+        members["description"] = imported_description(
+            members["description"], members["answer"], members["plan"]
+        )
+        members["plan"] = unchecked(members["plan"])
+        recorded = cast("JSON", members["recorded"])
         if isinstance(recorded, dict):
             # Nobody checked that the publication is what this text says.
-            told["recorded"] = {key: value for key, value in recorded.items() if key != "written"}
+            members["recorded"] = {
+                key: value for key, value in recorded.items() if key != "written"
+            }
 
-        return told
+        return members
 
     @property
     def needs(self) -> list[Need]:
-        """Return the tools that its calls name, and the servers that the tools belong to."""
+        """The tools that its calls name, and the servers that the tools belong to."""
         plan = (self.publication or {}).get("plan")
-        return needs_of(
-            self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None
-        )
+        return needs_of(self.idea.schema, self.idea.solution, plan)
 
 
 def read_document(raw: JSON, checks: Checks = "whole") -> Document:
@@ -462,48 +290,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         TamperedIdeaError: the content does not have the ids or the digest it names, or
             it has no digest.
     """
-    document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
-    if not isinstance(document, dict):
-        raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
-
-    size = len(encode(document))
-    if size > MAX_DOCUMENT_BYTES:
-        raise IdeaDocumentError(
-            f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken"
-        )
-
-    written = document.get("ideabridge", FORMAT)
-    if written != FORMAT or isinstance(written, bool):
-        raise IdeaDocumentError(
-            f"ideabridge: expected format {FORMAT}, found {show(written)}; "
-            "another version of ideabridge may have written it"
-        )
-
-    published = document.get("publication")
-    if isinstance(published, dict) and isinstance(published.get("name"), str):
-        check_name(str(published["name"]))
-
-    shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema says nothing of what these hold, which may be large: an error is found
-    # faster without it.
-    shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
-    if isinstance(shape.get("context"), list):
-        shape["context"] = []
-
-    if published is None:
-        # Null means that there is no publication.
-        shape.pop("publication", None)
-
-    try:
-        _SHAPE.check(shape)
-    except ValueMismatchError as error:
-        by_hand = "context" in document and "ideabridge" not in document
-        if by_hand:
-            hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
-        else:
-            hint = ""
-        raise IdeaDocumentError(f"{error}{hint}") from None
-
+    document = _checked_object(raw)
     shown = cast("JSONObject | None", document.get("shown"))
     idea = Idea(
         cast("list[JSON]", document["context"]), document["schema"], document["solution"], shown
@@ -517,26 +304,10 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         meta["time"] = _moment(str(meta["time"]))
 
     publication = cast("JSONObject | None", document.get("publication"))
-    whole_numbers = {
-        "meta.step": meta.get("step"),
-        "publication.version": (publication or {}).get("version"),
-        **{f"shown.{name}": number for name, number in (shown or {}).items()},
-    }
-    for where, number in whole_numbers.items():
-        # For JSON Schema 1.0 is an integer, too.
-        if isinstance(number, float):
-            raise IdeaDocumentError(f"{where}: found {show(number)}, expected an integer")
-
-    for key in ("input_schema", "output_schema"):
-        schema = (publication or {}).get(key)
-        if isinstance(schema, dict):
-            try:
-                check_schema(schema, what=f"publication.{key}")
-            except IdeabridgeError as error:
-                raise IdeaDocumentError(str(error)) from None
-
+    _check_whole_numbers(meta, publication or {}, shown or {})
+    _check_schemas(publication or {})
     meta |= {name: document[name] for name in _COPY if name in document}
-    found = Document(idea, IdeaMeta.from_json(meta), publication)
+    read = Document(idea, IdeaMeta.from_json(meta), publication)
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
@@ -546,7 +317,74 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
 
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
 
-    return found
+    return read
+
+
+def _checked_object(raw: JSON) -> JSONObject:
+    """A document whose size, format, name and shape are checked."""
+    document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
+    if not isinstance(document, dict):
+        raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
+
+    size = len(encode(document))
+    if size > MAX_DOCUMENT_BYTES:
+        raise IdeaDocumentError(
+            f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken"
+        )
+
+    version = document.get("ideabridge", FORMAT)
+    if version != FORMAT or isinstance(version, bool):
+        raise IdeaDocumentError(
+            f"ideabridge: expected format {FORMAT}, found {show(version)}; "
+            "another version of ideabridge may have written it"
+        )
+
+    publication = document.get("publication")
+    if isinstance(publication, dict) and isinstance(publication.get("name"), str):
+        check_name(str(publication["name"]))
+
+    _check_shape(document)
+    return document
+
+
+def _check_shape(document: JSONObject) -> None:
+    shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
+    # The schema says nothing of what these hold, which may be large: an error is found
+    # faster without it.
+    shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
+    if isinstance(shape.get("context"), list):
+        shape["context"] = []
+
+    if shape.get("publication") is None:
+        # Null means that there is no publication.
+        shape.pop("publication", None)
+
+    try:
+        _SHAPE.check(shape)
+    except ValueMismatchError as error:
+        hint = ""
+        if "context" in document and "ideabridge" not in document:
+            hint = ". An idea that was written by hand is taken by `ideas add`, and by save_idea"
+        raise IdeaDocumentError(f"{error}{hint}") from None
+
+
+def _check_whole_numbers(meta: JSONObject, publication: JSONObject, shown: JSONObject) -> None:
+    numbers = {"meta.step": meta.get("step"), "publication.version": publication.get("version")}
+    numbers |= {f"shown.{name}": number for name, number in shown.items()}
+    for place, number in numbers.items():
+        # For JSON Schema 1.0 is an integer, too.
+        if isinstance(number, float):
+            raise IdeaDocumentError(f"{place}: found {show(number)}, expected an integer")
+
+
+def _check_schemas(publication: JSONObject) -> None:
+    for key in ("input_schema", "output_schema"):
+        schema = publication.get(key)
+        if isinstance(schema, dict):
+            try:
+                check_schema(schema, what=f"publication.{key}")
+            except IdeabridgeError as error:
+                raise IdeaDocumentError(str(error)) from None
 
 
 def _check_hash(member: str, named: JSON, real: str) -> None:

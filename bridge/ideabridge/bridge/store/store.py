@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ideabridge.bridge.store.call_places import CallPlaces
+from ideabridge.bridge.store.claims import without_runs
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.copying import Copied, copy, expect_whole, release
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
@@ -24,16 +25,14 @@ from ideabridge.bridge.store.errors import StoreError, StoreExtraError, UnknownP
 from ideabridge.bridge.store.idea import Change, NewPublication, Publication
 from ideabridge.bridge.store.ideas import Ideas, past_time
 from ideabridge.bridge.store.journal import Journal
+from ideabridge.bridge.store.leaks import FindSecrets, check_leaks
 from ideabridge.bridge.store.leases import Leases
 from ideabridge.bridge.store.owner_links import OwnerLinks
 from ideabridge.bridge.store.portable import (
     Checks,
-    Known,
-    check_leaks,
     export,
     read_document,
     without_recorded_output,
-    without_runs,
 )
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
@@ -336,7 +335,12 @@ class Store:
     # Sharing
 
     def export_idea(
-        self, ref: str, known: Known | None = None, *, caller: Viewer, results: bool = False
+        self,
+        ref: str,
+        find_secrets: FindSecrets | None = None,
+        *,
+        caller: Viewer,
+        results: bool = False,
     ) -> JSONObject:
         """The idea as a portable document, with its publication if `ref` is a name.
 
@@ -345,7 +349,7 @@ class Store:
             caller: who asks; what others do not share with a caller is not in the document.
             results: also what the idea has from results of its run. Without them the document is of
                 another idea, lists what is `left_out`, and names the `original`.
-            known: finds configured secrets in a text. Secrets of well-known shapes are
+            find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
                 found without it.
 
         Raises:
@@ -375,7 +379,7 @@ class Store:
 
             document = export(stored, publication)
 
-        check_leaks(document, known)
+        check_leaks(document, find_secrets)
         return document
 
     def import_idea(

@@ -1,0 +1,78 @@
+"""Claims: what an imported publication says of how it answers and how it was checked. This store
+has checked nothing of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_IMPORTED: Final = "Imported: its author's description was not checked here."
+_WAYS: Final = {
+    "recorded": "It gives the answer recorded for its one input; nothing runs.",
+    "plan": "It replays a saved plan with your input.",
+    "program": "It runs a saved program with your input.",
+    "solve": "It asks a model to solve it anew with your input.",
+}
+UNCHECKED: Final = "not here"
+"""The extent to which an imported plan was checked: the member `checked` of its `lifting`."""
+
+
+def imported_description(description: str, answer: str, plan: JSON) -> str:
+    """Return the description of an imported publication: the document's text, a note that it is
+    unchecked here, and how a call is answered.
+
+    Args:
+        description: the document's text.
+        answer: the way of answering; `auto` uses the plan if there is one.
+        plan: its plan, or null.
+    """
+    if answer != "auto":
+        way = answer
+    elif isinstance(plan, dict) and plan.get("calls"):
+        way = "plan"
+    else:
+        way = "solve"
+
+    note = f"{_IMPORTED} {_WAYS[way]}"
+    text = description.strip()
+    if text.endswith(note):
+        # The document was exported from a store that had imported it.
+        return text
+    if not text:
+        return note
+    if not text.endswith((".", "!", "?")):
+        text += "."
+    return f"{text} {note}"
+
+
+def unchecked(plan: JSON) -> JSON:
+    """Return an imported plan. Its statements about its lifting are kept as claims
+    of the document.
+    """
+    if not isinstance(plan, dict) or "lifting" not in plan:
+        return plan
+
+    lifting = plan["lifting"]
+    if isinstance(lifting, dict) and lifting.get("checked") == UNCHECKED:
+        # It was imported before it was exported.
+        lifting = lifting.get("claimed")
+
+    claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}
+    return {**plan, "lifting": claimed}
+
+
+def without_runs(publication: Publication) -> Publication:
+    """The publication for somebody who may not see the runs from which its plan was made:
+    without their ids.
+    """
+    plan = publication.plan or {}
+    lifting = plan.get("lifting")
+    if not isinstance(lifting, dict):
+        return publication
+
+    claims: JSONObject = {key: lifting[key] for key in ("checked", "claimed") if key in lifting}
+    return dataclasses.replace(publication, plan={**plan, "lifting": claims})
