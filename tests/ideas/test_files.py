@@ -18,7 +18,7 @@ from ideabridge.bridge.store.errors import (
     StoreFullError,
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta, NewPublication
-from ideabridge.bridge.store.sqlite import database, sqlite3
+from ideabridge.bridge.store.sqlite import database, sqlite3, watch
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from tests.ideas.values import idea_of
@@ -180,13 +180,14 @@ def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
         pytest.skip("this SQLite has the WAL-reset bug")
 
     monkeypatch.setattr(database, "IS_FIXED", fixed)
+    monkeypatch.setattr(watch, "IS_FIXED", fixed)
     path = tmp_path / "ideas.db"
     log = path.with_name("ideas.db-wal")
     with Store.open(path) as store:
-        for number in range(3 * database.COMMITS):
+        for number in range(3 * watch.COMMITS):
             store.settings.set("k", bytes([number % 256]) * 50_000)
         # Each of the commits writes 13 pages.
-        assert log.stat().st_size < 2 * database.COMMITS * 13 * 4096
+        assert log.stat().st_size < 2 * watch.COMMITS * 13 * 4096
         assert path.stat().st_size > 50_000
 
     assert not log.exists()

@@ -275,7 +275,7 @@ class Bridge:
         ):
             self._group.start_soon(task)
 
-        if self._store.can_notify or self._role != "alone":
+        if self._store.notifier.can_notify or self._role != "alone":
             self.modules.share_limits(
                 self._runs.shared_calls.place, partial(module_fingerprint, self.configuration)
             )

@@ -470,7 +470,7 @@ class Driver:
         """Whether processes that follow the run get a notice of events now: of questions at once,
         of other events once in a while. When the run rests or has ended, `leave` sends one.
         """
-        if not self._store.can_notify:
+        if not self._store.notifier.can_notify:
             return False
 
         now = time.monotonic()

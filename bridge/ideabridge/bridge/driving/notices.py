@@ -69,7 +69,7 @@ class Notices:
         self._end = lambda: None
 
     async def __aenter__(self) -> Self:
-        if self._store.can_notify:
+        if self._store.notifier.can_notify:
             token = current_token()
 
             def take(notice: str) -> None:
@@ -78,7 +78,7 @@ class Notices:
             def lost() -> None:
                 _run(token, self._lose)
 
-            self._end = self._store.listen(take, lost)
+            self._end = self._store.notifier.listen(take, lost)
         return self
 
     async def __aexit__(

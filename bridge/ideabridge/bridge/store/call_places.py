@@ -48,31 +48,34 @@ class CallPlaces:
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:
-        """Add a call at the end, unless it is there, and return all calls."""
+        """Add a call at the end, unless it is listed, and return all calls."""
 
         def joined(places: list[CallPlace]) -> list[CallPlace]:
-            is_there = any(one.call == call for one in places)
-            return places if is_there else [*places, CallPlace(call, process, 0)]
+            if any(place.call == call for place in places):
+                return places
+            return [*places, CallPlace(call, process, 0)]
 
         return self._change(module, joined)
 
     def leave(self, module: str, call: str) -> None:
         """Remove a call, and notify those who wait."""
-        self._change(module, lambda places: [one for one in places if one.call != call])
+        self._change(module, lambda places: [place for place in places if place.call != call])
 
     def remove(self, module: str, place: CallPlace) -> None:
         """Remove a call whose process is gone, unless there was a heartbeat."""
-        self._change(module, lambda places: [one for one in places if one != place])
+        self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Count a heartbeat for the calls of a process; returns those that are there."""
-        places = self._change(
-            module,
-            lambda places: [
-                one._replace(beat=one.beat + (one.process == process)) for one in places
-            ],
-        )
-        return {one.call for one in places if one.process == process}
+        """Count a heartbeat for the calls of a process; returns those that are listed."""
+
+        def beaten(places: list[CallPlace]) -> list[CallPlace]:
+            return [
+                place._replace(beat=place.beat + 1) if place.process == process else place
+                for place in places
+            ]
+
+        places = self._change(module, beaten)
+        return {place.call for place in places if place.process == process}
 
     def _change(
         self, module: str, change: Callable[[list[CallPlace]], list[CallPlace]]
@@ -92,9 +95,9 @@ class CallPlaces:
             before = _read(value)
             after = change(before)
             if after != before:
-                self._settings.set(key, encode([list[JSON](one) for one in after]))
+                self._settings.set(key, encode([list[JSON](place) for place in after]))
             if len(after) < len(before):
-                self._database.notify(f"{CALLS} {module}")
+                self._database.notifier.notify(f"{CALLS} {module}")
             return after
 
 

@@ -36,6 +36,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from ideabridge.bridge.store.notifier import Notifier
 from ideabridge.tools.encoding import JSONObject
 
 T = TypeVar("T")
@@ -145,6 +146,39 @@ class WordIndex(ABC):
         raise NotImplementedError
 
 
+# -- upkeep ----------------------------------------------------------------------------------------
+
+
+class Upkeep(ABC):
+    """What an administrator asks of a database: its version and size, a backup, a vacuum."""
+
+    @abstractmethod
+    def engine(self) -> str:
+        """The database and its version, for people."""
+
+    @abstractmethod
+    def used_bytes(self) -> int:
+        """The bytes that are in use: the size of the file after a vacuum."""
+
+    @abstractmethod
+    def back_up(self, target: Path) -> int:
+        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
+
+        The copy of a store in PostgreSQL is an archive for pg_restore.
+
+        Raises:
+            StoreAccessError: the file exists already, or cannot be written, or pg_dump failed.
+            StoreExtraError: PostgreSQL's programs are not installed.
+            StoreFormatError: the store is damaged.
+        """
+
+    @abstractmethod
+    def vacuum(self) -> tuple[int, int]:
+        """Give free space back to the file system; returns the bytes before and after. Others
+        wait meanwhile.
+        """
+
+
 # -- database --------------------------------------------------------------------------------------
 
 
@@ -183,6 +217,8 @@ class Database(ABC):
         lock: held by the thread that writes, during its transaction.
         guard: `with database.guard:` around reads.
         words: the full-text index.
+        notifier: notifies other processes.
+        upkeep: its size, backups, and the return of free space.
     """
 
     path: str
@@ -191,6 +227,8 @@ class Database(ABC):
     for_update: str
     guard: AbstractContextManager[None]
     words: WordIndex
+    notifier: Notifier
+    upkeep: Upkeep
 
     def __init__(self, busy_timeout_s: float) -> None:
         self.voids: int = 0
@@ -309,32 +347,6 @@ class Database(ABC):
             The result of each job, or its error. A job with an error changed nothing.
         """
 
-    # Notices
-
-    @property
-    @abstractmethod
-    def can_notify(self) -> bool:
-        """Whether other processes can be notified. Where they cannot, they poll."""
-
-    @abstractmethod
-    def notify(self, notice: str) -> None:
-        """Notify all processes that listen, this one among them, when the transaction is committed.
-        Call this inside a transaction; it has no effect where `can_notify` is false.
-        """
-
-    @abstractmethod
-    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
-        """Listen for notices in a thread, where `can_notify` is true.
-
-        Args:
-            take: called with each notice, and with "" when listening begins: others may
-                have been missed.
-            lost: called when the connection is lost.
-
-        Returns:
-            A function that ends it.
-        """
-
     # Waiting
 
     @property
@@ -369,7 +381,7 @@ class Database(ABC):
         """Stop waiting for the locks of other processes."""
         self._busy_timeout_s = 0.0
 
-    # Upkeep
+    # Changes by others
 
     @abstractmethod
     def data_version(self) -> int:
@@ -380,32 +392,6 @@ class Database(ABC):
     @abstractmethod
     def revision(self) -> tuple[int, int]:
         """Two numbers, one of which changes with every commit of this process or of another."""
-
-    @abstractmethod
-    def engine(self) -> str:
-        """The database and its version, for people."""
-
-    @abstractmethod
-    def used_bytes(self) -> int:
-        """The bytes that are in use: the size of the file after a vacuum. Inside a guard."""
-
-    @abstractmethod
-    def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
-
-        The copy of a store in PostgreSQL is an archive for pg_restore.
-
-        Raises:
-            StoreAccessError: the file exists already, or cannot be written, or pg_dump failed.
-            StoreExtraError: PostgreSQL's programs are not installed.
-            StoreFormatError: the store is damaged.
-        """
-
-    @abstractmethod
-    def vacuum(self) -> tuple[int, int]:
-        """Give free space back to the file system; returns the bytes before and after. Others
-        wait meanwhile.
-        """
 
     @abstractmethod
     def close(self) -> None:

@@ -148,13 +148,12 @@ class Journal:
             number_of(self._database, run_id)
             current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
 
+        reason = f"is at epoch {current}"
         if current == epoch:
-            why = "was released, or never acquired"
-        else:
-            why = f"is at epoch {current}"
+            reason = "was released, or never acquired"
 
         return StaleDriverError(
-            f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more"
+            f"run {run_id[:64]!r} {reason}: nothing of epoch {epoch} is taken any more"
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
@@ -175,14 +174,14 @@ class Journal:
                     "ORDER BY id LIMIT ?",
                     (last, base + 2**_BITS, _BATCH),
                 ).fetchall()
-                held = [
+                packed = [
                     (number - base, body, self._contents.parts_of(parts))
                     for number, body, parts in rows
                 ]
 
             # One by one, and without the lock of the store: large results take long to decode,
             # and much memory.
-            for number, body, parts in held:
+            for number, body, parts in packed:
                 yield number, self._contents.unpack(body, parts)
 
             if len(rows) < _BATCH:
@@ -399,9 +398,9 @@ class Journal:
 
     def notify(self, run_id: str) -> None:
         """Notify the processes that follow a run, or the run that a room belongs to. Call this
-        inside a transaction. It has no effect where `Store.can_notify` is false.
+        inside a transaction. It has no effect where `Notifier.can_notify` is false.
         """
-        self._database.notify(f"run {run_id.partition('.')[0]}")
+        self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
         """A run by id, or None; for what drives runs. What somebody asks for is
@@ -420,8 +419,8 @@ class Journal:
         """
         record = self.get(run_id)
         if record is None or caller not in (SEES_ALL, record.caller):
-            known = [one.id for one in self.newest(caller, limit=50)]
-            raise UnknownRunError(f"unknown run {run_id[:80]!r}.{did_you_mean(run_id, known)}")
+            latest = [run.id for run in self.newest(caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id[:80]!r}.{did_you_mean(run_id, latest)}")
         return record
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
@@ -464,14 +463,26 @@ class Journal:
 
         with self._database.guard:
             before = read_cursor(None) if after is None else self._place(after, caller)
-            values: list[Any] = [*([] if caller is SEES_ALL else [caller]), *statuses]
-            where = "" if caller is SEES_ALL else "caller = ? AND "
-            where += f"status IN ({', '.join('?' * len(statuses))}) AND " if statuses else ""
-            where += "" if rooms else "parent IS NULL AND "
-            where += "" if sessions else "kind <> 'session' AND "
-            for clause, value in () if chosen is None else chosen.clauses():
-                where += f"{clause} AND "
-                values.append(value)
+            where = ""
+            values: list[Any] = []
+            if caller is not SEES_ALL:
+                where += "caller = ? AND "
+                values.append(caller)
+
+            if statuses:
+                where += f"status IN ({', '.join('?' * len(statuses))}) AND "
+                values += statuses
+
+            if not rooms:
+                where += "parent IS NULL AND "
+
+            if not sessions:
+                where += "kind <> 'session' AND "
+
+            if chosen is not None:
+                for condition, value in chosen.clauses():
+                    where += f"{condition} AND "
+                    values.append(value)
 
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?",

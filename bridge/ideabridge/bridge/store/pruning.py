@@ -56,11 +56,11 @@ class Family:
 
     def runs(self) -> list[str]:
         """The ids of its runs."""
-        return [one for one in self.members if isinstance(one, str)]
+        return [member for member in self.members if isinstance(member, str)]
 
     def loose(self) -> list[int]:
         """The rows of its ideas that have no run."""
-        return [one for one in self.members if isinstance(one, int)]
+        return [member for member in self.members if isinstance(member, int)]
 
 
 class Families:
@@ -303,7 +303,7 @@ class Sweep:
         # Only these runs, and runs created from now on, can journal more events.
         self._last_run = database.newest_row("runs")
         with database.guard:
-            ended = ", ".join(f"'{one}'" for one in ENDED)
+            ended = ", ".join(f"'{status}'" for status in ENDED)
             self._open = [
                 row[0]
                 for row in database.execute(
@@ -383,7 +383,7 @@ class Sweep:
 
             self._look_at_open_runs()
             database = self._database
-            found = [
+            stored = [
                 database.execute(
                     "SELECT hash, number FROM contents WHERE number = ?", (number,)
                 ).fetchone()
@@ -391,7 +391,7 @@ class Sweep:
                 if number not in self._reach
             ]
             # Another process that prunes may have deleted some already.
-            rows = [row for row in found if row is not None]
+            rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
                 # Elsewhere an index of the hashes replaces this table.
@@ -489,13 +489,15 @@ class Pruning:
         published = database.newest_row("publications")
         with database.snapshot():
             families = Families(database)
-            old = [one for one in families if one.time < before]
-            going = sorted((one for one in old if not one.why), key=lambda one: one.time)
-            used = database.used_bytes()
+            old = [family for family in families if family.time < before]
+            going = [family for family in old if not family.why]
+            going.sort(key=lambda family: family.time)
+            used = database.upkeep.used_bytes()
             runs, ideas = _counted(database, families, going)
-            kept = Counter[str]()
-            for one in old:
-                kept[one.why] += len(one.members) if one.why else 0
+            staying = Counter[str]()
+            for family in old:
+                if family.why:
+                    staying[family.why] += len(family.members)
 
             return Prunable(
                 runs,
@@ -503,20 +505,18 @@ class Pruning:
                 used,
                 going[0].time if going else "",
                 going[-1].time if going else "",
-                {why: count for why, count in kept.items() if count},
+                dict(staying),
                 going,
                 top=top,
                 published=published,
             )
 
-    def prune(self, what: Prunable) -> Pruned:
+    def prune(self, prunable: Prunable) -> Pruned:
         """Delete what `prunable` found, except what something needs by now."""
-        with self._database.guard:
-            before = self._database.used_bytes()
-        runs, ideas = self.remove(what.families, what.top, what.published)
+        before = self._database.upkeep.used_bytes()
+        runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
-        with self._database.guard:
-            return Pruned(runs, ideas, contents, before, self._database.used_bytes())
+        return Pruned(runs, ideas, contents, before, self._database.upkeep.used_bytes())
 
     def remove(
         self,
@@ -534,14 +534,16 @@ class Pruning:
             published: the newest row of publications at that time.
             after_each: called after each transaction.
         """
-        runs = ideas = 0
+        runs = 0
+        ideas = 0
         for start in range(0, len(families), _TOGETHER):
             with self._database.exclusive():
-                some = families[start : start + _TOGETHER]
-                removed = self._remove([one for one in some if self._may_go(one, top, published)])
+                batch = families[start : start + _TOGETHER]
+                unneeded = [family for family in batch if self._may_go(family, top, published)]
+                removed_runs, removed_ideas = self._remove(unneeded)
 
-            runs = runs + removed[0]
-            ideas = ideas + removed[1]
+            runs += removed_runs
+            ideas += removed_ideas
             self._breathe()
             after_each()
 
@@ -578,7 +580,7 @@ class Pruning:
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
-        ended = ", ".join(f"'{one}'" for one in ENDED)
+        ended = ", ".join(f"'{status}'" for status in ENDED)
         if number(
             "SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?1)) "  # noqa: S608
             f"AND (status NOT IN ({ended}) OR (driver IS NOT NULL AND lease_until > ?2))",
@@ -586,10 +588,10 @@ class Pruning:
         ):
             return False
 
-        ours = "IN (SELECT value FROM json_each(?1))"
+        in_family = "IN (SELECT value FROM json_each(?1))"
         if number(
-            f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) "  # noqa: S608
-            f"AND id NOT {ours}",
+            f"SELECT count(*) FROM runs WHERE (parent {in_family} OR forked_from {in_family}) "  # noqa: S608
+            f"AND id NOT {in_family}",
             (runs,),
         ):
             return False
@@ -612,9 +614,9 @@ class Pruning:
     def _remove(self, families: list[Family]) -> tuple[int, int]:
         """Delete families without their events; returns the numbers of runs and ideas."""
         execute = self._database.execute
-        names = {run for one in families for run in one.runs()}
+        names = {run for family in families for run in family.runs()}
         runs = encode_text([*names])
-        loose = {idea for one in families for idea in one.loose()}
+        loose = {idea for family in families for idea in family.loose()}
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
@@ -622,20 +624,25 @@ class Pruning:
         uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
-            # An idea that was first saved without a run belongs to no run, although it
-            # occurred in some later.
-            if row is None or (idea not in loose if row[0] is None else row[0] not in names):
+            if row is None:
                 continue
 
-            other = execute(
+            # An idea that was first saved without a run belongs to no run, although it
+            # occurred in some later.
+            run = row[0]
+            goes = idea in loose if run is None else run in names
+            if not goes:
+                continue
+
+            occurrence = execute(
                 "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1",
                 (idea,),
             ).fetchone()
-            self._calls.remove(idea, None if row[0] is None else uses[row[0]])
-            if other is None:
+            self._calls.remove(idea, None if run is None else uses[run])
+            if occurrence is None:
                 gone.append((idea,))
             else:
-                self._move(idea, *other)
+                self._move(idea, *occurrence)
 
         for statement in (
             "DELETE FROM idea_shapes WHERE idea = ?",
@@ -660,14 +667,14 @@ class Pruning:
         """Assign an idea to another run that it occurred in, because its first run is deleted."""
         execute = self._database.execute
         # The idea keeps its tags.
-        (kept,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
-        tags = cast("JSONObject", decode_trusted(kept)).get("tags")
-        moved = {
-            key: value
-            for key, value in cast("JSONObject", decode_trusted(meta)).items()
-            if key != "tags"
-        }
-        text = encode_text(moved if tags is None else {**moved, "tags": tags})
+        (earlier,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
+        tags = cast("JSONObject", decode_trusted(earlier)).get("tags")
+        moved = cast("JSONObject", decode_trusted(meta))
+        moved.pop("tags", None)
+        if tags is not None:
+            moved["tags"] = tags
+
+        text = encode_text(moved)
         execute(
             "UPDATE ideas SET run = ?, step = ?, meta = ? WHERE number = ?", (run, step, text, idea)
         )
@@ -680,9 +687,9 @@ class Pruning:
         """Delete the events of deleted runs: their rows lie between the rows of existing runs."""
         database = self._database
         with database.guard:
-            known = [row[0] for row in database.execute("SELECT number FROM runs ORDER BY number")]
+            rows = database.execute("SELECT number FROM runs ORDER BY number").fetchall()
 
-        for before, after in pairwise([-1, *known]):
+        for before, after in pairwise([-1, *(number for (number,) in rows)]):
             if after == before + 1:
                 continue
             events = ((before + 1) << 32, (after << 32) - 1)
@@ -752,7 +759,7 @@ _LEASE: Final = 600.0
 
 _KEY: Final = "retention"
 
-_ENDED: Final = ", ".join(f"'{one}'" for one in ENDED)
+_ENDED: Final = ", ".join(f"'{status}'" for status in ENDED)
 _DUE: Final = (
     f"status IN ({_ENDED}) AND (coalesce(updated, created) < ?1 OR (number <= ?2 "
     "AND coalesce(updated, created) < ?3))"
@@ -823,8 +830,7 @@ class Retention:
 
         Returns:
             What was done and the number of runs: `none` (nothing to do, or another server does the
-                round), `found`
-            (the next round deletes them), `deleted`.
+            round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
             PruningStoppedError: `wait` stopped it. The next round continues.
@@ -833,19 +839,19 @@ class Retention:
         if claimed is None:
             return "none", 0
 
-        clock, told = claimed
-        found = self._count(clock)
+        clock, was_announced = claimed
+        due = self._count(clock)
         done: tuple[str, int] = ("none", 0)
-        if found and told:
+        if due and was_announced:
             begun = time.monotonic() - now
-            done = (
-                "deleted",
-                self._delete(clock, lambda: self._note(until=time.monotonic() - begun + _LEASE)),
+            deleted = self._delete(
+                clock, lambda: self._note(until=time.monotonic() - begun + _LEASE)
             )
-        elif found:
-            done = ("found", found)
+            done = ("deleted", deleted)
+        elif due:
+            done = ("found", due)
 
-        self._note(at=now, clock=clock, told=told or bool(found), until=0.0)
+        self._note(at=now, clock=clock, told=was_announced or bool(due), until=0.0)
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
@@ -915,7 +921,9 @@ class Retention:
             rows = database.execute(f"SELECT id FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
             due: set[Key] = {run for (run,) in rows}
             families = [
-                one for one in Families(database) if not one.why and due.issuperset(one.members)
+                family
+                for family in Families(database)
+                if not family.why and due.issuperset(family.members)
             ]
 
         removed, _ = self._pruning.remove(families, top, published, renew)
@@ -927,9 +935,9 @@ class Retention:
 
 def told_of(done: tuple[str, int]) -> str:
     """Return the log message about a round; "" if there is nothing to report."""
-    what, runs = done
+    outcome, runs = done
     count = f"{runs:,} old run{'' if runs == 1 else 's'}"
-    if what == "found":
+    if outcome == "found":
         return (
             f"up to {count} will be deleted in {EVERY / DAY:g} days, unless published or tagged; "
             "`retention` in your own configuration keeps them (docs/store.md)"

@@ -123,27 +123,27 @@ class _Text:
 class _StoredPublication(Publication):
     """A publication whose `recorded`, which may be large, is decoded when somebody asks for it."""
 
-    __slots__ = ("_held",)
-    _held: JSON | _Text
+    __slots__ = ("_stored",)
+    _stored: JSON | _Text
 
     @property
     def recorded(self) -> JSON:  # pyright: ignore[reportIncompatibleVariableOverride]
         """See `Publication`."""
-        held = self._held
-        return held.value if isinstance(held, _Text) else held
+        stored = self._stored
+        return stored.value if isinstance(stored, _Text) else stored
 
     @recorded.setter
     def recorded(self, value: JSON | _Text) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        object.__setattr__(self, "_held", value)
+        object.__setattr__(self, "_stored", value)
 
     def hold(self, recorded: JSON) -> None:
         """Take the value of `recorded`, which need not be decoded then."""
-        object.__setattr__(self, "_held", recorded)
+        object.__setattr__(self, "_stored", recorded)
 
     @property
     def guide(self) -> JSONObject | None:
         """See `Publication`."""
-        if isinstance(self._held, _Text) and '"solve":' not in self._held.text:
+        if isinstance(self._stored, _Text) and '"solve":' not in self._stored.text:
             return None
         return Publication.guide.__get__(self)
 
@@ -358,9 +358,8 @@ class Publications:
                 )
                 # The description of the tool says what its evidence leaves open.
                 self._note_change()
-            return next(
-                one for one in self.versions(name, caller=SEES_ALL) if one.version == version
-            )
+            versions = self.versions(name, caller=SEES_ALL)
+            return next(learned for learned in versions if learned.version == version)
 
     def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
         """The records of evidence of a version, the oldest first. They have values of runs, so a
@@ -421,15 +420,15 @@ class Publications:
             )
 
         if owner != "" or EVERYBODY not in audience:
+            callers = [*dict.fromkeys(caller for caller in audience if caller != owner)]
             if EVERYBODY in audience:
-                callers = (EVERYBODY,)
-            else:
-                callers = dict.fromkeys(one for one in audience if one != owner)
+                callers = [EVERYBODY]
+
             for caller in callers:
-                seen = [earlier[one] for one in (EVERYBODY, caller) if one in earlier]
+                first = min(since, earlier.get(EVERYBODY, since), earlier.get(caller, since))
                 execute(
                     "INSERT INTO shares(caller, name, since) VALUES (?, ?, ?)",
-                    (caller, name, min([since, *seen])),
+                    (caller, name, first),
                 )
 
         self._database.count("catalogue", 1)
@@ -514,12 +513,12 @@ class Publications:
             latest = self._database.number(
                 "SELECT max(version) FROM publications WHERE name = ?", (name,)
             )
-            told = self.get(name, version or latest, caller=SEES_ALL)
+            publication = self.get(name, version or latest, caller=SEES_ALL)
             self._database.execute(
                 "UPDATE names SET version = ?, pinned = ? WHERE name = ?",
-                (told.version, int(pinned), name),
+                (publication.version, int(pinned), name),
             )
-            self._index(name, told.description)
+            self._index(name, publication.description)
             return self.get(name, caller=SEES_ALL)
 
     def versions(
@@ -676,11 +675,10 @@ class Publications:
             (name, None, only_of(caller)),
         ).fetchone()
         if latest and version is not None:
-            if latest == first:
-                known = f"version {latest}"
-            else:
-                known = f"the versions {first} to {latest}"
-            return UnknownPublicationError(f"{name!r} has {known}, not {version}")
+            versions = f"version {latest}"
+            if latest != first:
+                versions = f"the versions {first} to {latest}"
+            return UnknownPublicationError(f"{name!r} has {versions}, not {version}")
 
         if latest:
             return UnknownPublicationError(
@@ -796,7 +794,7 @@ class Publications:
 
     def _note_change(self) -> None:
         self._database.count(_CATALOGUE, 1)
-        self._database.notify("catalogue")
+        self._database.notifier.notify("catalogue")
 
     def catalogue_version(self) -> int:
         """A number that grows with every publication and withdrawal by any process."""

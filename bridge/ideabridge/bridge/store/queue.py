@@ -55,7 +55,7 @@ class RunQueue:
         with self._database.transaction(concurrent=True):
             self._journal.set_status(run_id, epoch, QUEUED, summary)
             self._leases.release(run_id, epoch)
-            self._database.notify("queue")
+            self._database.notifier.notify("queue")
 
     def count(
         self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
@@ -110,23 +110,21 @@ class RunQueue:
                     stored = StoredSummary.from_json(cast("JSONObject", decode_trusted(summary)))
                     needs = stored.needs or ()
                 waiting.append(QueuedRun(run, caller, needs, has_begun=epoch > 1))
+
+            def rank(run: QueuedRun) -> tuple[bool, bool, int]:
+                return is_last(run.caller), not run.has_begun, busy.get(run.caller, 0)
+
             claimed: list[str] = []
             while waiting and len(claimed) < most:
                 # The order of the list decides between equal runs.
-                one = min(
-                    waiting,
-                    key=lambda run: (
-                        is_last(run.caller),
-                        not run.has_begun,
-                        busy.get(run.caller, 0),
-                    ),
-                )
-                waiting.remove(one)
-                if takes(one, busy.get(one.caller, 0)):
-                    busy[one.caller] = busy.get(one.caller, 0) + 1
-                    claimed.append(one.run)
+                first = min(waiting, key=rank)
+                waiting.remove(first)
+                if takes(first, busy.get(first.caller, 0)):
+                    busy[first.caller] = busy.get(first.caller, 0) + 1
+                    claimed.append(first.run)
+
             self._database.many(
                 "UPDATE runs SET status = 'running', updated = ? WHERE id = ?",
-                [(now_text(), one) for one in claimed],
+                [(now_text(), run) for run in claimed],
             )
             return claimed

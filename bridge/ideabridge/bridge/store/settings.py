@@ -43,7 +43,7 @@ class StoredSettings:
                 (key, value),
             )
             if notice is not None:
-                self._database.notify(notice)
+                self._database.notifier.notify(notice)
 
     def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
         """Replace a setting, and notify other processes of it; return False if it is not set."""
@@ -52,7 +52,7 @@ class StoredSettings:
                 "UPDATE settings SET value = ? WHERE key = ?", (value, key)
             )
             if notice is not None:
-                self._database.notify(notice)
+                self._database.notifier.notify(notice)
             return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
@@ -64,25 +64,25 @@ class StoredSettings:
         """The value of a setting, created if it is not set: two processes that start together get
         the same value.
         """
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             with self._database.transaction():
-                found = self.get(key)
-                if found is None:
-                    found = make()
-                    self.set(key, found)
+                value = self.get(key)
+                if value is None:
+                    value = make()
+                    self.set(key, value)
 
-        return found
+        return value
 
     def sign_in_key(self, *, make: bool = False) -> str:
         """A key that distinguishes the users of this store from those of other stores, for their
         sign-ins to modules. Without `make`, it is "" until the store has a key.
         """
         if make:
-            found = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
+            key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
         else:
-            found = self.get(_SIGN_INS)
-        return (found or b"").hex()
+            key = self.get(_SIGN_INS)
+        return (key or b"").hex()
 
     def delete(self, key: str) -> bool:
         """Delete a setting; return False if it was not set. Of two processes that delete

@@ -70,15 +70,12 @@ _UNTIL_PROGRAM: Final = 3600.0
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether a version is the plan of a run, and the next one the program that was
-    asked for then.
+    """Return whether a version is the plan of a run, and the next one the program that replaces
+    it.
     """
-    if (
-        plan.plan is None
-        or program.plan is None
-        or "program" in plan.plan
-        or "program" not in program.plan
-    ):
+    if plan.plan is None or program.plan is None:
+        return False
+    if "program" in plan.plan or "program" not in program.plan:
         return False
 
     run = plan.origin.run
@@ -110,6 +107,7 @@ class Store:
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
+        notifier: notices of all processes on the store.
     """
 
     def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
@@ -120,6 +118,7 @@ class Store:
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._calls)
         self.leases = Leases(database)
+        self.notifier = database.notifier
         self.runs = Journal(database, contents, self.leases)
         self.queue = RunQueue(database, self.runs, self.leases)
         self.settings = StoredSettings(database)
@@ -229,12 +228,11 @@ class Store:
 
     def engine(self) -> str:
         """The database and its version, as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL 15.18`."""
-        return self._database.engine()
+        return self._database.upkeep.engine()
 
     def used_bytes(self) -> int:
         """The bytes that the store uses: the size of the file after a vacuum."""
-        with self._database.guard:
-            return self._database.used_bytes()
+        return self._database.upkeep.used_bytes()
 
     def writer(self) -> Writer:
         """A new `Writer`, through which an event loop writes without waiting."""
@@ -250,24 +248,24 @@ class Store:
             StoreExtraError: PostgreSQL's programs are not installed.
             StoreFormatError: the store is damaged.
         """
-        return self._database.back_up(target)
+        return self._database.upkeep.back_up(target)
 
-    def copy_to(self, target: Store, told: Callable[[str], None] = lambda _: None) -> Copied:
+    def copy_to(self, target: Store, report: Callable[[str], None] = lambda _: None) -> Copied:
         """Copy everything into another store, from a file into PostgreSQL or back. Others can use
         this one meanwhile.
 
         Args:
             target: an empty store, or the unfinished copy of this one, which then goes on. Nobody
                 else may use it.
-            told: called with what is done next.
+            report: called with what is copied or checked next.
 
         Raises:
             StoreCopyError: the target has other contents, or differs from this store afterwards.
         """
-        copied = copy(self._database, target._database, told)
-        told("the ids of ideas")
+        copied = copy(self._database, target._database, report)
+        report("the ids of ideas")
         target.ideas.check_ids()
-        told("indexes")
+        report("indexes")
         target.ideas.index_all()
         release(target._database)
         return copied
@@ -279,7 +277,7 @@ class Store:
         Raises:
             StoreBusyError: another process keeps it locked.
         """
-        return self._database.vacuum()
+        return self._database.upkeep.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest
@@ -294,12 +292,12 @@ class Store:
         """
         return self._pruning.prunable(past_time(before, "before"))
 
-    def prune(self, what: Prunable) -> Pruned:
+    def prune(self, prunable: Prunable) -> Pruned:
         """Delete what `prunable` found, except what something needs by now. Others can use the
         store meanwhile. If the process is killed, the store stays consistent and the next pruning
         continues. `vacuum` makes the file smaller.
         """
-        return self._pruning.prune(what)
+        return self._pruning.prune(prunable)
 
     def retention(
         self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep
@@ -313,15 +311,6 @@ class Store:
         """
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
-
-    @property
-    def can_notify(self) -> bool:
-        """Whether `listen` works: a file cannot notify other processes."""
-        return self._database.can_notify
-
-    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
-        """Listen for the notices of all processes on the store; see `Database.listen`."""
-        return self._database.listen(take, lost)
 
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
         """`with store.transaction():` commits everything inside, or nothing; `concurrent`:
@@ -346,11 +335,11 @@ class Store:
 
         Args:
             ref: see `Ideas.get`.
+            find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
+                found without it.
             caller: who asks; what others do not share with a caller is not in the document.
             results: also what the idea has from results of its run. Without them the document is of
                 another idea, lists what is `left_out`, and names the `original`.
-            find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
-                found without it.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -437,18 +426,19 @@ class Store:
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
         """
-        before, after = (
-            Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
-            for ref in (old, new)
-        )
+        before = self._side(old, caller)
+        after = self._side(new, caller)
         return Change(changes(before, after), breaking(before, after))
+
+    def _side(self, ref: str, caller: Viewer) -> Side:
+        return Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
 
     def change_of(self, publication: Publication) -> Change:
         """The differences to the previous version; none for the first, or if another owner
         published the previous.
 
         A program that replaces the plan of its own run within the hour is compared with the version
-        before that plan, which was published until the program was there.
+        before that plan: the plan was published only until the program was ready.
         """
         name = publication.name
         version = publication.version
@@ -494,9 +484,9 @@ def _open_server(
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
     except ImportError as error:
         # psycopg says in several lines which of its parts it has tried.
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise StoreExtraError(
-            f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({why})"
+            f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({reason})"
         ) from error
 
     database = PostgresDatabase(

@@ -20,18 +20,11 @@ and reads take tens of microseconds.
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
 import re
-import selectors
-import shutil
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
@@ -39,13 +32,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
-from psycopg import sql as quoting
 from psycopg.conninfo import make_conninfo
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
-from ideabridge.bridge.store.backup import write_file
 from ideabridge.bridge.store.database import Database, Durability
 from ideabridge.bridge.store.errors import (
     PASSING,
@@ -53,13 +44,14 @@ from ideabridge.bridge.store.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreError,
-    StoreExtraError,
     StoreFormatError,
     StoreFullError,
     StoreVersionError,
 )
 from ideabridge.bridge.store.postgres import schema
 from ideabridge.bridge.store.postgres.dialect import bind, bind_many
+from ideabridge.bridge.store.postgres.notifier import PostgresNotifier
+from ideabridge.bridge.store.postgres.upkeep import PostgresUpkeep
 from ideabridge.bridge.store.postgres.words import PostgresWords
 from ideabridge.bridge.store.removed_kinds import convert_publications
 from ideabridge.tools.encoding import JSONObject
@@ -102,8 +94,6 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
     (errors.IndexCorrupted, StoreFormatError, "it is damaged"),
 )
 
-logger: Final = logging.getLogger(__name__)
-
 
 def read_address(text: str) -> tuple[str, str]:
     """(connection string, schema) of an address
@@ -128,8 +118,8 @@ def read_address(text: str) -> tuple[str, str]:
             "0 to 9 and _, without pg_"
         )
 
-    kept = urlencode([(key, value) for key, value in options if key != "schema"])
-    return urlunsplit(("postgresql", parts.netloc, parts.path, kept, "")), name
+    query = urlencode([(key, value) for key, value in options if key != "schema"])
+    return urlunsplit(("postgresql", parts.netloc, parts.path, query, "")), name
 
 
 class PostgresDatabase(Database):
@@ -159,6 +149,10 @@ class PostgresDatabase(Database):
         self.one_writer = False
         self.for_update = " FOR NO KEY UPDATE"
         self.words = PostgresWords(self)
+        channel = f"ideabridge_{self._key('notices') & (2**64 - 1):x}"
+        self._notices = PostgresNotifier(self._connect, channel)
+        self.notifier = self._notices
+        self.upkeep = PostgresUpkeep(self, self._conninfo, self._schema)
         self.guard = _Guard(self)
         self.swept = 0
         self.depth = 0
@@ -175,9 +169,7 @@ class PostgresDatabase(Database):
         self._down_until = 0.0
         self._down = ""
         self._seen = ""
-        self._commits = 0
         self._in_snapshot = False
-        self._notices: dict[str, None] = {}
         self._write = self._connect()
         self._read = self._write
         try:
@@ -249,10 +241,8 @@ class PostgresDatabase(Database):
         with self._translated(), self._write.transaction():
             run = self._write.execute
             run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
-            (found,) = run("SELECT to_regclass(%s)", (f"{self._schema}.counters",)).fetchone() or (
-                None,
-            )
-            if found is None:
+            row = run("SELECT to_regclass(%s)", (f"{self._schema}.counters",)).fetchone()
+            if row is None or row[0] is None:
                 run(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
                 for statement in schema.CREATE:
                     run(statement.encode())
@@ -374,25 +364,19 @@ class PostgresDatabase(Database):
         if self._is_lost(self._write):
             self._write = self._connect()
 
-        shared = "" if kind == "exclusive" else "_shared"
-        wait = max(
-            1,
-            int(
-                1000
-                * (
-                    self.patience
-                    if kind != "exclusive"
-                    else max(self.patience, self._busy_timeout_s)
-                )
-            ),
-        )
-        statement = (
-            (  # noqa: S608
-                f"BEGIN; SET LOCAL lock_timeout = {wait}; "
-                f"SELECT pg_advisory_xact_lock{shared}({self._key('store')}); "
-            )
-            + (f"SELECT pg_advisory_xact_lock({self._key('changes')}); " if kind == "plain" else "")
-            + "SELECT pg_current_xact_id()::text, (SELECT value FROM counters WHERE key = 'swept')"
+        seconds = self.patience
+        shared = "_shared"
+        if kind == "exclusive":
+            seconds = max(seconds, self._busy_timeout_s)
+            shared = ""
+
+        statement = f"BEGIN; SET LOCAL lock_timeout = {max(1, int(1000 * seconds))}; "
+        statement += f"SELECT pg_advisory_xact_lock{shared}({self._key('store')}); "
+        if kind == "plain":
+            statement += f"SELECT pg_advisory_xact_lock({self._key('changes')}); "
+
+        statement += (
+            "SELECT pg_current_xact_id()::text, (SELECT value FROM counters WHERE key = 'swept')"
         )
         try:
             try:
@@ -413,7 +397,7 @@ class PostgresDatabase(Database):
 
         self.swept = int(swept or 0)
         self._changes_locked = kind != "concurrent"
-        self._notices.clear()
+        self._notices.forget()
         self._doomed = False
         self._writer = get_ident()
 
@@ -430,27 +414,32 @@ class PostgresDatabase(Database):
             self.voids += 1
 
         if level > 0:
-            if self._flat:
-                self._doomed = self._doomed or not keep
-            elif keep:
-                self._write.execute(f"RELEASE level{level}".encode())
-            elif not self._is_lost(self._write):
-                self._write.execute(f"ROLLBACK TO level{level}; RELEASE level{level}".encode())
-
+            self._end_nested(level, keep=keep)
             return
 
         self._writer = 0
-        if keep and self._doomed:
-            self._roll_back()
-            self.voids += 1
-            raise _DoomedError
-
         if not keep:
             self._roll_back()
             return
 
+        if self._doomed:
+            self._roll_back()
+            self.voids += 1
+            raise _DoomedError
+
+        self._commit()
+
+    def _end_nested(self, level: int, *, keep: bool) -> None:
+        if self._flat:
+            self._doomed = self._doomed or not keep
+        elif keep:
+            self._write.execute(f"RELEASE level{level}".encode())
+        elif not self._is_lost(self._write):
+            self._write.execute(f"ROLLBACK TO level{level}; RELEASE level{level}".encode())
+
+    def _commit(self) -> None:
         try:
-            self._write.execute(f"{self._notifying()}COMMIT".encode())
+            self._write.execute(f"{self._notices.statements(self._write)}COMMIT".encode())
         except psycopg.OperationalError:
             if not self._is_lost(self._write) or not self._was_committed(self._transaction_number):
                 self.voids += 1
@@ -459,33 +448,6 @@ class PostgresDatabase(Database):
             self.voids += 1
             self._roll_back()
             raise
-
-        self._commits += 1
-
-    @property
-    def can_notify(self) -> bool:
-        return True
-
-    def notify(self, notice: str) -> None:
-        self._notices[notice] = None
-
-    def _notifying(self) -> str:
-        """Statements that notify the listeners, for the message that commits."""
-        return "".join(
-            (
-                f"SELECT pg_notify('{self._channel}', "
-                f"{quoting.Literal(notice).as_string(self._write)}); "
-            )
-            for notice in self._notices
-        )
-
-    @property
-    def _channel(self) -> str:
-        return f"ideabridge_{self._key('notices') & (2**64 - 1):x}"
-
-    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
-        listener = Listener(self._connect, self._channel, take, lost)
-        return listener.close
 
     def _roll_back(self) -> None:
         if not self._is_lost(self._write):
@@ -545,12 +507,12 @@ class PostgresDatabase(Database):
                 with suppress(Exception):
                     return self._together(jobs)
             outcomes: list[Any] = []
-            held: dict[str, Exception] = {}
+            failed: dict[str, Exception] = {}
             for key, job in jobs:
-                error = held.get(key)
-                outcome = self._one(job) if error is None else error
+                error = failed.get(key)
+                outcome = self._alone(job) if error is None else error
                 if isinstance(outcome, PASSING):
-                    held[key] = outcome
+                    failed[key] = outcome
                 outcomes.append(outcome)
             return outcomes
         finally:
@@ -565,7 +527,7 @@ class PostgresDatabase(Database):
             finally:
                 self._flat = False
 
-    def _one(self, job: Callable[[], Any]) -> Any:
+    def _alone(self, job: Callable[[], Any]) -> Any:
         try:
             with self.transaction(concurrent=True):
                 return job()
@@ -585,57 +547,6 @@ class PostgresDatabase(Database):
         with self.guard:
             row = self.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         return "" if row is None else str(row[0])
-
-    def engine(self) -> str:
-        version = self._read.info.server_version
-        return f"PostgreSQL {version // 10_000}.{version % 10_000}"
-
-    def used_bytes(self) -> int:
-        return self.number(
-            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' "
-            "AND relnamespace = current_schema()::regnamespace"
-        )
-
-    def back_up(self, target: Path) -> int:
-        def fill(part: Path) -> None:
-            # The address has no password; pg_dump finds it where this process does.
-            words = [
-                "--format=custom",
-                "--strict-names",
-                f"--schema={self._schema}",
-                f"--dbname={self._conninfo}",
-            ]
-            self._call("pg_dump", "--no-password", *words, f"--file={part}")
-            # This reads and unpacks everything in it.
-            self._call("pg_restore", f"--file={os.devnull}", str(part))
-
-        write_file(target, fill)
-        return target.stat().st_size
-
-    def _call(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs."""
-        path = shutil.which(program)
-        if path is None:
-            raise StoreExtraError(
-                f"{self.path}: a backup needs PostgreSQL's programs pg_dump and pg_restore, and "
-                f"{program} is not installed (Debian: postgresql-client); `ideabridge store copy` "
-                "copies a store into a file without them"
-            )
-        done = subprocess.run(
-            [path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-        if done.returncode:
-            raise StoreAccessError(
-                f"{self.path}: {program} failed: {done.stderr.decode(errors='replace').strip()}"
-            )
-
-    def vacuum(self) -> tuple[int, int]:
-        tables = ("events", "contents", "ideas", "runs", "idea_words")
-        with self.guard:
-            before = self.used_bytes()
-            for table in tables:
-                self.execute(f"VACUUM (ANALYZE) {table}")
-            return before, self.used_bytes()
 
     def close(self) -> None:
         with self.lock, self.reading:
@@ -678,64 +589,6 @@ class PostgresDatabase(Database):
             )
 
         return StoreError(f"{self.path}: {_first_line(error)}")
-
-
-class Listener:
-    """A thread that listens on a channel with a connection of its own, and connects again
-    when that is lost.
-    """
-
-    def __init__(
-        self,
-        connect: Callable[[], psycopg.Connection[Any]],
-        channel: str,
-        take: Callable[[str], None],
-        lost: Callable[[], None],
-    ) -> None:
-        self._connect = connect
-        self._channel = channel
-        self._take = take
-        self._lost = lost
-        self._woken, self._waker = socket.socketpair()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ideabridge notices", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread."""
-        # Before it ends: it closes the other end.
-        self._waker.send(b"x")
-        self._ended.set()
-        self._thread.join()
-        self._waker.close()
-
-    def _run(self) -> None:
-        with self._woken:
-            while not self._ended.is_set():
-                try:
-                    with self._connect() as connection:
-                        connection.execute(f"LISTEN {self._channel}".encode())
-                        self._take("")
-                        self._hear(connection)
-                except (psycopg.Error, StoreError) as error:
-                    logger.debug("notices: %s", error)
-                    self._lost()
-                self._ended.wait(_DOWN_S)
-
-    def _hear(self, connection: psycopg.Connection[Any]) -> None:
-        """Take notices until the end.
-
-        Raises:
-            psycopg.Error: the connection is lost.
-        """
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection.pgconn.socket, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            while not self._ended.is_set():
-                while (notice := connection.pgconn.notifies()) is not None:
-                    self._take(notice.extra.decode())
-                selector.select()
-                connection.pgconn.consume_input()
 
 
 class _DoomedError(Exception):

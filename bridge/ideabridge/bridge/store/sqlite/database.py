@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
@@ -22,11 +22,13 @@ from ideabridge.bridge.store.errors import (
     StoreError,
     StoreFormatError,
     StoreFullError,
-    StoreGoneError,
     StoreVersionError,
 )
-from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, described, schema, sqlite3
-from ideabridge.bridge.store.sqlite.files import StoreFiles, copy
+from ideabridge.bridge.store.notifier import Notifier
+from ideabridge.bridge.store.sqlite import IS_FIXED, schema, sqlite3
+from ideabridge.bridge.store.sqlite.files import StoreFiles
+from ideabridge.bridge.store.sqlite.upkeep import SqliteUpkeep
+from ideabridge.bridge.store.sqlite.watch import FileWatch
 from ideabridge.bridge.store.sqlite.words import SqliteWords
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import InvalidJSONError
@@ -37,10 +39,6 @@ T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
-
-COMMITS: Final = 256
-"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise
-SQLite decides."""
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
@@ -81,25 +79,24 @@ class SqliteDatabase(Database):
         self.one_writer = True
         self.for_update = ""
         self.words = SqliteWords(self)
+        self.notifier = Notifier()
         self.depth = 0
         self._writer = 0
         """The thread that is in a transaction; 0: no thread."""
         self._data_version = 0
-        self._commits = 0
         self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
         if self.files is not None:
             self.files.prepare()
 
         self._address = self.path if self.files is None else self.files.address
-        self._rescued = ""
-        """A message about the rescue of the contents, while the files are gone."""
-        self._unsaved = ""
-        """The fault of the files at which the last rescue failed."""
-        self._rescuing = threading.Lock()
+        self.watch = FileWatch(self.path, self.files)
         with self._translated():
             self.connection = self._connect()
-            self._write = self._read = self.connection.execute
-            self._reader, self._reading = self.connection, self.lock
+            self.upkeep = SqliteUpkeep(self, self.connection, self.alone)
+            self._write = self.connection.execute
+            self._read = self._write
+            self._reader = self.connection
+            self._reading = self.lock
             try:
                 self._configure(durability)
                 self._migrate()
@@ -124,7 +121,8 @@ class SqliteDatabase(Database):
     def _open_reader(self) -> None:
         # From here on the writer waits in `_patiently`, where other threads can take its lock.
         self._write("PRAGMA busy_timeout=0")
-        self._reader, self._reading = self._connect(), threading.RLock()
+        self._reader = self._connect()
+        self._reading = threading.RLock()
         self._read = self._reader.execute
         self._read("PRAGMA query_only=ON")
         self._read("PRAGMA temp_store=MEMORY")
@@ -199,23 +197,22 @@ class SqliteDatabase(Database):
         Raises:
             StoreVersionError: this ideabridge can neither read it nor migrate it.
         """
-        found = self.number("PRAGMA user_version")
-        wanted = schema.VERSION
-        if found > wanted:
+        version = self.number("PRAGMA user_version")
+        if version > schema.VERSION:
             raise StoreVersionError(
-                f"{self.path}: written by a newer ideabridge (store version {found}; this one "
-                f"reads {wanted}): upgrade ideabridge, or name another store"
+                f"{self.path}: written by a newer ideabridge (store version {version}; this one "
+                f"reads {schema.VERSION}): upgrade ideabridge, or name another store"
             )
 
-        if found > 0 and not schema.can_migrate(found):
+        if version > 0 and not schema.can_migrate(version):
             raise StoreVersionError(
-                f"{self.path}: written by an earlier ideabridge (store version {found}; this "
-                f"one reads {wanted}), from before the first release: export its ideas with "
-                "the ideabridge that wrote it (`ideas export`) and import them into a new "
+                f"{self.path}: written by an earlier ideabridge (store version {version}; this "
+                f"one reads {schema.VERSION}), from before the first release: export its ideas "
+                "with the ideabridge that wrote it (`ideas export`) and import them into a new "
                 "store, or name another store"
             )
 
-        return found
+        return version
 
     def execute(
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
@@ -244,9 +241,9 @@ class SqliteDatabase(Database):
             return self._write(sql, parameters)
         self.take_lock()
         try:
-            self.look(self.connection)
+            self.watch.look(self.connection)
             cursor = self._patiently(sql, parameters)
-            self.committed()
+            self.watch.committed(self.connection)
         except (sqlite3.Error, UnicodeEncodeError) as error:
             self.raise_translated(error)
             raise
@@ -302,7 +299,7 @@ class SqliteDatabase(Database):
             return self._data_version
 
         try:
-            self.look(self.connection)
+            self.watch.look(self.connection)
             self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error as error:
             raise self.translate(error) from error
@@ -332,16 +329,6 @@ class SqliteDatabase(Database):
         if level == 0:
             self._writer = 0
 
-    @property
-    def can_notify(self) -> bool:
-        return False
-
-    def notify(self, notice: str) -> None:
-        pass
-
-    def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:
-        raise NotImplementedError
-
     def at_once(self, job: Callable[[], T]) -> T:
         if not self.lock.acquire(blocking=False):
             raise StoreBusyError(f"{self.path}: another thread is writing into it")
@@ -366,12 +353,12 @@ class SqliteDatabase(Database):
                 if len(jobs) == 1:
                     return [error]
             outcomes: list[Any] = []
-            held: dict[str, Exception] = {}
+            failed: dict[str, Exception] = {}
             for key, job in jobs:
-                error = held.get(key)
+                error = failed.get(key)
                 outcome = self.commit([(key, job)])[0] if error is None else error
                 if isinstance(outcome, PASSING):
-                    held[key] = outcome
+                    failed[key] = outcome
                 outcomes.append(outcome)
             return outcomes
         finally:
@@ -434,107 +421,12 @@ class SqliteDatabase(Database):
                 if self._reader is not self.connection:
                     self._write("PRAGMA busy_timeout=0")
 
-    def engine(self) -> str:
-        if IS_FIXED:
-            return described()
-        return f"{described()}, whose WAL-reset bug is avoided"
-
-    def used_bytes(self) -> int:
-        return self.number(
-            "SELECT (page_count - freelist_count) * page_size "
-            "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
-        )
-
-    def back_up(self, target: Path) -> int:
-        # The copy has the commits until it began. If the process is killed, the file is complete or
-        # does not exist.
-        with self.alone():
-            copy(self.connection, target)
-        return target.stat().st_size
-
-    def vacuum(self) -> tuple[int, int]:
-        with self.alone():
-            size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-            before = self.number(size)
-            self.connection.execute("VACUUM")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return before, self.number(size)
-
     def close(self) -> None:
         # `guard` and `alone` would raise an error if the files are gone.
         with self.lock, self._reading:
             if self._reader is not self.connection:
                 self._reader.close()
             self.connection.close()
-
-    def committed(self) -> None:
-        """Count a commit and check the files; called after each commit, with the lock held.
-
-        Raises:
-            StoreGoneError: the files are gone, so the commit is lost.
-        """
-        if self.files is None:
-            return
-
-        fault = self.files.fault()
-        if fault is not None:
-            raise self._gone(fault, self.connection)
-
-        self._rescued = ""
-        self._commits += 1
-        if not IS_FIXED and self._commits % COMMITS == 0:
-            # If it fails, the log grows until the next checkpoint.
-            with suppress(sqlite3.Error):
-                checkpoint_locked(self._address)
-
-    def look(self, connection: sqlite3.Connection) -> None:
-        """Check that the files still exist, if a check is due.
-
-        Args:
-            connection: the connection whose lock is held.
-
-        Raises:
-            StoreGoneError: the files are gone.
-        """
-        if (
-            self.files is not None
-            and time.monotonic() > self.files.next_look
-            and not connection.in_transaction
-        ):
-            fault = self.files.look()
-            if fault is not None:
-                raise self._gone(fault, connection)
-            # The files may have been gone and come back. Later commits are not in the rescued copy.
-            self._rescued = ""
-
-    def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
-        """The error for files that are gone. The first time, the contents that the connection still
-        holds are saved. If that fails, it is retried when the fault of the files changes: their
-        folder may be back without them.
-        """
-        assert self.files is not None
-        with self._rescuing:
-            if not self._rescued or self._unsaved not in ("", fault):
-                target = self.files.beside()
-                try:
-                    copy(connection, target)
-                except (StoreError, sqlite3.Error) as error:
-                    self._unsaved = fault
-                    self._rescued = (
-                        f"What it held could not be saved: {error}. Where it was moved, move "
-                        "it back: then it goes on"
-                    )
-                else:
-                    self._unsaved = ""
-                    name = self.files.path.name
-                    self._rescued = (
-                        f"What it held is saved in {target}. To go on with it, end every process "
-                        f"that uses the store, delete what is left of {name}, {name}-wal and "
-                        f"{name}-shm, and move that file to {self.files.path}"
-                    )
-            return StoreGoneError(
-                f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}"
-            )
 
     @contextmanager
     def _translated(self) -> Generator[None]:
@@ -594,7 +486,7 @@ class _Guard:
         lock = database.lock_for_reading()
         lock.acquire()
         try:
-            database.look(database.connection_for_reading())
+            database.watch.look(database.connection_for_reading())
         except BaseException:
             lock.release()
             raise
@@ -618,7 +510,7 @@ class _Transaction:
         database = self._database
         database.take_lock()
         try:
-            database.look(database.connection)
+            database.watch.look(database.connection)
             self._level = database.depth
             database.begin(self._level)
         except BaseException as error:
@@ -643,7 +535,7 @@ class _Transaction:
                 try:
                     database.execute("COMMIT" if level == 0 else f"RELEASE level{level}")
                     if level == 0:
-                        database.committed()
+                        database.watch.committed(database.connection)
                 except sqlite3.Error:
                     self._undo()
                     raise

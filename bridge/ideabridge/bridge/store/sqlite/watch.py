@@ -1,0 +1,115 @@
+"""FileWatch: notices that the files of a store are gone, and saves what an open store still holds.
+
+Who needs the copy: a person whose folder is cleaned, synchronised or moved while an assistant still
+runs a server on the store in it (`git clean -dfx`, a program for cloud folders, a mistaken `rm`).
+The open connection is then the only place that has the ideas and journals since the last backup,
+and they end with the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+from ideabridge.bridge.store.errors import StoreError, StoreGoneError
+from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
+from ideabridge.bridge.store.sqlite.files import StoreFiles, copy
+
+COMMITS: Final = 256
+"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise
+SQLite decides."""
+
+
+class FileWatch:
+    """Watches the files of one open store.
+
+    Args:
+        path: the path of the store as the user wrote it, for messages.
+        files: its files; None: it is in memory, so that nothing is watched.
+    """
+
+    def __init__(self, path: str, files: StoreFiles | None) -> None:
+        self._path = path
+        self._files = files
+        self._commits = 0
+        self._advice = ""
+        """Where the contents were saved and how to go on, while the files are gone."""
+        self._unsaved = ""
+        """The fault of the files when the contents could not be saved the last time."""
+        self._saving = threading.Lock()
+
+    def committed(self, connection: sqlite3.Connection) -> None:
+        """Count a commit and check the files; called after each commit, with the lock held.
+
+        Raises:
+            StoreGoneError: the files are gone, so the commit is lost.
+        """
+        if self._files is None:
+            return
+
+        fault = self._files.fault()
+        if fault is not None:
+            raise self._gone(self._files, fault, connection)
+
+        self._advice = ""
+        self._commits += 1
+        if not IS_FIXED and self._commits % COMMITS == 0:
+            # If it fails, the log grows until the next checkpoint.
+            with suppress(sqlite3.Error):
+                checkpoint_locked(self._files.address)
+
+    def look(self, connection: sqlite3.Connection) -> None:
+        """Check that the files still exist, if a check is due.
+
+        Args:
+            connection: the connection whose lock is held.
+
+        Raises:
+            StoreGoneError: the files are gone.
+        """
+        files = self._files
+        if files is None or time.monotonic() <= files.next_look or connection.in_transaction:
+            return
+
+        fault = files.look()
+        if fault is not None:
+            raise self._gone(files, fault, connection)
+
+        # The files may have been gone and come back. Later commits are not in the saved copy.
+        self._advice = ""
+
+    def _gone(
+        self, files: StoreFiles, fault: str, connection: sqlite3.Connection
+    ) -> StoreGoneError:
+        """The error for files that are gone. The first time, the contents that the connection still
+        holds are saved. If that fails, it is retried when the fault of the files changes: their
+        folder may be back without them.
+        """
+        with self._saving:
+            if not self._advice or self._unsaved not in ("", fault):
+                self._save(files, fault, connection)
+            return StoreGoneError(
+                f"{self._path}: the store is gone: {fault} while it was in use. {self._advice}"
+            )
+
+    def _save(self, files: StoreFiles, fault: str, connection: sqlite3.Connection) -> None:
+        target = files.beside()
+        try:
+            copy(connection, target)
+        except (StoreError, sqlite3.Error) as error:
+            self._unsaved = fault
+            self._advice = (
+                f"What it held could not be saved: {error}. If it was moved, move it back: then "
+                "it goes on"
+            )
+            return
+
+        self._unsaved = ""
+        name = files.path.name
+        self._advice = (
+            f"What it held is saved in {target}. To go on with it, end every process "
+            f"that uses the store, delete what is left of {name}, {name}-wal and "
+            f"{name}-shm, and move that file to {files.path}"
+        )
