@@ -623,7 +623,7 @@ class _Making:
         """
         match path.path:
             case ("results", place, *keys) if not path.has_positions:
-                return not keys or not self._lifted.reads_only(int(place))
+                return not keys or not self._lifted.aligned.calls[int(place)].reads_only
             case _:
                 return False
 

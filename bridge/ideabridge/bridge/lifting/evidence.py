@@ -101,7 +101,7 @@ class Record:
 
     def read(self, reference: str) -> JSON | Missing:
         """Return the value of a reference text in the view, or MISSING."""
-        return MISSING if self.view is None else self.view.get(reference, MISSING)
+        return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
         """See the module's docstring."""

@@ -99,10 +99,6 @@ class Lifted:
         """The Request of the first calls: their author had seen no result."""
         return min((call.step for call in self.aligned.calls), default=0)
 
-    def reads_only(self, place: int) -> bool:
-        """Return whether the call in a place declares that it only reads."""
-        return bool(self.aligned.calls) and self.aligned.calls[place].reads_only
-
     def cheapest(self, leaf: Leaf) -> Explanation | None:
         """Return what is taken first in the place of a literal; None if that is its constant."""
         explanations = self.explanations_by_path.get(leaf.path)

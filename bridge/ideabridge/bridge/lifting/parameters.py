@@ -312,9 +312,12 @@ def parameters_of(
         parameter.name = name
 
     followed = [parameter for parameter in ordered if parameter.followed]
-    constants = [parameter for parameter in ordered if not parameter.followed]
     left = _put_under_also(followed, reserved, decisions, task)
-    undecided = [parameter.name for parameter in constants if parameter.name not in decisions]
+    undecided = [
+        parameter.name
+        for parameter in ordered
+        if not parameter.followed and parameter.name not in decisions
+    ]
     left.update(undecided[_MOST_CONSTANTS:])
     return [
         parameter for parameter in (*by_decision.values(), *ordered) if parameter.name not in left

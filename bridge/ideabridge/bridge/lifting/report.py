@@ -19,7 +19,14 @@ from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.bridge.lifting.evidence import KINDS
 from ideabridge.bridge.lifting.leaves import Leaf
-from ideabridge.bridge.lifting.rows import REQUIRED, ReportRow, joined, read_rows, rows_of
+from ideabridge.bridge.lifting.rows import (
+    REQUIRED,
+    ReportRow,
+    joined,
+    read_rows,
+    rows_of,
+    shortened,
+)
 from ideabridge.bridge.lifting.tables import table_rows
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
@@ -229,7 +236,7 @@ def _table(
 ) -> Iterator[Line]:
     """The lines of one table. Rows of values that are not certain are yellow."""
     titles = [*heads]
-    cells = [[row.name, _short(row.example), row.otherwise] for row in rows]
+    cells = [[row.name, shortened(row.example, _EXAMPLE), row.otherwise] for row in rows]
     if any(row.description for row in rows) and (width is None or width >= _WIDE):
         titles.append("description")
         for row, cell in zip(rows, cells, strict=True):
@@ -330,12 +337,8 @@ def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
 
 
 def _row_text(row: ReportRow) -> str:
-    example = f" (e.g. {_short(row.example)})" if row.example else ""
+    example = f" (e.g. {shortened(row.example, _EXAMPLE)})" if row.example else ""
     return f"{row.name}{example}: {row.otherwise}"
-
-
-def _short(example: str) -> str:
-    return example if len(example) <= _EXAMPLE else f"{example[: _EXAMPLE - 1]}…"
 
 
 def _call_in_words(call: JSONObject) -> str:

@@ -166,13 +166,13 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
     rows: list[ReportRow] = []
     for name, raw in object_or_empty(schema.get("properties")).items():
         declared = object_or_empty(raw)
-        example = _example(arguments[name]) if name in arguments else ""
+        example = shortened(encode_text(arguments[name]), _SHOWN) if name in arguments else ""
         otherwise = OPTIONAL
         if name in required:
             otherwise = REQUIRED
         elif "default" in declared:
             otherwise = SAME
-            example = _example(declared["default"])
+            example = shortened(encode_text(declared["default"]), _SHOWN)
 
         description = declared.get("description")
         if not isinstance(description, str):
@@ -197,7 +197,7 @@ def _parameter_of(literal: Explained) -> str | None:
 
 def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
     recorded = read(plan, literal.at)
-    example = "" if isinstance(recorded, Missing) else _example(recorded)
+    example = "" if isinstance(recorded, Missing) else shortened(encode_text(recorded), _SHOWN)
     is_certain = len(literal.by) == 1 and literal.why is None and not literal.cut
     return ReportRow(".".join(literal.at), example, taken_from(literal, tools), False, is_certain)
 
@@ -274,6 +274,6 @@ def _tools_of(plan: JSONObject) -> list[str]:
     return [str(object_or_empty(call).get("_tool", "")) for call in calls]
 
 
-def _example(value: JSON) -> str:
-    text = encode_text(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+def shortened(text: str, most: int) -> str:
+    """Return a text, cut if it has more characters than `most`."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

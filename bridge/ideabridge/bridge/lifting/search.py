@@ -110,8 +110,7 @@ class Found:
         if by:
             return replace(self, by=by)
 
-        constants = [explanation for explanation in self.by if is_constant(explanation)]
-        return Found(constants, self.cut, contradicted=True)
+        return Found(list(filter(is_constant, self.by)), self.cut, contradicted=True)
 
 
 def explain(value: JSON, values: Values, name: str = "") -> Found:
