@@ -179,10 +179,10 @@ class Repair:
                 # Its schemas are definitions now.
                 result.pop(keyword, None)
             definitions = result.get("$defs")
-            result["$defs"] = {
-                **(definitions if isinstance(definitions, dict) else {}),
-                **self._definitions,
-            }
+            if isinstance(definitions, dict):
+                result["$defs"] = {**definitions, **self._definitions}
+            else:
+                result["$defs"] = self._definitions
 
         for schema, place in written:
             if resolve(result, cast("str", schema["$ref"])) is None:
@@ -195,12 +195,11 @@ class Repair:
         if target in self._places:
             return
 
-        if isinstance(self._sent, dict):
-            definitions = self._sent.get("$defs")
-        else:
-            definitions = None
+        names = set(self._definitions)
+        definitions = self._sent.get("$defs") if isinstance(self._sent, dict) else None
+        if isinstance(definitions, dict):
+            names.update(definitions)
 
-        names = {*self._definitions, *(definitions if isinstance(definitions, dict) else ())}
         name = f"part{len(self._definitions) + 1}"
         while name in names:
             name += "_"
@@ -247,10 +246,12 @@ class Repair:
 
     def _note(self, place: Place, found: JSON, reading: str) -> None:
         self.is_changed = True
-        where = show_path(place)
-        where = where if len(where) <= _WHERE else f"{where[:_WHERE]}…"
         text = f"found {show(found, _SHOWN)}, {reading}"
-        text = f"{where}: {text}" if where else text
+        where = show_path(place)
+        if len(where) > _WHERE:
+            where = f"{where[:_WHERE]}…"
+        if where:
+            text = f"{where}: {text}"
         self._noted[text.encode("utf-8", "replace").decode()] = None
 
     def _ignore(self, place: Place, found: JSON, expected: str) -> None:
@@ -308,8 +309,8 @@ class Repair:
 
         if part.required:
             required = part.out.get("required")
-            names = [*(required if isinstance(required, list) else []), *part.required]
-            part.out["required"] = list(dict.fromkeys(cast("list[str]", names)))
+            names = dict.fromkeys(cast("list[str]", required or []))
+            part.out["required"] = list(names | dict.fromkeys(part.required))
 
         for keyword in loose:
             if keyword in part.out or keyword not in _ENCLOSING:
@@ -360,8 +361,9 @@ class Repair:
                 return
 
         if target is not None:
-            holder = part.out if "$ref" not in part.out else {}
-            if holder is not part.out:
+            holder = part.out
+            if "$ref" in part.out:
+                holder = dict[str, JSON]()
                 part.also.append(holder)
 
             # Its target is written when all places are known.
@@ -479,7 +481,7 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # The names that it was to match are unknown, so others cannot be refused.
+                # The names that it should match are unknown, so no name can be refused.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -493,9 +495,9 @@ class Repair:
 
     def _required(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
-        says_of_itself = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
-        if says_of_itself and (part.is_property or value is False or self._draft == DRAFT_3):
-            # Of a property, the object around it says so.
+        is_flag = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
+        if is_flag and (part.is_property or value is False or self._draft == DRAFT_3):
+            # The object around the property lists it instead.
             self.is_changed = True
             return
 
@@ -586,8 +588,8 @@ class Repair:
             part.out["prefixItems"] = schemas
 
         if "additionalItems" in part.sent:
-            rest = part.sent["additionalItems"]
-            part.out["items"] = self._child(part, rest, "additionalItems", new=("items",))
+            additional = part.sent["additionalItems"]
+            part.out["items"] = self._child(part, additional, "additionalItems", new=("items",))
 
     def _many(self, part: _Part, keyword: str, value: JSON) -> None:
         if isinstance(value, dict):
@@ -745,8 +747,8 @@ class _Part:
         is_property: it is the schema of a property.
         out: the keywords written so far.
         also: schemas that become part of `allOf`.
-        required: the properties that say of themselves that they are required.
-        drops_additional: which names are allowed is unknown.
+        required: the properties whose own schemas say that they are required.
+        drops_additional: nobody knows which names are allowed.
     """
 
     sent: JSONObject

@@ -88,15 +88,12 @@ class Rule:
             tool: the tool.
             also: one more name of the tool, such as the name under which it is exposed.
         """
-        names = [
-            *known_as(tool.name, tool.remote_name, tool.module),
-            *([folded(also)] if also else []),
-        ]
-        module = None if tool.module is None else folded(tool.module)
-        patterns = (
-            None if pattern is None else folded(pattern) for pattern in (self.module, self.tool)
+        names = [*known_as(tool.name, tool.remote_name, tool.module)]
+        if also:
+            names.append(folded(also))
+        return self._fits(
+            tool, _folded(tool.module), names, _folded(self.module), _folded(self.tool)
         )
-        return self._fits(tool, module, names, *patterns)
 
     def _fits(
         self,
@@ -106,19 +103,14 @@ class Rule:
         module_pattern: str | None,
         pattern: str | None,
     ) -> bool:
-        # "*" matches any module; only "" matches a tool without a module.
-        if module_pattern is not None and not (
-            module_pattern == "" if module is None else fnmatchcase(module, module_pattern)
-        ):
+        if module_pattern is not None and not _is_module(module, module_pattern):
             return False
         if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             return False
+        hints = effective_hints(tool.annotations)
         expected_hints = (self.read_only, self.destructive, self.idempotent, self.open_world)
         return all(
-            expected in (None, hint)
-            for expected, hint in zip(
-                expected_hints, effective_hints(tool.annotations), strict=True
-            )
+            expected in (None, hint) for expected, hint in zip(expected_hints, hints, strict=True)
         )
 
     @classmethod
@@ -128,6 +120,17 @@ class Rule:
             member.name: value[member.name] for member in fields(cls) if member.name in value
         }
         return cls(**members)
+
+
+def _folded(text: str | None) -> str | None:
+    return None if text is None else folded(text)
+
+
+def _is_module(module: str | None, pattern: str) -> bool:
+    # "*" matches any module; only "" matches a tool without a module.
+    if module is None:
+        return pattern == ""
+    return fnmatchcase(module, pattern)
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
@@ -160,7 +163,7 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """The tools of a toolbox that has their code as well, and whose calls would ask: the digest of
+    """The tools of a toolbox whose code it has, too, and whose calls would ask: the digest of
     the definition and the name of the activity, by the name of the tool.
     """
     embedded: dict[str, tuple[str, str]] = {}
@@ -174,7 +177,9 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
     """The name of the activity that runs a call of a tool of this process."""
     named = (call or {}).get("_activity")
-    return named if isinstance(named, str) else tool.activity or tool.name
+    if isinstance(named, str):
+        return named
+    return tool.activity or tool.name
 
 
 def ruled(
@@ -249,8 +254,8 @@ def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of an approval setting, for calls of runs. Nobody is asked about what a Request
-    could show as well.
+    """The policy of an approval setting, for calls of runs. The tool that reads shortened values
+    never asks: a Request could have shown the same.
     """
     policy = _policy_of(setting, default_policy, "read_only")
     return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
@@ -294,7 +299,7 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """The settings of which an approval setting consists: those under `all`, otherwise itself."""
+    """The parts of an approval setting: those under `all`, otherwise the setting itself."""
     if isinstance(setting, dict) and "all" in setting:
         return list(cast("list[ApprovalSetting]", setting["all"]))
     return [setting]
@@ -328,10 +333,9 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Seconds after which an undecided call is denied; None: never."""
     timeouts: list[float] = []
     for part in approval_parts(setting):
-        if isinstance(part, dict):
-            seconds: JSON = part.get("timeout_seconds")
-        else:
-            seconds = None
+        if not isinstance(part, dict):
+            continue
+        seconds = part.get("timeout_seconds")
         if isinstance(seconds, int | float) and not isinstance(seconds, bool):
             timeouts.append(float(seconds))
 
@@ -347,4 +351,6 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 def named_tool(tool: Tool) -> str:
     """A tool as the reasons of a policy name it."""
-    return f"tool {tool.name!r}{f' of server {tool.module!r}' if tool.module else ''}"
+    if tool.module:
+        return f"tool {tool.name!r} of server {tool.module!r}"
+    return f"tool {tool.name!r}"
