@@ -177,6 +177,15 @@ def _call_line(event: Event, machine: Machine) -> Line:
             decision = f"{decision_text(event)}{_by(event.by, event.reason)}"
             edited = "" if event.edited is None else f", as {shortened_json(event.edited)}"
             return f"! {label} {decision}{edited}{_grant(event)}", "yellow"
+        case _:
+            return _question_line(event, machine)
+
+
+def _question_line(event: Event, machine: Machine) -> Line:
+    """The line of a question about the outcome of a call, of one that a server asks during a
+    call, or of an answer to them.
+    """
+    match event:
         case events.OutcomeAsked():
             label = _label(machine, event.call, event.item)
             why = _because(event.why)
@@ -184,13 +193,6 @@ def _call_line(event: Event, machine: Machine) -> Line:
         case events.OutcomeDecided():
             label = _label(machine, event.call, event.item)
             return f"! {label} {event.decision}{_by(event.by, event.reason)}", "yellow"
-        case _:
-            return _question_line(event, machine)
-
-
-def _question_line(event: Event, machine: Machine) -> Line:
-    """The line of a question that a server asks during a call, or of its answer."""
-    match event:
         case events.QuestionAsked():
             label = _label(machine, event.call, event.item)
             question = f"{shortened_json(event.message)} {shortened_json(event.schema)}"
