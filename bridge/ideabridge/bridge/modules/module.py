@@ -967,11 +967,10 @@ class Module:
                     raise attempts.unanswered from None
                 raise error from None
 
-            await self._wait_to_resend(attempts, failure)
-            left = round(attempts.deadline - anyio.current_time(), 1)
+            left = await self._wait_to_resend(attempts, failure)
 
-    async def _wait_to_resend(self, attempts: _Attempts, failure: ModuleDownError) -> None:
-        """Wait until a call can be sent again.
+    async def _wait_to_resend(self, attempts: _Attempts, failure: ModuleDownError) -> float:
+        """Wait until a call can be sent again, and return the seconds that are left for it.
 
         Raises:
             ModuleError: it cannot be sent again within its time; if there is a usable connection,
@@ -984,12 +983,18 @@ class Module:
             if anyio.current_time() + pause >= attempts.deadline:
                 raise failure
             await anyio.sleep(pause)
-            return
+        else:
+            try:
+                await self._reach_until(attempts.deadline)
+            except ModuleError as error:
+                raise attempts.unanswered or error from None
 
-        try:
-            await self._reach_until(attempts.deadline)
-        except ModuleError as error:
-            raise attempts.unanswered or error from None
+        left = round(attempts.deadline - anyio.current_time(), 1)
+        if left <= 0:
+            # A busy process may wake up late. A send without time would hide the failure behind
+            # a time-out.
+            raise failure
+        return left
 
     def _most_sends(self, tool: Tool) -> int:
         """How often a call of a tool is sent at most if no answer comes (`retry`)."""
