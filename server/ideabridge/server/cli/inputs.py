@@ -38,8 +38,8 @@ MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 may be indented."""
 
 
-def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
-    """Read JSON from a file, or from standard input if `place` is `-`. Errors begin with `what`.
+def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
+    """Read JSON from a file, or from standard input if `place` is `-`. Errors begin with `label`.
 
     A link is not followed unless a person gave the path (`follow`).
 
@@ -48,14 +48,14 @@ def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
     """
     name = "standard input" if place == "-" else place
     try:
-        return decode(read_bytes(place, what, follow=follow), what=name)
+        return decode(read_bytes(place, label, follow=follow), what=name)
     except IdeabridgeError as error:
         raise UsageError(str(error)) from None
 
 
-def read_document(place: str, what: str) -> JSON:
+def read_document(place: str, label: str) -> JSON:
     """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard
-    input if `place` is `-`. Errors begin with `what`.
+    input if `place` is `-`. Errors begin with `label`.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
@@ -63,39 +63,39 @@ def read_document(place: str, what: str) -> JSON:
     name = "standard input" if place == "-" else place
     try:
         return read_written(
-            read_bytes(place, what), what=name, name=place, max_bytes=MAX_FILE_BYTES
+            read_bytes(place, label), what=name, name=place, max_bytes=MAX_FILE_BYTES
         )
     except IdeabridgeError as error:
-        raise UsageError(f"{what}: {error}") from None
+        raise UsageError(f"{label}: {error}") from None
 
 
-def read_solution(place: str, what: str) -> JSON:
+def read_solution(place: str, label: str) -> JSON:
     """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors
-    begin with `what`.
+    begin with `label`.
 
     Raises:
         UsageError: see `read_json` and `read_text`.
     """
     if place.endswith(".py"):
-        return {"program": read_text(place, what)}
-    return read_json(place, what)
+        return {"program": read_text(place, label)}
+    return read_json(place, label)
 
 
-def read_text(place: str, what: str) -> str:
-    """Read text from a file, or from standard input if `place` is `-`. Errors begin with `what`.
+def read_text(place: str, label: str) -> str:
+    """Read text from a file, or from standard input if `place` is `-`. Errors begin with `label`.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
     """
     try:
-        return read_bytes(place, what).decode()
+        return read_bytes(place, label).decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{what}: {place} is not text in UTF-8: byte {error.start:,}") from None
+        raise UsageError(f"{label}: {place} is not text in UTF-8: byte {error.start:,}") from None
 
 
-def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
+def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
     """Read a file, or standard input if `place` is `-`, without a byte order mark. Errors
-    begin with `what`.
+    begin with `label`.
 
     A link is not followed unless a person gave the path (`follow`).
 
@@ -116,11 +116,11 @@ def read_bytes(place: str, what: str, *, follow: bool = True) -> bytes:
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except OSError as error:
-        raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{label}: {place} cannot be read: {error.strerror or error}") from None
 
     if data is None or len(data) > MAX_FILE_BYTES:
         raise UsageError(
-            f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read"
+            f"{label}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read"
         )
 
     return data.removeprefix(b"\xef\xbb\xbf")
@@ -156,10 +156,10 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
     return result
 
 
-def require_object(value: JSON, what: str) -> JSONObject:
-    """The value if it is a JSON object, else `UsageError`; `what` is its name in the error."""
+def require_object(value: JSON, label: str) -> JSONObject:
+    """The value if it is a JSON object, else `UsageError`; `label` is its name in the error."""
     if not isinstance(value, dict):
-        raise UsageError(f"{what}: expected a JSON object")
+        raise UsageError(f"{label}: expected a JSON object")
     return value
 
 
@@ -233,15 +233,15 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
                 return Decision("skip", reason=_NOBODY)
 
 
-async def ask_input(schema: JSONObject, known: JSONObject) -> JSONObject | None:
-    """Ask the person for the members of an input with this schema that are not `known`, the
+async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | None:
+    """Ask the person for the members of an input with this schema that `present` does not have, the
     required ones first.
 
     Returns:
         The whole input, or None if the person stopped.
     """
-    result = dict(known)
-    members = [entry for entry in _members(schema) if entry[0] not in known]
+    result = dict(present)
+    members = [entry for entry in _members(schema) if entry[0] not in present]
     for name, member, required in sorted(members, key=lambda entry: not entry[2]):
         while True:
             text = await _read_member("  ", name, member, required)
