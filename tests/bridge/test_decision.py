@@ -60,45 +60,49 @@ def row(run_id: str, status: str, summary: StoredSummary, parent: str | None = N
     )
 
 
-def summaries() -> st.SearchStrategy[StoredSummary]:
-    return st.builds(
-        StoredSummary,
-        needs=st.none() | st.just(("office",)),
-        taken_up=st.none() | st.integers(0, MOST_TAKEN_UP + 1),
-        events=st.none() | st.integers(1, 3),
-        reason=st.none() | st.just("it was set aside before"),
-        set_aside=st.booleans(),
-    )
+SUMMARIES = st.builds(
+    StoredSummary,
+    needs=st.sampled_from((None, ("office",))),
+    taken_up=st.sampled_from((None, *range(MOST_TAKEN_UP + 2))),
+    events=st.sampled_from((None, 1, 2)),
+    reason=st.sampled_from((None, "it was set aside before")),
+    set_aside=st.booleans(),
+)
+FAULTS = (None, "a tool has changed")
+STANDINGS: tuple[Standing | None, ...] = (
+    None,
+    *(Standing("running", waits=False, fault=fault, events=n) for fault in FAULTS for n in (1, 2)),
+    *(
+        Standing(status, waits=True, fault=fault, events=1)
+        for fault in FAULTS
+        for status in WAITING
+    ),
+)
+MOSTLY = st.sampled_from((True, True, True, False))
 
 
 @st.composite
 def found(draw: st.DrawFn) -> Facts:
     """Everything that can be found, also what no process would leave behind."""
     is_room = draw(st.booleans())
-    root = row("run_1", draw(st.sampled_from(STATUSES)), draw(summaries()))
+    root = row("run_1", draw(st.sampled_from(STATUSES)), draw(SUMMARIES))
     record = root
+    standing = draw(st.sampled_from(STANDINGS))
     if is_room:
-        status = draw(st.sampled_from(STATUSES))
-        record = row("run_1.0", status, draw(summaries()), parent="run_1")
+        record = row("run_1.0", draw(st.sampled_from(STATUSES)), draw(SUMMARIES), parent="run_1")
+        standing = standing and replace(standing, events=None)
 
-    standing = st.builds(
-        Standing,
-        status=st.sampled_from(("running", *WAITING)),
-        waits=st.booleans(),
-        fault=st.none() | st.just("a tool has changed"),
-        events=st.none() if is_room else st.integers(1, 3),
-    )
     return Facts(
         record=record,
         root=root,
         purpose=draw(st.sampled_from(PURPOSES)),
-        has_events=draw(st.integers(0, 9)) > 0,
-        is_lost=draw(st.integers(0, 9)) == 0,
-        ended=draw(st.none() | st.none() | st.sampled_from(ENDED)),
-        is_orphan=is_room and draw(st.integers(0, 3)) == 0,
-        is_held=draw(st.booleans()),
+        has_events=draw(MOSTLY),
+        is_lost=not draw(MOSTLY),
+        ended=draw(st.sampled_from((None, None, *ENDED))),
+        is_orphan=is_room and not draw(MOSTLY),
+        is_held=not draw(MOSTLY),
         drives=draw(st.booleans()),
-        standing=draw(st.none() | standing | standing),
+        standing=standing,
     )
 
 
@@ -121,9 +125,8 @@ def kinds_that_fit(facts: Facts) -> list[type]:
     fault = standing is not None and standing.fault is not None
     is_noted = standing is not None and standing.status == record.status
     queued = record.status == "queued" or root.status == "queued"
-    here = facts.drives or (aside and insists)
-    comes_with_its_run = is_room and not here
-    mine = works and not queued and not comes_with_its_run and not fault and here
+    comes_with_its_run = is_room and not facts.drives
+    mine = works and not queued and not comes_with_its_run and not fault and facts.drives
     unchanged = standing is not None and record.summary.events == standing.events
     hopeless = (
         unchanged
@@ -150,7 +153,7 @@ def kinds_that_fit(facts: Facts) -> list[type]:
         Block: waits and fault,
         KeepWaiting: waits and not fault and is_noted,
         Interrupt: works and fault and not queued and not comes_with_its_run,
-        Enqueue: works and not fault and not queued and not here and not is_room,
+        Enqueue: works and not fault and not queued and not facts.drives and not is_room,
         SetAside: mine and hopeless,
         TakeUp: mine and not hopeless,
     }
@@ -191,10 +194,21 @@ def test_nothing_goes_on_that_waits_has_ended_or_is_to_end(facts: Facts) -> None
 
 
 @given(facts=found())
-def test_a_process_takes_up_what_it_drives_or_what_a_person_wants(facts: Facts) -> None:
-    if isinstance(decide_next(facts), TakeUp):
-        wanted = isinstance(facts.purpose, ToTryAgain) and is_set_aside(facts.record)
-        assert facts.drives or wanted
+def test_a_process_takes_up_only_what_it_drives(facts: Facts) -> None:
+    assert facts.drives or not isinstance(decide_next(facts), TakeUp)
+
+
+def test_a_worker_has_one_attempt_at_a_run_that_a_person_wants_to_be_tried_again() -> None:
+    spent = StoredSummary(taken_up=MOST_TAKEN_UP, events=5, reason="why", set_aside=True)
+    aside = row("run_1", "interrupted", spent)
+    queued = decide_next(replace(left_at_work(aside, 5, ToTryAgain()), drives=False))
+    assert isinstance(queued, Enqueue)
+    assert not queued.summary.set_aside
+
+    summary = replace(queued.summary, needs=("office",))
+    claimed = decide_next(left_at_work(row("run_1", "running", summary), 5, ToGoOn()))
+    assert claimed == TakeUp(StoredSummary(taken_up=MOST_TAKEN_UP, events=5))
+    assert claimed == decide_next(left_at_work(aside, 5, ToTryAgain()))
 
 
 @given(facts=found())

@@ -142,6 +142,33 @@ async def test_a_person_may_take_it_up_and_it_goes_on(tmp_path: Path) -> None:
             assert await run.result() == "free"
 
 
+async def test_a_server_that_leaves_runs_to_workers_queues_what_a_person_takes_up(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await stuck_run(path)
+    for _ in range(3):
+        await taken_up(path)
+
+    desk = Desk(free=True)
+    async with Bridge(toolbox=desk.toolbox, store=path, role="front") as front:
+        run = await front.resume(run_id)
+        assert (run.status, desk.started) == ("running", 0)
+        record = front.store.runs.get(run_id)
+        assert record is not None
+        assert (record.status, record.driver) == ("queued", None)
+        async with (
+            Bridge(toolbox=desk.toolbox, store=path, role="worker") as bridge,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(bridge.worker().run)
+            with anyio.fail_after(20):
+                assert await run.result() == "free"
+            group.cancel_scope.cancel()
+
+    assert desk.started == 1
+
+
 def stepping(reaches: int, reached: list[int], at_work: anyio.Event) -> Toolbox:
     """A tool whose calls end up to the one numbered `reaches`."""
 

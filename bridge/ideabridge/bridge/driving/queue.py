@@ -136,7 +136,7 @@ class Queue:
 
     def return_left(self, run: DrivenRun, summary: StoredSummary) -> None:
         """Return a run that another process left behind to the queue, under its lease; `summary` is
-        that of its row.
+        for its row.
         """
         run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
 

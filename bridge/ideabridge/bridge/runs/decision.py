@@ -239,7 +239,13 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Let a run that was left behind wait for a worker."""
+    """Let a run that was left behind wait for a worker.
+
+    Attributes:
+        summary: for its row, still without what the run needs.
+    """
+
+    summary: StoredSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,35 +321,35 @@ def _decide_waiting(facts: Facts, standing: Standing) -> NextStep:
 
 
 def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
-    drives = facts.drives or facts.is_tried_again
-    if facts.is_queued or (facts.is_room and not drives):
+    if facts.is_queued or (facts.is_room and not facts.drives):
         return Serve()
     if standing.fault is not None:
         return Interrupt(standing.fault)
-    if not drives:
-        return Enqueue()
+
+    before = facts.record.summary
+    if facts.is_tried_again:
+        # One attempt is left.
+        before = StoredSummary(taken_up=MOST_TAKEN_UP - 1, events=standing.events)
+
+    if not facts.drives:
+        return Enqueue(before)
     if facts.is_room:
         return TakeUp(None)
-    return _counted(facts, standing)
+    return _counted(before, standing)
 
 
-def _counted(facts: Facts, standing: Standing) -> TakeUp | SetAside:
-    """Count that a run is taken up once more, or set it aside."""
-    before = facts.record.summary
+def _counted(before: StoredSummary, standing: Standing) -> TakeUp | SetAside:
+    """Count that a run is taken up once more, or set it aside. `before` is the summary of its
+    row.
+    """
     times = 0
     if before.events == standing.events:
         times = before.taken_up or 0
 
     # The process that queued it has handed it over; it has not died.
     was_handed_over = before.needs is not None and before.taken_up is None
-    if facts.is_tried_again:
-        taken_up = MOST_TAKEN_UP
-    elif was_handed_over:
-        taken_up = 0
-    else:
-        taken_up = times + 1
-
+    taken_up = 0 if was_handed_over else times + 1
     summary = StoredSummary(taken_up=taken_up, events=standing.events)
-    if facts.is_tried_again or times < MOST_TAKEN_UP:
+    if times < MOST_TAKEN_UP:
         return TakeUp(summary)
     return SetAside(summary, times)

@@ -111,6 +111,7 @@ from ideabridge.bridge.runs.starts import NO_PROGRAMS, Start, expect_programs, s
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
 from ideabridge.bridge.store.leases import LEASE_SECONDS, Lease
+from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import ENDED, RunRecord, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL, Viewer, user_of
@@ -527,7 +528,8 @@ class Runs:
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
         """`resume` for a person: also a run that was set aside. If only a heartbeat can show
-        whether its driver is alive, this waits for one, at most for the duration of the lease.
+        whether its driver is alive, this waits for one, at most for the duration of the lease. A
+        process that leaves runs to workers queues the run.
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
@@ -538,6 +540,9 @@ class Runs:
                     )
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
+                if now is not None and now.status == QUEUED:
+                    # This process leaves it to workers.
+                    return self.get(run_id, now.caller)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
                 left = self.left(now.lease)
@@ -1275,8 +1280,8 @@ class Runs:
                 driver.set_status("interrupted", StoredSummary(reason=reason))
                 driver.release()
                 return partial(self._block, run, fault, cut_off)
-            case Enqueue():
-                self.queue.return_left(run, record.summary)
+            case Enqueue(summary):
+                self.queue.return_left(run, summary)
                 return _nothing
             case SetAside(summary, times):
                 reason = _why_set_aside(run, times)
