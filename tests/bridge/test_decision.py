@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.runs.decision import (
@@ -78,6 +78,8 @@ STANDINGS: tuple[Standing | None, ...] = (
         for status in WAITING
     ),
 )
+# A machine that is busy draws slowly.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MOSTLY = st.sampled_from((True, True, True, False))
 
 
@@ -160,6 +162,7 @@ def kinds_that_fit(facts: Facts) -> list[type]:
     return [kind for kind, fits in conditions.items() if fits]
 
 
+@PATIENT
 @given(facts=found())
 def test_each_outcome_has_a_condition_and_exactly_one_fits(facts: Facts) -> None:
     assert kinds_that_fit(facts) == [type(decide_next(facts))]
@@ -176,11 +179,13 @@ def test_the_model_knows_every_outcome() -> None:
     }
 
 
+@PATIENT
 @given(facts=found())
 def test_nothing_is_written_of_a_run_that_another_process_drives(facts: Facts) -> None:
     assert not isinstance(decide_next(replace(facts, is_held=True)), get_args(WrittenStep))
 
 
+@PATIENT
 @given(facts=found())
 def test_nothing_goes_on_that_waits_has_ended_or_is_to_end(facts: Facts) -> None:
     step = decide_next(facts)
@@ -193,6 +198,7 @@ def test_nothing_goes_on_that_waits_has_ended_or_is_to_end(facts: Facts) -> None
         assert facts.standing.fault is None
 
 
+@PATIENT
 @given(facts=found())
 def test_a_process_takes_up_only_what_it_drives(facts: Facts) -> None:
     assert facts.drives or not isinstance(decide_next(facts), TakeUp)
@@ -211,6 +217,7 @@ def test_a_worker_has_one_attempt_at_a_run_that_a_person_wants_to_be_tried_again
     assert claimed == decide_next(left_at_work(aside, 5, ToTryAgain()))
 
 
+@PATIENT
 @given(facts=found())
 def test_a_room_is_counted_and_queued_with_its_run_only(facts: Facts) -> None:
     step = decide_next(facts)
@@ -219,6 +226,7 @@ def test_a_room_is_counted_and_queued_with_its_run_only(facts: Facts) -> None:
         assert not isinstance(step, TakeUp) or step.summary is None
 
 
+@PATIENT
 @given(facts=found())
 def test_what_ends_says_why(facts: Facts) -> None:
     step = decide_next(facts)
@@ -243,6 +251,7 @@ def left_at_work(record: RunRecord, events: int, purpose: Purpose) -> Facts:
     )
 
 
+@PATIENT
 @given(
     lives=st.lists(
         st.tuples(st.integers(0, 1), st.sampled_from((ToGoOn(), ToGoOn(), ToTryAgain()))),
@@ -280,6 +289,7 @@ def test_a_run_without_progress_is_taken_up_as_often_as_the_bound_says(
             in_vain = 0
 
 
+@PATIENT
 @given(events=st.integers(1, 3))
 def test_a_run_that_was_handed_over_counts_as_taken_up_only_after_a_death(events: int) -> None:
     record = row("run_1", "running", StoredSummary(needs=("office",)))
