@@ -137,7 +137,11 @@ class ApprovalRequest:
         """
         return with_choices(
             self.call,
-            {at: one.value for at, one in chosen.items() if not isinstance(one.value, Missing)},
+            {
+                at: candidate.value
+                for at, candidate in chosen.items()
+                if not isinstance(candidate.value, Missing)
+            },
         )
 
 
@@ -180,10 +184,10 @@ denied (an outcome is skipped), with the exception's text as reason.
 
 def questions(machine: Machine) -> list[Question]:
     """Every question that waits for a person, in the order of the calls."""
-    found = [] if machine.plan_question is None else [machine.plan_question]
+    asked = [] if machine.plan_question is None else [machine.plan_question]
     for progress in machine.history:
-        found.extend(_questions_of(progress))
-    return found
+        asked.extend(_questions_of(progress))
+    return asked
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
@@ -194,11 +198,13 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
     place = int(number[1]) if number is not None else len(machine.history)
     if place < len(machine.history):
         listed = _questions_of(machine.history[place])
-        found = next((one for one in listed if one.approval == approval), None)
-        if found is not None:
-            return found
+        pending = next((question for question in listed if question.approval == approval), None)
+        if pending is not None:
+            return pending
 
-    return next((one for one in questions(machine) if one.approval == approval), None)
+    return next(
+        (question for question in questions(machine) if question.approval == approval), None
+    )
 
 
 def _denied(machine: Machine, approval: str) -> str:
@@ -219,28 +225,28 @@ _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
 
 
 def _questions_of(progress: Progress) -> Iterator[Question]:
-    found: list[Question | None] = []
+    listed: list[Question | None] = []
     if progress.status is CallStatus.ASKING:
-        found = [call_question(progress)]
+        listed = [call_question(progress)]
     elif progress.status is CallStatus.RUNNING:
-        found = [
+        listed = [
             outcome_question(progress, number if progress.call.has_each else None)
             for number, item in enumerate(progress.items)
             if item.doubt is not None
         ]
-        found += [
+        listed += [
             inquiry_question(progress, item.question) for item in progress.items if item.question
         ]
 
-    return (one for one in found if one is not None)
+    return (question for question in listed if question is not None)
 
 
 def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
     """The question that an event has just asked; None if it is settled already."""
     if isinstance(event, events.PlanAsked):
         return machine.plan_question
-    found = _questions_of(machine.history[event.call])
-    return next((one for one in found if one.approval == event.approval), None)
+    listed = _questions_of(machine.history[event.call])
+    return next((question for question in listed if question.approval == event.approval), None)
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
@@ -291,7 +297,7 @@ def read_decision(
 
     question = _pending_as(machine, approval)
     if question is None:
-        pending = [one.approval for one in questions(machine)]
+        pending = [asked.approval for asked in questions(machine)]
         if len(pending) > _NAMED:
             more = f" and {len(pending) - _NAMED} more"
         else:
@@ -304,7 +310,7 @@ def read_decision(
         )
 
     if decision.decision not in question.choices:
-        *most, last = (repr(one) for one in question.choices)
+        *most, last = (repr(choice) for choice in question.choices)
         raise DecisionError(
             f"decision: expected {', '.join(most)} or {last}, found {decision.decision!r}"
         )
@@ -460,17 +466,17 @@ def _answered_form(
 
 def _checked_result(question: Question, raw: object) -> JSON:
     tool = question.tool
-    what = f"the result of {tool.name if tool is not None else 'the call'}"
+    description = f"the result of {tool.name if tool is not None else 'the call'}"
     with _explained("the value cannot stand for the call's result"):
-        value = normalise(raw, what=what)
+        value = normalise(raw, what=description)
         size = len(encode(value))
         if size > MAX_BYTES:
             raise DecisionError(
-                f"{what} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
+                f"{description} has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken"
             )
 
         if tool is not None and tool.output is not None:
-            Validator(tool.output, what=what).check(value)
+            Validator(tool.output, what=description).check(value)
 
     return value
 
@@ -546,7 +552,7 @@ class People:
                 self._let_go(approval)
         elif self._open and (settled := _settled_by(event)):
             for approval in [
-                approval for approval, one in self._open.items() if one.key in settled
+                approval for approval, asked in self._open.items() if asked.key in settled
             ]:
                 del self._open[approval]
                 self._let_go(approval)
@@ -556,7 +562,9 @@ class People:
         for event in journal:
             if isinstance(event, AskedEvent):
                 self._note(event)
-        self._open.update({one.approval: one for one in questions(self._run.runner.machine)})
+        for question in questions(self._run.runner.machine):
+            self._open[question.approval] = question
+
         for question in self._pending().values():
             self._arm(question)
 
@@ -582,9 +590,9 @@ class People:
         not among them.
         """
         return [
-            self._request(one)
-            for one in self._pending().values()
-            if one.approval not in self.deciding
+            self._request(question)
+            for question in self._pending().values()
+            if question.approval not in self.deciding
         ]
 
     def _deadline(self, approval: str) -> float | None:
@@ -630,7 +638,7 @@ class People:
         """True while a call waits for an answer to a question of its module, which exists in
         this process only.
         """
-        return any(one.kind == "question" for one in self._pending().values())
+        return any(question.kind == "question" for question in self._pending().values())
 
     # -- time-outs ---------------------------------------------------------------------------------
 
@@ -682,9 +690,9 @@ class People:
             return
 
         if not isinstance(decision, Decision):
-            found = type(decision).__name__
+            type_name = type(decision).__name__
             decision = Decision(
-                question.refusal, reason=f"the approver gave a {found}; expected a Decision"
+                question.refusal, reason=f"the approver gave a {type_name}; expected a Decision"
             )
 
         await self._decide(question, decision)
@@ -705,7 +713,7 @@ class People:
         run = self._run
         # The machine knows a decision before it is journaled, and watchers are called after that.
         if approval not in self._pending() or all(
-            one.approval != approval for one in questions(run.runner.machine)
+            asked.approval != approval for asked in questions(run.runner.machine)
         ):
             # It was settled meanwhile, or the run has ended.
             return

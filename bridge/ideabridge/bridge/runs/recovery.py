@@ -192,7 +192,9 @@ class Recovery:
         that failed was done later, so no sweep finds them again.
         """
         for run_id in [
-            one for one, failed in self._failed.items() if failed.by_store and one not in self._busy
+            failed_id
+            for failed_id, failed in self._failed.items()
+            if failed.by_store and failed_id not in self._busy
         ]:
             record = self._store.runs.get(run_id)
             if record is not None and record.status in ("running", "interrupted"):

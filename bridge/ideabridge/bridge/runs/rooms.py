@@ -171,16 +171,20 @@ class Rooms:
             start = answer
         elif effect.tool.key == PROGRAM_STEP:
             program = effect.parameters.get("program")
-            given = effect.parameters.get("input")
+            program_input = effect.parameters.get("input")
             recorded = choice if choice.name == SAMPLING else None
             before = _import_messages(effect.imports)
-            start = start_step(machine, str(program), given, settings, before, recorded)
+            start = start_step(machine, str(program), program_input, settings, before, recorded)
         elif effect.tool.module is None:
-            seen: list[JSON] = []
+            seen_context: list[JSON] = []
             if effect.call.room == "latent":
-                seen = _context_of_call(machine, run.runner.request, effect.call.instance)
+                seen_context = _context_of_call(machine, run.runner.request, effect.call.instance)
             start = start_solve(
-                _latent_context(effect, seen), Catalogue(()), settings, effect.tool.output, choice
+                _latent_context(effect, seen_context),
+                Catalogue(()),
+                settings,
+                effect.tool.output,
+                choice,
             )
         else:
             start = _start_clean_room(machine, effect, settings, choice)
@@ -258,7 +262,9 @@ class Rooms:
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
         # The run counts as behind until the ends of these rooms are written.
-        run.ending = [one for one in run.ending if one.runner.is_behind or one.is_being_left]
+        run.ending = [
+            ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
+        ]
         run.ending.append(room)
         # If another process drives the room, that process notices when it hands in the result.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
@@ -319,7 +325,7 @@ def _start_clean_room(
     )
     wanted = effect.parameters.get("tools")
     if isinstance(wanted, list):
-        patterns = [one for one in wanted if isinstance(one, str)]
+        patterns = [pattern for pattern in wanted if isinstance(pattern, str)]
     else:
         patterns = []
 
@@ -375,7 +381,8 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
         elif kind == "data" and isinstance(value, dict):
             messages.extend(
-                {"type": "data", "kind": one, "data": held} for one, held in value.items()
+                {"type": "data", "kind": data_kind, "data": data}
+                for data_kind, data in value.items()
             )
         else:
             messages.append({"type": kind, kind: _nested(rest, value)})
@@ -428,7 +435,9 @@ def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
             changed[name] = _reference_in_room(texts, instance)
         elif isinstance(texts, list):
             changed[name] = [
-                _reference_in_room(one, instance) for one in texts if isinstance(one, str)
+                _reference_in_room(reference, instance)
+                for reference in texts
+                if isinstance(reference, str)
             ]
 
     return changed

@@ -236,7 +236,7 @@ class Run:
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
             # An approver may be deciding.
-            if any(one.people.deciding for one in self.with_rooms()):
+            if any(run.people.deciding for run in self.with_rooms()):
                 return "running"
             return "needs_approval"
 
@@ -247,7 +247,7 @@ class Run:
         """True while the journal of the run, or of one of its rooms, lacks events. Nobody is
         shown these events.
         """
-        return any(one.runner.is_behind for one in self.with_rooms(ending=True))
+        return any(run.runner.is_behind for run in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
@@ -257,7 +257,7 @@ class Run:
         return (
             self._is_still
             and self.status != "running"
-            and not any(one.people.parks for one in self.with_rooms())
+            and not any(run.people.parks for run in self.with_rooms())
         )
 
     @property
@@ -344,7 +344,7 @@ class Run:
         """True while writes of the run or of its rooms are queued: their status, or the return
         of their leases.
         """
-        return any(one.driver.unwritten for one in self.with_rooms(ending=True))
+        return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
     def poke(self) -> None:
         """Wake those who wait for the run, or for the run that it is a room of."""
@@ -355,11 +355,11 @@ class Run:
     def beat(self, seconds: float) -> None:
         """Renew the lease, `seconds` after the last beat, and end the run when its time is up."""
         try:
-            kept = self.driver.renew()
+            is_held = self.driver.renew()
         except StoreError:
             # Nobody takes the run over before several beats are missing; until then it stays here.
             return
-        if not kept:
+        if not is_held:
             self.driver.epoch = None
             self.runner.abandon("its lease was lost to another process")
         elif self.status == "running":
@@ -681,8 +681,10 @@ class Run:
         """The number of Requests that minds have answered."""
         if self.machine.mode == "plan":
             return 0
-        made = max(len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0))
-        return made - self.turns.by_plan
+        answered = max(
+            len(self.turns.settled), self.machine.step + (1 if self.machine.ended else 0)
+        )
+        return answered - self.turns.by_plan
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
@@ -854,7 +856,7 @@ class Run:
 
         if machine.decisions:
             result["decided"] = [
-                f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]
+                f"{subject}: {how} by {by}" for subject, how, by in machine.decisions[-_NOTES:]
             ]
 
         if machine.grants.given:
@@ -958,13 +960,13 @@ class Run:
 
         Questions that an approver is deciding on are not among them.
         """
-        found = self.people.requests()
+        requests = self.people.requests()
         for room in self.rooms.values():
-            found.extend(
-                dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}")
-                for one in room.pending()
+            requests.extend(
+                dataclasses.replace(request, approval=f"{room.call_name}/{request.approval}")
+                for request in room.pending()
             )
-        return found
+        return requests
 
     def approvals(self) -> list[JSON]:
         """Every pending approval in the form that assistants receive; see `Question.to_json`. The
@@ -980,9 +982,9 @@ class Run:
 
         for room in self.rooms.values():
             entries.extend(
-                {**one, "approval": f"{room.call_name}/{one['approval']}"}
-                for one in room.approvals()
-                if isinstance(one, dict)
+                {**asked, "approval": f"{room.call_name}/{asked['approval']}"}
+                for asked in room.approvals()
+                if isinstance(asked, dict)
             )
 
         return entries
@@ -1050,9 +1052,9 @@ class Run:
     def open_requests(self) -> Iterator[Run]:
         """The run and its rooms, at any depth, that wait for a solution."""
         return (
-            one
-            for one in self.with_rooms()
-            if one.machine.awaits_solution and one.runner.lost is None
+            run
+            for run in self.with_rooms()
+            if run.machine.awaits_solution and run.runner.lost is None
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
@@ -1061,13 +1063,13 @@ class Run:
         """
         machine = self.machine
         own = self.machine.usage
-        made = machine.requests if machine.mode == "solve" else 0
+        answered = machine.requests if machine.mode == "solve" else 0
         total = Spending(
             own.input_tokens,
             own.output_tokens,
             own.cost,
             None,
-            own.requests + made,
+            own.requests + answered,
             own.calls + len(machine.history),
             own.partial,
             own.estimated,
@@ -1087,8 +1089,8 @@ class Run:
         all; None if none.
         """
         total = Spending()
-        for one, room in self.rooms.items():
-            if key is None or one == key:
+        for room_key, room in self.rooms.items():
+            if key is None or room_key == key:
                 total.add_room(room.spent(under_way=True).to_json())
         return total.to_json() or None
 
@@ -1146,9 +1148,9 @@ class Run:
         ]
         # An uncertain outcome in the room is uncertain outside it, too.
         kinds = {
-            str((one.error or {}).get("kind"))
-            for one in machine.history
-            if one.status is CallStatus.FAILED
+            str((progress.error or {}).get("kind"))
+            for progress in machine.history
+            if progress.status is CallStatus.FAILED
         }
         kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
         return CallFinished(
@@ -1195,9 +1197,9 @@ class Run:
 
         last = machine.usage.last or {}
         texts = (
-            one.value
-            for one in machine.messages
-            if one.type == "text" and isinstance(one.value, str)
+            message.value
+            for message in machine.messages
+            if message.type == "text" and isinstance(message.value, str)
         )
         meta = IdeaMeta(
             run=self.id,

@@ -379,7 +379,7 @@ class Runner:
             if isinstance(effect, Execute):
                 self._start(effect)
 
-        if any(isinstance(one, AskMind) for one in follows):
+        if any(isinstance(followed, AskMind) for followed in follows):
             self._let_answer()
 
         if self.drives:
@@ -498,7 +498,9 @@ class Runner:
                     return
             # An idea is saved only of events that the journal holds.
             answered = self.request is not None or self.machine.mode == "plan"
-            closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
+            closes = answered and any(
+                isinstance(due_effect, AskMind | Finish) for due_effect in due
+            )
             if self._taken and (closes or not due):
                 if not self._write():
                     return
@@ -518,12 +520,14 @@ class Runner:
         if self.machine.program is not None and self._taken:
             # The other process knows what the program has had of these events.
             self._leaves_program = True
-        kept: list[Effect] = [
-            one
-            for one in due
-            if not (isinstance(one, Execute) or (isinstance(one, AskMind) and self.mind))
+        own_effects: list[Effect] = [
+            effect
+            for effect in due
+            if not (isinstance(effect, Execute) or (isinstance(effect, AskMind) and self.mind))
         ]
-        return kept, len(kept) < len(due) or (self._leaves_program and not self.machine.ended)
+        return own_effects, len(own_effects) < len(due) or (
+            self._leaves_program and not self.machine.ended
+        )
 
     @property
     def drives(self) -> bool:

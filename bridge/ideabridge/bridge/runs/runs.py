@@ -434,14 +434,16 @@ class Runs:
                 # If a journal cannot be read or folded, who takes up the run gets the error.
                 with contextlib.suppress(StoreError, JournalError):
                     absent += self._absent(run_id)
-                    for one in absent:
-                        if not are_small(self.store, [one]):
-                            self._read[one] = await compute_in_thread(self._read_and_fold, one)
+                    for absent_id in absent:
+                        if not are_small(self.store, [absent_id]):
+                            self._read[absent_id] = await compute_in_thread(
+                                self._read_and_fold, absent_id
+                            )
 
                 yield
             finally:
-                for one in absent:
-                    self._read.pop(one, None)
+                for absent_id in absent:
+                    self._read.pop(absent_id, None)
 
     def _absent(self, run_id: str) -> list[str]:
         """The runs that are read from their journals to take up a run: itself, those that it is a
@@ -594,16 +596,20 @@ class Runs:
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            one, event = run.event_of(approval, decision)
+            asking, event = run.event_of(approval, decision)
             try:
-                await self.writer.patiently(partial(one.drive, event))
+                await self.writer.patiently(partial(asking.drive, event))
             except InterruptedRunError:
-                record = self.store.runs.get(one.id)
-                if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
+                record = self.store.runs.get(asking.id)
+                if (
+                    asking.runner.lost is not None
+                    or record is None
+                    or anyio.current_time() > deadline
+                ):
                     raise
-                self._expect_allowed_here(one, event)
+                self._expect_allowed_here(asking, event)
                 if self.left(record.lease) > 0:
-                    await self._ask_driver(one, event, record, deadline)
+                    await self._ask_driver(asking, event, record, deadline)
             else:
                 return
 
@@ -808,8 +814,8 @@ class Runs:
         if lease.driver != self._name:
             return self._watch.left(lease)
         driver = self._drivers.get(lease.run)
-        held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
-        return math.inf if held else 0.0
+        is_held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
+        return math.inf if is_held else 0.0
 
     def latest(self, caller: str, limit: int) -> list[ListedRun]:
         """Return the caller's latest runs, newest first, without sessions of direct calls and
@@ -902,9 +908,9 @@ class Runs:
             names = ProgramNames(())
 
         for program, place in programs.items():
-            what = f"calls[{place}].program"
+            description = f"calls[{place}].program"
             with self.offer.missing.naming_refused(program):
-                await expect_sound(self.sandbox, program, names, {}, what)
+                await expect_sound(self.sandbox, program, names, {}, description)
 
         return catalogue
 
@@ -952,7 +958,11 @@ class Runs:
 
             tools.append(entry)
 
-        return {"program": True, "tools": tools, "renamed": [list(one) for one in used.renamed]}
+        return {
+            "program": True,
+            "tools": tools,
+            "renamed": [list(renaming) for renaming in used.renamed],
+        }
 
     async def _checked_program(self, plan: Plan, caller: str) -> ProgramNames:
         plan.check_input()
@@ -963,9 +973,9 @@ class Runs:
             catalogue = await PlanTools(self.offer, plan, caller).catalogue()
             names = ProgramNames.of(plan.names, catalogue.tools)
 
-        given = plan.input or {}
+        program_input = plan.input or {}
         with self.offer.missing.naming_refused(program):
-            await expect_sound(self.sandbox, program, names, given, "the program")
+            await expect_sound(self.sandbox, program, names, program_input, "the program")
 
         return names
 
@@ -1109,8 +1119,8 @@ class Runs:
             return self._hand_off(self._read_whole(record, parent), record, purpose)
         except JournalError as error:
             # Half of a run must not stay in memory.
-            for known in (self._runs, self._kept, self._drivers):
-                known.pop(record.id, None)
+            for registry in (self._runs, self._kept, self._drivers):
+                registry.pop(record.id, None)
             raise JournalError(
                 f"the journal of run {record.id} does not fit this version of ideabridge "
                 f"({error}). The run cannot go on here; nothing of it is lost, and `ideabridge "

@@ -153,11 +153,11 @@ def start_step(
         PlanError: programs are turned off.
         ProgramError: the interpreter is missing.
     """
-    known = machine.offer.every
-    names = ProgramNames(known.tools).used_by(program)
-    asked = [tool for tool in known.tools if tool.asks_mind] if ASK in program else []
-    tools = {tool.key: tool for tool in (*ProgramNames.of(names, known.tools).listed, *asked)}
-    catalogue = Catalogue(tools.values(), [key for key in known.latent if key in tools])
+    offered = machine.offer.every
+    names = ProgramNames(offered.tools).used_by(program)
+    asked = [tool for tool in offered.tools if tool.asks_mind] if ASK in program else []
+    tools = {tool.key: tool for tool in (*ProgramNames.of(names, offered.tools).listed, *asked)}
+    catalogue = Catalogue(tools.values(), [key for key in offered.latent if key in tools])
     plan = Plan([], given if isinstance(given, dict) else {}, program=program)
     return start_program(plan, catalogue, settings, names, before, choice)
 
@@ -343,10 +343,10 @@ def settings_under(
     requested = limits or {}
     for name in requested:
         if name not in _LIMITS:
-            there = ", ".join(_LIMITS)
+            limits_text = ", ".join(_LIMITS)
             raise PlanError(
                 f"limits: unknown limit {name[:100]!r}; there are "
-                f"{there}.{did_you_mean(name, _LIMITS)}"
+                f"{limits_text}.{did_you_mean(name, _LIMITS)}"
             )
 
     def wanted(name: str, *, whole: bool = True) -> float | None:
@@ -376,9 +376,9 @@ def settings_under(
     return Settings(
         order=configuration.order,
         modules={
-            name: ModuleOrder(one.order != "none", one.read_only)
-            for name, one in configuration.modules.items()
-            if one.order == "none" or one.read_only
+            name: ModuleOrder(module.order != "none", module.read_only)
+            for name, module in configuration.modules.items()
+            if module.order == "none" or module.read_only
         },
         parallel_calls=lower("parallel_calls", own.parallel_calls),
         calls=lower("calls", own.calls),
