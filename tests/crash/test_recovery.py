@@ -257,11 +257,11 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
             # Another process takes the run up, ends it and returns its lease: after its journal was
             # read here, and before its lease is taken.
             monkeypatch.setattr(bridge.store, "transaction", transaction)
-            epoch = runs.acquire(run_id, "somebody", 15, 0)
+            epoch = bridge.store.leases.acquire(run_id, "somebody", 15, 0)
             assert epoch is not None
             runs.append(run_id, epoch, [RunEnded("cancelled", "meanwhile").to_json()])
             runs.set_status(run_id, epoch, "cancelled", None)
-            assert runs.release(run_id, epoch)
+            assert bridge.store.leases.release(run_id, epoch)
             return transaction()
 
         monkeypatch.setattr(bridge.store, "transaction", late)
