@@ -794,7 +794,6 @@ class Run:
             whole: all values in full.
             blocks: takes the content blocks out of the values before these are shortened.
         """
-        machine = self.machine
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
         unwritten = self.unwritten
@@ -802,95 +801,141 @@ class Run:
             # Events that are not in the journal could still be lost, so nobody is shown them.
             return {**result, "errors": [], "notes": [unwritten]}
 
+        result.update(self._mind_and_reason())
+        result.update(self._values(status, blocks, whole=whole))
+        result.update(self._faults(blocks, whole=whole))
+        if self.idea is not None:
+            result["idea"] = self.idea
+
+        result.update(self._open_questions(status))
+        result.update(self._remarks(whole=whole))
+        result["usage"] = self._usage()
+        return result
+
+    def _mind_and_reason(self) -> dict[str, Any]:
+        """Who answers, and why the run has ended or cannot go on, for the answer."""
+        part: dict[str, Any] = {}
         # In a plan only rooms ask.
-        minded = self if machine.mode == "solve" else next(self.open_requests(), None)
+        minded = self if self.machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
-            name = minded.turns.mind or "turns"
-            why = minded.turns.why
-            result["mind"] = {"name": name, "why": why} if why else {"name": name}
+            part["mind"] = {"name": minded.turns.mind or "turns"}
+            if minded.turns.why:
+                part["mind"]["why"] = minded.turns.why
 
-        reason = self.runner.lost or machine.reason
+        reason = self.runner.lost or self.machine.reason
         if reason:
-            result["reason"] = reason
+            part["reason"] = reason
 
+        return part
+
+    def _values(self, status: RunStatus, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
+        """The output, the state and the results, for the answer."""
+        machine = self.machine
+        part: dict[str, Any] = {}
         if machine.has_output:
             if whole:
-                result["output"] = machine.output
+                part["output"] = machine.output
             else:
-                result["output"] = values.short_output(machine.output, blocks)
+                part["output"] = values.short_output(machine.output, blocks)
             if machine.mode == "solve" and machine.has_state:
-                result["state"] = machine.state if whole else values.short_state(machine, blocks)
+                part["state"] = machine.state if whole else values.short_state(machine, blocks)
         elif status != "needs_solution":
-            result["state"] = machine.state if whole else values.short_state(machine, blocks)
+            part["state"] = machine.state if whole else values.short_state(machine, blocks)
             results = values.results_of(machine, whole=whole, blocks=blocks)
             if results:
-                result["results"] = results
+                part["results"] = results
 
         # The next Request shows it, too.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
-            result["printed"] = printed if whole else values.short_printed(printed)
+            part["printed"] = printed if whole else values.short_printed(printed)
 
-        result["errors"] = self.errors() if whole else values.short_errors(machine, blocks)
+        return part
+
+    def _faults(self, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
+        """The errors and the skipped calls, for the answer."""
         skipped = self.skipped
+        if whole:
+            part: dict[str, Any] = {"errors": self.errors()}
+            shown = skipped
+        else:
+            part = {"errors": values.short_errors(self.machine, blocks)}
+            shown = skipped[:_NOTES]
+
         if skipped:
-            result["skipped"] = skipped if whole else skipped[:_NOTES]
-            if len(skipped) > _NOTES and not whole:
-                result["more_skipped"] = len(skipped) - _NOTES
+            part["skipped"] = shown
+        if len(skipped) > len(shown):
+            part["more_skipped"] = len(skipped) - len(shown)
 
-        if self.idea is not None:
-            result["idea"] = self.idea
+        return part
 
+    def _open_questions(self, status: RunStatus) -> dict[str, Any]:
+        """The open Requests and approvals, for the answer."""
+        part: dict[str, Any] = {}
         if status == "needs_solution":
-            if machine.awaits_solution:
-                result["turn"] = self.turn
-            asking = [(one, one.runner.request) for one in self.open_requests()]
-            result["requests"] = [
-                self._request(one, request) for one, request in asking if request is not None
+            if self.machine.awaits_solution:
+                part["turn"] = self.turn
+            asking = [(run, run.runner.request) for run in self.open_requests()]
+            part["requests"] = [
+                self._request(run, request) for run, request in asking if request is not None
             ]
 
         if status in ("needs_approval", "running", "needs_solution") or self._is_blocked:
             approvals = self.approvals()
             if approvals or status == "needs_approval":
-                result["approvals"] = approvals
+                part["approvals"] = approvals
 
+        return part
+
+    def _remarks(self, *, whole: bool) -> dict[str, Any]:
+        """Decisions, grants, doubts, content blocks and notes, for the answer."""
+        machine = self.machine
+        part: dict[str, Any] = {}
         if machine.decisions:
-            result["decided"] = [
+            part["decided"] = [
                 f"{subject}: {how} by {by}" for subject, how, by in machine.decisions[-_NOTES:]
             ]
 
         if machine.grants.given:
-            result["grants"] = [one.to_json() for one in machine.grants.given[-_NOTES:]]
+            part["grants"] = [grant.to_json() for grant in machine.grants.given[-_NOTES:]]
 
-        result.update(values.doubts_of(machine, None if whole else _NOTES))
+        part.update(values.doubts_of(machine, None if whole else _NOTES))
         contents = values.contents_of(machine)
         if contents and whole:
-            result["content"] = contents
+            part["content"] = contents
 
-        noted: list[JSON] = [text for one in machine.history for text in one.unasked]
-        noted += [
+        notes: list[JSON] = [text for progress in machine.history for text in progress.unasked]
+        notes += [
             f"calls[{place}] sent more than its value; read it at {values.CONTENT}{place}"
             for place in contents
         ]
-        if noted:
-            result["notes"] = noted[:_NOTES]
+        if notes:
+            part["notes"] = notes[:_NOTES]
+
+        return part
+
+    def _usage(self) -> dict[str, Any]:
+        """What the run has used, for the answer."""
+        part: dict[str, Any] = {}
+        asking = next((run for run in self.with_rooms() if run.machine.awaits_mind), None)
+        if asking is not None and asking.runner.request is not None:
+            part["request"] = _cost_of(asking.runner.request)
 
         # By turns the host's model answers, and its tokens are not counted.
         spent = self.spent()
-        in_rooms = machine.usage.requests + sum(
+        in_rooms = self.machine.usage.requests + sum(
             room.spent().requests for room in self.rooms.values()
         )
-        asked = next((one for one in self.with_rooms() if one.machine.awaits_mind), None)
-        request = None if asked is None else asked.runner.request
-        result["usage"] = {
-            **({} if request is None else {"request": _cost_of(request)}),
-            "requests": self.requests + in_rooms,
-            "tokens": spent.tokens,
-            **({"cost": spent.cost} if spent.cost else {}),
-            **({"partial": spent.partial} if spent.partial else {}),
-            **({"estimated_tokens": spent.estimated} if spent.estimated else {}),
-        }
-        return result
+        part["requests"] = self.requests + in_rooms
+        part["tokens"] = spent.tokens
+        if spent.cost:
+            part["cost"] = spent.cost
+        if spent.partial:
+            part["partial"] = spent.partial
+        if spent.estimated:
+            part["estimated_tokens"] = spent.estimated
+
+        return part
 
     def _request(self, asking: Run, request: Request) -> JSONObject:
         result: JSONObject = {"id": request.id}
