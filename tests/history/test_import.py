@@ -119,17 +119,12 @@ async def test_importing_twice_adds_nothing_and_new_calls_are_added(
     put(home, log)
     first = await taken(bridge)
     again = await taken(bridge)
-    assert (len(first.runs), first.imported_before, again.runs, again.imported_before) == (
-        1,
-        0,
-        [],
-        3,
-    )
+    assert (len(first.runs), first.known, again.runs, again.known) == (1, 0, [], 3)
     log.clock.tick(3600)
     put(home, told("bob", "o-31", log))
     grown = await taken(bridge)
     (new,) = grown.runs
-    assert (new.calls, new.title, grown.imported_before) == (3, "Tell bob about the first order", 3)
+    assert (new.calls, new.title, grown.known) == (3, "Tell bob about the first order", 3)
     # The host writes a copy of a conversation that is continued elsewhere.
     log.session = "copy"
     put(home, log)

@@ -518,7 +518,7 @@ async def test_failed_and_denied_calls_are_left_out_and_retries_collapse(bridge:
             {"_tool": "pages", "title": "†results.0", "_id": "length"},
         ]
         assert [one.shown for one in draft.lifted.left_out] == ["calls.0 (pages): it failed"]
-        assert draft.difference is None
+        assert draft.difference() is None
 
 
 async def test_a_retry_counts_as_what_it_is_again() -> None:

@@ -117,7 +117,7 @@ class HistoryReport:
     Attributes:
         runs: the stretches that are new, the oldest log first.
         logs: the number of logs that were read.
-        imported_before: the number of calls that an earlier import took.
+        known: the number of calls that an earlier import took.
         unread: the number of lines of all logs that were not taken because of what they
             are, by reason.
         others: the number of MCP calls of servers that are not modules, by server.
@@ -126,7 +126,7 @@ class HistoryReport:
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
     logs: int = 0
-    imported_before: int = 0
+    known: int = 0
     unread: Counter[str] = field(default_factory=Counter[str])
     others: Counter[str] = field(default_factory=Counter[str])
     failed: list[str] = field(default_factory=list[str])
@@ -136,7 +136,7 @@ class HistoryReport:
         return {
             "runs": [run.to_json() for run in self.runs],
             "logs": self.logs,
-            "known_calls": self.imported_before,
+            "known_calls": self.known,
             "unread_lines": {**self.unread},
             "other_servers": {**self.others},
             "failed": [*self.failed],
@@ -270,7 +270,7 @@ class HistoryImport:
         report.logs += 1
         for conversation in conversations:
             digests = map(digest_of_call, conversation.calls)
-            report.imported_before += sum(digest in self._imported_digests for digest in digests)
+            report.known += sum(digest in self._imported_digests for digest in digests)
             report.unread += conversation.skipped
             report.others += conversation.others
 

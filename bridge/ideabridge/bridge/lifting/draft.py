@@ -245,9 +245,12 @@ class PlanDraft:
 
     # -- self-consistency --------------------------------------------------------------------------
 
-    @cached_property
     def difference(self) -> str | None:
-        """Why the plan is not self-consistent; None if it is."""
+        """Return why the plan is not self-consistent; None if it is."""
+        return self._difference
+
+    @cached_property
+    def _difference(self) -> str | None:
         if self.lifted.function.instances:
             plan = self.with_input(self.arguments(self.lifted.aligned))
             return inconsistency(self.lifted.function.run, plan)
@@ -260,9 +263,14 @@ class PlanDraft:
             aligned.function.run, plan, aligned.recorded, self.lifted.catalogue, unmade
         )
 
-    @cached_property
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """(the runs with other data that it reproduces, why it does not reproduce others)."""
+        """Return (the runs with other data that it reproduces, why it does not
+        reproduce others).
+        """
+        return self._confirmations
+
+    @cached_property
+    def _confirmations(self) -> tuple[list[str], list[str]]:
         agree: list[str] = []
         different: list[str] = []
         for other in self.lifted.others:

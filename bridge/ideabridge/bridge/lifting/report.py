@@ -65,14 +65,14 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
     """
     lifted = draft.lifted
     try:
-        fault = draft.difference
+        fault = draft.difference()
     except PublicationError as error:
         fault = str(error)
 
     agree: list[str] = []
     different: list[str] = []
     if fault is None:
-        agree, different = draft.confirmations
+        agree, different = draft.confirmations()
 
     offers: list[JSONObject] = []
     if store is not None:

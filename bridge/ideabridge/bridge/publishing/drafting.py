@@ -271,8 +271,8 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
     fault: str | None = None
     confirmed: list[str] = []
     try:
-        difference = draft.difference
-        confirmed, _ = draft.confirmations
+        difference = draft.difference()
+        confirmed, _ = draft.confirmations()
     except PublicationError as error:
         fault = str(error)
 

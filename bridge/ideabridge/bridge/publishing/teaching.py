@@ -120,11 +120,7 @@ def _record(draft: PlanDraft, run: AlignedRun, by: str) -> Record:
     arguments = draft.arguments(run)
     values: dict[Path, JSON] = {}
     for literal in draft.explained:
-        if literal.at[0] == "output":
-            value = run.leaf(None, literal.at[1:])
-        else:
-            value = run.leaf(int(literal.at[1]), literal.at[2:])
-
+        value = run.leaf(literal.at)
         if not isinstance(value, Missing):
             values[literal.at] = value
 

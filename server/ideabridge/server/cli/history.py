@@ -163,11 +163,7 @@ def _print(history: HistoryImport, imported: HistoryReport, *, dry_run: bool) ->
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
     if not new:
-        say(
-            "nothing is new"
-            if imported.imported_before
-            else "there are no calls of configured modules"
-        )
+        say("nothing is new" if imported.known else "there are no calls of configured servers")
     elif dry_run:
         say(f"would be saved: {counted(len(new), 'run')} with {calls}")
     else:
@@ -193,8 +189,8 @@ def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )
     lines = [f"{counted(report.logs, 'log')} read{f'; left out: {unread}' if unread else ''}"]
-    if report.imported_before:
-        lines.append(f"{counted(report.imported_before, 'call')} imported before")
+    if report.known:
+        lines.append(f"{counted(report.known, 'call')} imported before")
 
     if report.others:
         most = ", ".join(
