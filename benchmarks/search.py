@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from ideabridge.bridge.lifting.index import Values
-from ideabridge.bridge.lifting.search import explain
+from ideabridge.bridge.lifting.search import explain_literal
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CALLS = 50
@@ -85,7 +85,7 @@ def measure(kind: Callable[[random.Random], tuple[JSON, list[JSON]]]) -> tuple[f
     values = Values(documents)
     for _, literals in made:
         for literal in literals:
-            explain(literal, values, "id")
+            explain_literal(literal, values, "id")
 
     return time.process_time() - began, peer
 

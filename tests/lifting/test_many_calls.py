@@ -15,7 +15,7 @@ from ideabridge.bridge.lifting.leaves import Leaf
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.lifting.lifted import arranged
 from ideabridge.bridge.lifting.parameters import Parameter, ParameterDecision, parameters_of
-from ideabridge.bridge.lifting.search import explain
+from ideabridge.bridge.lifting.search import explain_literal
 from ideabridge.bridge.loop.graph import RULES
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.publishing.drafting import draft_of
@@ -204,8 +204,8 @@ def test_a_long_text_is_looked_through_only_where_a_value_may_begin() -> None:
     values = Values(
         {"†input": {"name": "Ann"}, "†results.0": [f"title {number}" for number in range(100)]}
     )
-    explain("x", values, "text")
-    steps = instructions_of(lambda: explain(words, values, "text"))
+    explain_literal("x", values, "text")
+    steps = instructions_of(lambda: explain_literal(words, values, "text"))
 
     # A value may have up to twelve words: to look up every part takes more than 100,000.
     assert steps < 200 * 200, steps
@@ -221,5 +221,5 @@ def test_a_value_is_found_where_it_begins_with_marks_or_is_a_number() -> None:
         ("all 1207 of them", "†results.0.count"),
         ("it is -35 today", "†results.0.change"),
     ):
-        found = explain(text, values, "text")
+        found = explain_literal(text, values, "text")
         assert reference in {one.origin for one in found.by}, text

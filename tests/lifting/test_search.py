@@ -14,7 +14,7 @@ from ideabridge.bridge.context.explanations import MOST, Read, operand_path, rea
 from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.index import Values
-from ideabridge.bridge.lifting.search import Found, explain
+from ideabridge.bridge.lifting.search import Found, explain_literal
 from ideabridge.tools.encoding import JSON, JSONObject
 
 Documents = dict[str, JSON]
@@ -84,7 +84,7 @@ def test_every_explanation_has_the_value_and_a_form_that_can_be_read(
     literals: list[JSON] = [value, *WORDS, 5, made_of]
     values = Values(documents)
     for literal in literals:
-        found = explain(literal, values, "name")
+        found = explain_literal(literal, values, "name")
         assert 0 < len(found.by) <= MOST
         assert {"constant": literal} in forms(found)
         for one in found.by:
@@ -199,7 +199,7 @@ def values_made(documents: Documents) -> dict[str, JSON]:
 def test_the_function_that_made_a_literal_is_found_in_one_run(documents: Documents) -> None:
     values = Values(documents)
     for kind, value in values_made(documents).items():
-        found = explain(value, values)
+        found = explain_literal(value, values)
         assert found.cut or shown(FUNCTIONS[kind]) in map(shown, forms(found)), (kind, value)
 
 
@@ -213,7 +213,7 @@ def test_the_function_that_made_a_literal_survives_a_second_run(
     for kind, value in values_made(first).items():
         if kind not in there:
             continue
-        found = explain(value, values).fitting([(there[kind], reader(second))])
+        found = explain_literal(value, values).fitting([(there[kind], reader(second))])
         assert found.cut or shown(FUNCTIONS[kind]) in map(shown, forms(found)), kind
         for one in found.by:
             again = one.value(reader(second))
@@ -227,5 +227,5 @@ def test_a_key_that_is_data_costs_as_much_as_a_position() -> None:
         "†results.0": {"by_id": prices},
         "†results.1": {"last": {"price": 731.5}},
     }
-    found = explain(731.5, Values(documents))
+    found = explain_literal(731.5, Values(documents))
     assert forms(found)[:2] == ["†results.1.last.price", "†results.0.by_id.K17.price"]

@@ -18,7 +18,7 @@ from ideabridge.bridge.store.portable import sealed
 from ideabridge.bridge.store.publications import RESERVED
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.cli.console import UsageError
-from ideabridge.server.cli.sharing import write_file
+from ideabridge.server.cli.sharing import write_text
 from ideabridge.server.main import main
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools import Toolbox, tool
@@ -528,7 +528,7 @@ def test_a_recording_is_not_written_through_a_link(here: Path) -> None:
     victim.write_text("precious", encoding="utf-8")
     (here / "record.json").symlink_to(victim)
     with pytest.raises(UsageError, match="is a link"):
-        write_file(here / "record.json", "text")
+        write_text(here / "record.json", "text")
     assert victim.read_text(encoding="utf-8") == "precious"
 
 

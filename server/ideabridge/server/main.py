@@ -29,9 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
             )
 
     try:
-        from ideabridge.server.cli.app import run
+        from ideabridge.server.cli.app import run_command_line
 
-        code = run(words)
+        code = run_command_line(words)
     except KeyboardInterrupt:
         # Ctrl-C during the imports of a command.
         return 130

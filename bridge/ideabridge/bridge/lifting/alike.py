@@ -17,7 +17,7 @@ from ideabridge.bridge.context.references import Path, holes_in, parse_reference
 from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.aligned import AlignedRun, ValueSource
-from ideabridge.bridge.lifting.explaining import explain
+from ideabridge.bridge.lifting.explaining import explain_run
 from ideabridge.bridge.lifting.function import Executed, read_function, written_parameters
 from ideabridge.bridge.lifting.lifted import Lifted, arranged, selects_by_data
 from ideabridge.bridge.loop.progress import CallStatus, Progress
@@ -89,9 +89,9 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
 
     if not mine.leaves:
         # Several runs may be compared one after the other, always with the same explanations.
-        explain(mine)
+        explain_run(mine)
 
-    explain(other)
+    explain_run(other)
     needed = [calls[place] for place in mine.needed]
     others_needed = [others[place] for place in sorted(other.needed)]
     if _counts(needed) != _counts(others_needed):

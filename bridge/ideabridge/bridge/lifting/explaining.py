@@ -60,14 +60,14 @@ from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
 from ideabridge.bridge.lifting.leaves import Leaf, keys_below, leaves_of_call, leaves_of_output
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
 from ideabridge.bridge.lifting.search import Found, is_common, is_constant, selects
-from ideabridge.bridge.lifting.search import explain as explain_literal
+from ideabridge.bridge.lifting.search import explain_run as explain_literal
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _PARTS: Final = 100
 """The most values of a list whose places are looked for."""
 
 
-def explain(lifted: Lifted) -> None:
+def explain_run(lifted: Lifted) -> None:
     """List the leaves of a lifted run, and find the explanations of its literals in all runs
     that were named.
     """

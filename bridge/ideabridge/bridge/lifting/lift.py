@@ -11,7 +11,7 @@ keeps every explanation (`context/explanations.py`).
    and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
    Requests may have effects or write to one path.
 3. `aligned_run` (alike.py) reads each further run of the same task that a person names.
-4. `explain` (explaining.py) goes through the calls in the order in which they were written. It
+4. `explain_run` (explaining.py) goes through the calls in the order in which they were written. It
    lists the leaves (leaves.py): every part of the parameters and of the output. For each literal it
    looks up (search.py) what its author had seen (index.py): the input, the results before its
    Request, and the literals before it. Further runs remove the explanations that they contradict. A
@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ideabridge.bridge.lifting.alike import aligned_run
-from ideabridge.bridge.lifting.explaining import explain
+from ideabridge.bridge.lifting.explaining import explain_run
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lifted import Lifted, arranged
 from ideabridge.bridge.store.store import Store
@@ -64,5 +64,5 @@ def lift_function(
     lifted = arranged(function)
     lifted.others = [aligned_run(lifted, store, run, caller) for run in dict.fromkeys(runs)]
     if not lifted.function.instances:
-        explain(lifted)
+        explain_run(lifted)
     return lifted

@@ -164,7 +164,7 @@ class Lifted:
         Such a call may have been made because of a result. A result without a value decides
         nothing, such as that of a tool that only sends. If two runs made the call, a call that
         looks at what an earlier call changed counts as reading that call. The places are computed
-        once, after `explain`.
+        once, after `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -238,7 +238,7 @@ class Lifted:
     @cached_property
     def needed(self) -> set[int]:
         """The places of the calls that lead to a change or to the output, by their cheapest
-        explanations. They are computed once, after `explain`.
+        explanations. They are computed once, after `explain_run`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}

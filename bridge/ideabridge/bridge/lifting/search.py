@@ -1,8 +1,8 @@
 """Search: the explanations of a literal in the values that existed before it was written.
 
 Theory of operation. `Values` (index.py) has the input, the results and the earlier literals
-that the author of a literal had seen. `explain` looks the literal up there and turns each place
-into explanations:
+that the author of a literal had seen. `explain_literal` looks the literal up there and turns each
+place into explanations:
 
 - the path to an equal value; the same for the literal in another notation (number or text, case,
   spaces around it);
@@ -113,7 +113,7 @@ class Found:
         return Found(list(filter(is_constant, self.by)), self.cut, contradicted=True)
 
 
-def explain(value: JSON, values: Values, name: str = "") -> Found:
+def explain_literal(value: JSON, values: Values, name: str = "") -> Found:
     """Return all explanations of a literal in one run.
 
     Args:

@@ -97,7 +97,7 @@ class Copied:
     names: int
 
 
-def copy(source: Database, target: Database, report: Callable[[str], None]) -> Copied:
+def copy_into(source: Database, target: Database, report: Callable[[str], None]) -> Copied:
     """Copy all tables but for the indexes of words, tools and shapes.
 
     Args:

@@ -45,10 +45,10 @@ from ideabridge.bridge.store.search import (
     OF_RUN,
     Search,
     check_limit,
+    indexed_words,
     read_cursor,
     read_meta,
     widen,
-    words_of,
 )
 from ideabridge.bridge.store.shapes import MODULE, TAG, TOOL, CallIndex, Place
 from ideabridge.bridge.store.users import SEES_ALL, Users, Viewer, user_of
@@ -655,7 +655,7 @@ class Ideas:
         """
         check_limit(limit)
         chosen = chosen or IdeaFilter()
-        if not words_of(words):
+        if not indexed_words(words):
             return self._newest(limit, chosen, caller)
         self.index_all()
         with self._database.snapshot():

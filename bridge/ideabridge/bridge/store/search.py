@@ -113,7 +113,7 @@ def last_of_run(database: Database, run: str) -> int:
     )
 
 
-def words_of(text: str) -> list[str]:
+def indexed_words(text: str) -> list[str]:
     """The words of a query or text, as the index splits them: letters and digits only."""
     folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
     return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
@@ -211,7 +211,7 @@ def widen(
 
 
 def _terms(query: str) -> list[str]:
-    return [*dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+    return [*dict.fromkeys(indexed_words(query.lower()))][:MAX_TERMS]
 
 
 class Search:

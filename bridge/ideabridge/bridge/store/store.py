@@ -17,7 +17,7 @@ from typing import Any, Final
 from ideabridge.bridge.store.call_places import CallPlaces
 from ideabridge.bridge.store.claims import without_runs
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.copying import Copied, copy, expect_whole, release
+from ideabridge.bridge.store.copying import Copied, copy_into, expect_whole, release
 from ideabridge.bridge.store.database import Database, Durability, is_address, now_text
 from ideabridge.bridge.store.direct_calls import DirectCallTable
 from ideabridge.bridge.store.driver_requests import DriverRequests
@@ -262,7 +262,7 @@ class Store:
         Raises:
             StoreCopyError: the target has other contents, or differs from this store afterwards.
         """
-        copied = copy(self._database, target._database, report)
+        copied = copy_into(self._database, target._database, report)
         report("the ids of ideas")
         target.ideas.check_ids()
         report("indexes")

@@ -410,7 +410,7 @@ def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     return only
 
 
-def run(arguments: list[str]) -> int:
+def run_command_line(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Each error is one line on standard error."""
     clean_logs()
     sys.excepthook = _excepthook

@@ -21,7 +21,7 @@ from ideabridge.server.cli.console import (
     print_json,
     report,
     say,
-    show,
+    show_line,
 )
 from ideabridge.server.cli.inputs import read_json, require_object, value_of, whole
 from ideabridge.server.cli.options import Options, command
@@ -85,7 +85,7 @@ def list_approvals(
         print_json({"approvals": [decision.to_json() for decision in decisions]})
         return
 
-    _show_all(decisions, show, out())
+    _show_all(decisions, show_line, out())
     if decisions:
         again = options.again
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")

@@ -94,7 +94,7 @@ def report(message: str) -> None:
             )
 
 
-def show(text: str, style: str | None = None) -> None:
+def show_line(text: str, style: str | None = None) -> None:
     """Print a line of the result, on standard output."""
     out().print(printable(text), style=style)
 
@@ -224,10 +224,10 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     heads = cells[0]
     widths = [max(map(_columns, heads))]
     for number, row in enumerate(cells[1:], 1):
-        show(f"row {number}", "bold")
+        show_line(f"row {number}", "bold")
         for head, cell in zip(heads, row, strict=True):
             for line in row_lines([head, cell], widths, out().width, cut=False):
-                show(line)
+                show_line(line)
 
     sys.stdout.flush()
 
@@ -254,7 +254,7 @@ class Rows:
         """Print a row."""
         width = out().width if sys.stdout.isatty() else None
         for line in row_lines(cells, self._widths, width, cut=self._cut):
-            show(line, style)
+            show_line(line, style)
         sys.stdout.flush()
 
 

@@ -118,7 +118,7 @@ class Followed:
     def _row(self, progress: Progress) -> JSONObject:
         row: JSONObject = {
             "call": call_name(progress),
-            "tool": tool_name(progress),
+            "tool": place_and_name(progress),
             "status": progress.status.value,
         }
         if progress.tool is not None and progress.tool.module is not None:
@@ -144,7 +144,7 @@ class Followed:
         return ExitCode.FAILED
 
 
-def tool_name(progress: Progress) -> str:
+def place_and_name(progress: Progress) -> str:
     """`module/tool`, or the name of a tool without a module."""
     tool = progress.tool
     if tool is None:
@@ -174,7 +174,7 @@ class PlainDisplay:
             say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
             index = progress.call.index
-            name = f"{call_name(progress)} {tool_name(progress)}"
+            name = f"{call_name(progress)} {place_and_name(progress)}"
             if progress.status.value == "running" and index not in self._started:
                 self._started.add(index)
                 say(f"▶ {name}")
@@ -272,7 +272,7 @@ class LiveDisplay(PlainDisplay):
         return (
             _MARKS[progress.status.value][0],
             call_name(progress),
-            tool_name(progress),
+            place_and_name(progress),
             progress.status.value,
             "" if seconds is None else f"{seconds:.2f} s",
             message_of(progress.error) if progress.error else self._followed.notes.get(index, ""),

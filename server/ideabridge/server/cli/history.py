@@ -16,7 +16,7 @@ from ideabridge.server.cli.console import (
     print_table,
     report,
     say,
-    show,
+    show_line,
     working,
 )
 from ideabridge.server.cli.options import Options, command
@@ -168,7 +168,7 @@ def _print(history: HistoryImport, imported: HistoryReport, *, dry_run: bool) ->
         say(f"would be saved: {counted(len(new), 'run')} with {calls}")
     else:
         say(f"saved: {counted(len(new), 'run')} with {calls}", "green")
-        show(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
+        show_line(fit("`ideabridge ideas suggest` shows what was done repeatedly, as tools"))
 
 
 def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:

@@ -21,7 +21,7 @@ from ideabridge.server.cli.console import (
     fit,
     print_json,
     say,
-    show,
+    show_line,
     terminal_width,
     working,
 )
@@ -398,12 +398,12 @@ def suggest_ideas(
         return 0 if suggestions else 1
 
     for suggestion in suggestions:
-        show(fit(f"done {suggestion.times} times: would be {suggestion.signature}", 4), "bold")
+        show_line(fit(f"done {suggestion.times} times: would be {suggestion.signature}", 4), "bold")
         only_reads = "" if suggestion.changes else " (only reads)"
         tools = " → ".join(suggestion.tools)
-        show(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")
+        show_line(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")
         # A command is not wrapped, so that it can be copied.
-        show(f"  {suggestion.command}")
+        show_line(f"  {suggestion.command}")
 
     if not suggestions:
         say("nothing was done repeatedly that is not a tool already")

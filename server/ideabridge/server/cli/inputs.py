@@ -53,7 +53,7 @@ def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
         raise UsageError(str(error)) from None
 
 
-def read_document(place: str, label: str) -> JSON:
+def read_document_at(place: str, label: str) -> JSON:
     """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard
     input if `place` is `-`. Errors begin with `label`.
 
@@ -69,7 +69,7 @@ def read_document(place: str, label: str) -> JSON:
         raise UsageError(f"{label}: {error}") from None
 
 
-def read_solution(place: str, label: str) -> JSON:
+def read_solution_at(place: str, label: str) -> JSON:
     """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors
     begin with `label`.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, print_json, say, show
+from ideabridge.server.cli.console import ExitCode, print_json, say, show_line
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import readable_json
@@ -97,7 +97,7 @@ def install(
         _show_entry(file, entry)
         if chosen.command is not None:
             say("or run:")
-            show(shlex.join(chosen.command(scope, entry)))
+            show_line(shlex.join(chosen.command(scope, entry)))
 
     return ExitCode.FAILED if refusal else ExitCode.DONE
 
@@ -110,7 +110,7 @@ def _show_entry(file: HostFile, entry: JSONObject) -> None:
     for key in reversed(file.keys):
         part = {key: part}
 
-    show(readable_json(part, 2))
+    show_line(readable_json(part, 2))
 
 
 def _arguments(options: Options, scope: str) -> list[str]:

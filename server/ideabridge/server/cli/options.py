@@ -31,7 +31,7 @@ from ideabridge.server.cli.console import (
     print_table,
     report,
     say,
-    show,
+    show_line,
 )
 from ideabridge.server.cli.trust_dialogue import ask
 from ideabridge.tools.encoding import JSON
@@ -143,7 +143,7 @@ class Options:
             print_json(value)
         else:
             for text, style in lines:
-                show(text, style)
+                show_line(text, style)
 
     def print_rows(
         self,

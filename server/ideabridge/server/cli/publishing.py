@@ -25,7 +25,7 @@ from ideabridge.server.cli.console import (
     print_json,
     print_value,
     say,
-    show,
+    show_line,
     terminal_width,
     working,
 )
@@ -158,7 +158,7 @@ _OPEN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show`, or the text of a file with the
+    """The options about a program: `ask`, `show_line`, or the text of a file with the
     inputs of the runs.
     """
 
@@ -200,7 +200,7 @@ def _read_program(
     return _ProgramChoice(text, True, listed)
 
 
-def read_calls(text: str | None) -> list[int] | None:
+def calls_option(text: str | None) -> list[int] | None:
     """The option `--calls` as [first, last]; a single number is both.
 
     Raises:
@@ -214,7 +214,9 @@ def read_calls(text: str | None) -> list[int] | None:
     return [int(numbers[1]), int(numbers[2] or numbers[1])]
 
 
-def read_choices(options: Options, take: list[str] | None, runs: list[str] | None) -> JSONObject:
+def choices_of_options(
+    options: Options, take: list[str] | None, runs: list[str] | None
+) -> JSONObject:
     """The options as `choices` of `Bridge.lift`. An explanation is written `PATH={"item_of": ...}`.
 
     Raises:
@@ -334,7 +336,7 @@ async def lift_run(
     from ideabridge.bridge.store.users import LOCAL
     from ideabridge.server.cli.connecting import connected
 
-    choices = read_choices(options, take, runs)
+    choices = choices_of_options(options, take, runs)
     parameters = read_parameters(rename, merge, fix, describe, require, parameter)
     ref = lookup_idea(options, ref)
     async with connected(open_bridge(options)) as bridge:
@@ -399,9 +401,9 @@ async def verify_ideas(
         for verdict in verdicts:
             notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
             mark, style = ("does not hold", "red") if verdict.faults else ("holds", "green")
-            show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
+            show_line(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
             for fault in verdict.faults:
-                show(f"  {fault}")
+                show_line(f"  {fault}")
 
     return 1 if any(verdict.faults for verdict in verdicts) else 0
 
@@ -480,13 +482,13 @@ async def publish_idea(
 
     `session` stands for what an assistant called last, tool by tool.
     """
-    from ideabridge.bridge.lifting.choices import read_choices as publish_choices
+    from ideabridge.bridge.lifting.choices import read_choices
     from ideabridge.bridge.publishing.publish_request import PublishRequest
     from ideabridge.server.cli.connecting import connected
 
-    choices = read_choices(options, take, runs)
+    choices = choices_of_options(options, take, runs)
     parameters = read_parameters(rename, merge, fix, describe, require, parameter)
-    part = read_calls(calls)
+    part = calls_option(calls)
     chosen = _read_program(program, inputs, no_program=no_program)
     ref = lookup_called(options, ref)
     async with connected(open_bridge(options)) as bridge:
@@ -498,7 +500,7 @@ async def publish_idea(
             description=description,
             answer=answer,
             parameters=parameters,
-            choices=publish_choices(choices),
+            choices=read_choices(choices),
             strict=strict,
             or_solve=or_solve,
             to=to,

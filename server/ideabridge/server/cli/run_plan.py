@@ -22,9 +22,9 @@ from ideabridge.server.cli.console import (
     print_value,
     report,
     say,
-    show,
+    show_line,
 )
-from ideabridge.server.cli.inputs import read_document, read_input, read_solution
+from ideabridge.server.cli.inputs import read_document_at, read_input, read_solution_at
 from ideabridge.server.cli.options import InputOption, Line, Options, command
 from ideabridge.server.cli.serve import read_model_option
 from ideabridge.server.views.text import counted
@@ -82,7 +82,7 @@ async def run(
     from ideabridge.server.cli.connecting import show_connecting
     from ideabridge.server.cli.follow import follow, print_result
 
-    raw = read_solution(plan, "PROGRAM.py" if plan.endswith(".py") else "PLAN.json")
+    raw = read_solution_at(plan, "PROGRAM.py" if plan.endswith(".py") else "PLAN.json")
     parsed = read_plan(raw)
     arguments = read_input(input)
     if arguments is not None:
@@ -230,7 +230,7 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
         print_value(drawing)
     elif sys.stdout.isatty():
         for text, style in _lines(rehearsal, options):
-            show(fit(text), style)
+            show_line(fit(text), style)
         if drawing is not None:
             print_value(drawing)
     else:
@@ -365,7 +365,7 @@ def _read_context(place: str) -> list[JSON]:
     """
     from ideabridge.bridge.arguments import read_context_document
 
-    messages, unread = read_context_document(read_document(place, "--context"), "--context")
+    messages, unread = read_context_document(read_document_at(place, "--context"), "--context")
     if unread:
         say(f"--context: not read: {', '.join(unread)[:200]}", "dim")
     return messages
@@ -524,12 +524,12 @@ def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Op
     """Write the requests of a run and its solutions to a file, and print the result of the run."""
     from ideabridge.bridge.minds.recorded import recording_of
     from ideabridge.server.cli.follow import print_result
-    from ideabridge.server.cli.sharing import write_file
+    from ideabridge.server.cli.sharing import write_text
 
     export = partial(bridge.export_idea, results=True)
     try:
         documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
-        write_file(file.expanduser(), readable_json(documents, 1) + "\n")
+        write_text(file.expanduser(), readable_json(documents, 1) + "\n")
     except IdeabridgeError as error:
         # The result was paid for, so it is printed all the same.
         code = print_result(outcome, options, extra={"recorded": None})

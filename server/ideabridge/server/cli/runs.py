@@ -19,9 +19,9 @@ from ideabridge.server.cli.console import (
     print_value,
     report,
     say,
-    show,
+    show_line,
 )
-from ideabridge.server.cli.inputs import read_input, read_solution
+from ideabridge.server.cli.inputs import read_input, read_solution_at
 from ideabridge.server.cli.options import AfterOption, InputOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import (
     RunArgument,
@@ -374,33 +374,35 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
     status, stored_reason = run_status(record)
     reason = machine.reason or stored_reason
     head = f"run {record.id}: {status}{errors_text(len(machine.errors))}"
-    show(f"{head} ({reason})" if reason else head, "bold")
+    show_line(f"{head} ({reason})" if reason else head, "bold")
     created = record.created[:19].replace("T", " ")
-    show(fit(f"  {record.kind} of {record.caller}, {created} UTC: {record.title}", 4))
+    show_line(fit(f"  {record.kind} of {record.caller}, {created} UTC: {record.title}", 4))
     for line in [*_lineage_lines(lineage), *_origin_lines(record)]:
-        show(fit(f"  {line}", 4))
+        show_line(fit(f"  {line}", 4))
 
-    show("events (number, seconds, what)", "bold")
+    show_line("events (number, seconds, what)", "bold")
     begun = next((entry.at for entry in history.entries if entry.at is not None), 0.0)
     width = len(str(len(history.entries)))
     for entry in history.entries:
         seconds = "" if entry.at is None else f"{entry.at - begun:8.3f}"
-        show(fit(f"  {entry.number:>{width}} {seconds:>8}  {entry.text}", width + 13), entry.style)
+        show_line(
+            fit(f"  {entry.number:>{width}} {seconds:>8}  {entry.text}", width + 13), entry.style
+        )
 
     if history.broken:
-        show(f"  {history.broken}", "red")
+        show_line(f"  {history.broken}", "red")
 
     statuses = Counter(call.status.value for call in machine.history)
     calls = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "none"
-    show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
+    show_line(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for line in doubt_lines(machine):
-        show(fit(f"  {line}", 4), "yellow")
+        show_line(fit(f"  {line}", 4), "yellow")
 
     for error in machine.errors:
-        show(fit(f"  error: {error_line(error)}", 4), "red")
+        show_line(fit(f"  error: {error_line(error)}", 4), "red")
 
     for skipped in skipped_calls(machine):
-        show(fit(f"  skipped: {skipped_line(skipped)}", 4), "dim")
+        show_line(fit(f"  skipped: {skipped_line(skipped)}", 4), "dim")
 
     advice = next_step(record.id, status)
     if advice is not None:
@@ -469,24 +471,24 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
         print_json(result)
         return 0
 
-    show(f"run {record.id} after event {last.number}: {last.text}", "bold")
+    show_line(f"run {record.id} after event {last.number}: {last.text}", "bold")
     title = "context (no mind was asked)"
     if latest is not None:
         title = f"request {machine.step}, as the mind saw it"
     if not is_exact:
         title += ", except for changes by the program's own handlers"
 
-    show(title, "bold")
+    show_line(title, "bold")
     for message in request.texts:
-        show(f"  [{message.get('role')}]", "cyan")
+        show_line(f"  [{message.get('role')}]", "cyan")
         for line in str(message.get("content")).split("\n"):
-            show(f"    {line}")
+            show_line(f"    {line}")
 
-    show("state", "bold")
+    show_line("state", "bold")
     print_value(now.state)
-    show("calls", "bold")
+    show_line("calls", "bold")
     for number, call in enumerate(now.history):
-        show(f"  {number} {call.call.name}: {call.status.value}")
+        show_line(f"  {number} {call.call.name}: {call.status.value}")
 
     return 0
 
@@ -532,7 +534,7 @@ async def fork_run(
     from ideabridge.server.cli.follow import follow, print_result
 
     changes = read_input([_file_or_word(word) for word in input]) if input else None
-    replacement = read_solution(solution, "--solution") if solution is not None else None
+    replacement = read_solution_at(solution, "--solution") if solution is not None else None
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
         changed_input: JSONObject | None = None

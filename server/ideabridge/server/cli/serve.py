@@ -18,7 +18,7 @@ from ideabridge.server.cli.console import (
     at_terminal,
     report,
     say,
-    show,
+    show_line,
 )
 from ideabridge.server.cli.options import Options, command
 
@@ -248,7 +248,7 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
     name = f"[{host}]" if ":" in host else host
     with open_store(options) as store:
-        show(link_to(f"http://{name}:{port}{PAGE}/", store.owner_links))
+        show_line(link_to(f"http://{name}:{port}{PAGE}/", store.owner_links))
 
 
 def _open_page(ready: Ready, *, opens: bool) -> None:

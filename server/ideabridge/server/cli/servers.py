@@ -26,7 +26,7 @@ from ideabridge.server.cli.console import (
     read_line,
     report,
     say,
-    show,
+    show_line,
 )
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
@@ -578,9 +578,9 @@ def _differences(changed: list[ChangedTool]) -> list[_Difference]:
 def _print_differences(differences: list[_Difference]) -> None:
     for difference in differences:
         verb = "calls" if len(difference.ideas) == 1 else "call"
-        show(f"{difference.tool}, which {', '.join(difference.ideas)} {verb}:", "bold")
+        show_line(f"{difference.tool}, which {', '.join(difference.ideas)} {verb}:", "bold")
         for line in difference.lines:
-            show(f"  {line}")
+            show_line(f"  {line}")
 
 
 def _has_words(tool: Tool, words: list[str]) -> bool:
@@ -627,7 +627,7 @@ async def list_tools(
             say(f"no tool has {condition} {' '.join(words)}")
         elif schemas:
             for tool in tools:
-                show(f"{tool.name}  ({tool.module or 'here'})")
+                show_line(f"{tool.name}  ({tool.module or 'here'})")
                 print_value(tool.parameters)
         else:
             effects = {True: "reads", False: "changes", None: "?"}

@@ -103,7 +103,7 @@ def export_ideas(
         sys.stdout.buffer.flush()
         return 0
 
-    write_file(output.expanduser(), text, "--output")
+    write_text(output.expanduser(), text, "--output")
     say(f"written to {output}", "green")
     return 0
 
@@ -167,7 +167,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
 
         _say_what_is_left_out(ref, document)
         name = _file_name(document, ref)
-        write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
+        write_text(folder / f"{name}.json", _text(document), "--folder", named=False)
 
     say(
         f"{len(refs) - refused} ideas written to "
@@ -197,7 +197,7 @@ def _text(document: JSONObject) -> str:
     return readable_json(document, 2) + "\n"
 
 
-def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
+def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
     """Write a file whole or not at all, readable only for its owner. A link is never followed:
     otherwise the owner of the folder could choose another file of this machine to overwrite.
 

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ideabridge.server.cli.console import err, interruptible, out, print_json, say, show, wrapped
+from ideabridge.server.cli.console import (
+    err,
+    interruptible,
+    out,
+    print_json,
+    say,
+    show_line,
+    wrapped,
+)
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import printable, readable_json
 
@@ -107,7 +115,7 @@ def show_standing(
         return
 
     width = out().width if sys.stdout.isatty() else None
-    _print(standing, parsed, user, confirmed, show, width)
+    _print(standing, parsed, user, confirmed, show_line, width)
     unconfirmed = _unconfirmed(standing, confirmed)
     if unconfirmed:
         words: list[str] = []
@@ -115,9 +123,9 @@ def show_standing(
             words += ["--data", path]
 
         command = trust_command(standing.found.file, "--show", *words)
-        show(f"          If each is only data of its server: {command}")
+        show_line(f"          If each is only data of its server: {command}")
 
-    show(f"hash      {standing.found.hash(confirmed)}")
+    show_line(f"hash      {standing.found.hash(confirmed)}")
 
 
 def _print(

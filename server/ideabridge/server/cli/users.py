@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from ideabridge.server.cli.console import print_json, say, show
+from ideabridge.server.cli.console import print_json, say, show_line
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.encoding import JSONObject
@@ -72,7 +72,7 @@ def _show_token(options: Options, user: User, token: Token, text: str) -> None:
 
     say(f"{user.name}, {user.role}. {label}; it is shown only once:", "green")
     # An unbroken line on standard output, for copying and for scripts.
-    show(text)
+    show_line(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
 
 

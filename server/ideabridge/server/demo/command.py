@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, fit, print_json, report, show
+from ideabridge.server.cli.console import ExitCode, fit, print_json, report, show_line
 from ideabridge.server.cli.options import Options, command
 
 
@@ -38,7 +38,7 @@ def demo(
         if not options.json:
             # A timeline fits 80 columns. `fit` would break its lines: some terminals draw a block
             # two columns wide.
-            show(text if "█" in text else fit(text), style)
+            show_line(text if "█" in text else fit(text), style)
 
     began = time.monotonic()
     demo = Demo(find_repository(repo), executable(), say)

@@ -145,7 +145,7 @@ def rescued_of(path: Path) -> list[Path]:
     """The rescued copies of a store that was deleted while it was in use, the oldest first."""
     path = Path(os.path.realpath(path))
     copies = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
-    return sorted(copy for copy in copies if PARTIAL not in copy.name)
+    return sorted(copy_committed for copy_committed in copies if PARTIAL not in copy_committed.name)
 
 
 def _identity(file: Path) -> Identity | None:
@@ -161,7 +161,7 @@ def _identity(file: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-def copy(connection: sqlite3.Connection, target: Path) -> None:
+def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
     """Copy what is committed into a new file (`write_file`). Others may write meanwhile.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ideabridge.bridge.store.database import Database, Upkeep
 from ideabridge.bridge.store.sqlite import IS_FIXED, described, sqlite3
-from ideabridge.bridge.store.sqlite.files import copy
+from ideabridge.bridge.store.sqlite.files import copy_committed
 
 
 class SqliteUpkeep(Upkeep):
@@ -46,7 +46,7 @@ class SqliteUpkeep(Upkeep):
         # The copy has the commits until it began. If the process is killed, the file is complete or
         # does not exist.
         with self._alone():
-            copy(self._connection, target)
+            copy_committed(self._connection, target)
         return target.stat().st_size
 
     def vacuum(self) -> tuple[int, int]:

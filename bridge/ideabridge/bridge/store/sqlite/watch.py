@@ -15,7 +15,7 @@ from typing import Final
 
 from ideabridge.bridge.store.errors import StoreError, StoreGoneError
 from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
-from ideabridge.bridge.store.sqlite.files import StoreFiles, copy
+from ideabridge.bridge.store.sqlite.files import StoreFiles, copy_committed
 
 COMMITS: Final = 256
 """The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise
@@ -97,7 +97,7 @@ class FileWatch:
     def _save(self, files: StoreFiles, fault: str, connection: sqlite3.Connection) -> None:
         target = files.beside()
         try:
-            copy(connection, target)
+            copy_committed(connection, target)
         except (StoreError, sqlite3.Error) as error:
             self._unsaved = fault
             self._advice = (
