@@ -33,7 +33,7 @@ from examples.cluster.postgres import PostgresError, PostgresServer, programs
 from mcp import Client
 
 from ideabridge.bridge.store.store import Store
-from ideabridge.server.cli.console import fit, report, show
+from ideabridge.server.cli.console import fit, report, show_line
 from ideabridge.server.demo import assistant
 from ideabridge.server.demo.assistant import CheckFailedError, Members, call, cause_of
 from ideabridge.server.demo.demo import (
@@ -89,7 +89,7 @@ MISSING: Final = (
 
 def say(text: str = "", style: str | None = None) -> None:
     """Print a line, or a paragraph that fits the terminal."""
-    show(fit(text), style)
+    show_line(fit(text), style)
 
 
 @dataclass

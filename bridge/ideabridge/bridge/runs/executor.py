@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
 from ideabridge.bridge.context.inquiry import Asker
@@ -126,14 +127,27 @@ class KeptBytes:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CallingRun:
+    """What the executor knows of the run that makes a call.
+
+    Attributes:
+        id: a module lets the calls of different runs take turns.
+        caller: the owner of the run.
+        kept_bytes: bounds the results of the run.
+    """
+
+    id: str
+    caller: str
+    kept_bytes: KeptBytes
+
+
 class CallContext:
     """The `ActivityContext` of one call, and what else the executor needs.
 
     Attributes:
-        queue_key: the id of the run. A module lets the calls of different keys take turns.
-        caller: the owner of the run.
+        run: the run that makes the call.
         asker: takes the questions of the call's module.
-        kept_bytes: bounds the results of the run.
         most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
         chosen: the path of `p || q` that the activity has chosen.
         content: the content blocks of the result of a module's tool, if they say something else
@@ -146,17 +160,13 @@ class CallContext:
         effect: Execute,
         on_progress: ProgressCallback,
         on_message: Callable[[JSONObject], None],
-        queue_key: str,
-        caller: str,
+        run: CallingRun,
         asker: Asker | None,
-        kept_bytes: KeptBytes,
         most_shown: int,
     ) -> None:
+        self.run = run
         self.most_shown = most_shown
-        self.queue_key = queue_key
-        self.caller = caller
         self.asker = asker
-        self.kept_bytes = kept_bytes
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = ()
@@ -216,7 +226,7 @@ class CallContext:
             ResultLimitError: too much would be kept.
         """
         data = encode(content)
-        self.kept_bytes.take(len(data), str(self.call["_tool"]), _memory_of(data))
+        self.run.kept_bytes.take(len(data), str(self.call["_tool"]), _memory_of(data))
         self.content = content
 
     def choose(self, path: str) -> None:
@@ -326,7 +336,7 @@ class Executor:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
         """
         tool = effect.tool
-        context.kept_bytes.expect_room(tool.name)
+        context.run.kept_bytes.expect_room(tool.name)
         if effect.is_latent:
             what = f"the _output of {tool.name}"
             written = normalise(effect.latent, what=what)
@@ -380,7 +390,7 @@ class Executor:
             times = len(effect.call.target.texts)
         if context.returned is not None:
             times += 1
-        context.kept_bytes.take(size * times, name, memory * times)
+        context.run.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
         """Call the tool of a module. It restores the names of renamed parameters."""
@@ -389,16 +399,16 @@ class Executor:
             tool.name_in_module,
             effect.parameters,
             progress=context.progress,
-            queue_key=context.queue_key,
+            queue_key=context.run.id,
             asker=context.asker,
             meant=tool.passes_to or tool,
             patience=PATIENCE,
         )
         try:
-            async with self._modules.using(name, user_of(context.caller)) as module:
+            async with self._modules.using(name, user_of(context.run.caller)) as module:
                 answer = await module.answer(call)
         except ModuleError as error:
-            _keep_sent(error, context.kept_bytes, tool.name)
+            _keep_sent(error, context.run.kept_bytes, tool.name)
             raise
 
         if answer.aside is not None:

@@ -87,7 +87,13 @@ from ideabridge.bridge.minds.choice import TURNS
 from ideabridge.bridge.programs.runner import ProgramRunner
 from ideabridge.bridge.programs.sandbox import Sandbox
 from ideabridge.bridge.runs.binding import Binding
-from ideabridge.bridge.runs.executor import CallContext, Executor, KeptBytes, ObservedRun
+from ideabridge.bridge.runs.executor import (
+    CallContext,
+    CallingRun,
+    Executor,
+    KeptBytes,
+    ObservedRun,
+)
 from ideabridge.bridge.runs.starts import program_of_mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -1012,10 +1018,8 @@ class RunningCalls:
             effect,
             on_progress,
             on_message,
-            self._runner.run_id,
-            self._runner.caller,
+            CallingRun(self._runner.run_id, self._runner.caller, self._runner.kept_bytes),
             asker,
-            self._runner.kept_bytes,
             most_shown,
         )
         try:
