@@ -59,8 +59,7 @@ from ideabridge.bridge.lifting.index import INPUT, Values
 from ideabridge.bridge.lifting.inside import Inside, core_of, stands_in
 from ideabridge.bridge.lifting.leaves import Leaf, keys_below, leaves_of_call, leaves_of_output
 from ideabridge.bridge.lifting.lifted import Lifted, selects_by_data
-from ideabridge.bridge.lifting.search import Found, is_common, is_constant, selects
-from ideabridge.bridge.lifting.search import explain_literal
+from ideabridge.bridge.lifting.search import Found, explain_literal, is_common, is_constant, selects
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _PARTS: Final = 100
