@@ -37,13 +37,13 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed: found before it ran, raised while it ran, a call that it depends on
-failed, denied by a decision or the policy; `output`: the output of a Solution could not be
-resolved or validated."""
+"""Why a call failed. `structural`: a fault was found before it ran; `runtime`: it failed while it
+ran; `dependency`: a call that it depends on failed; `denied`: a decision or the policy denied it.
+`output`: the output of a Solution could not be resolved or validated."""
 
 UNCERTAIN = ("unknown", "ran")
-"""Kinds of errors of calls that may have taken effect: the outcome is unknown, or the result
-cannot be used."""
+"""The kinds of errors after which a call may have taken effect: its outcome is unknown, or its
+result cannot be used."""
 
 UNCAUGHT = ("structural", *UNCERTAIN)
 """What `p || q` does not catch: faults of the plan itself, and a call that may have done its
@@ -59,8 +59,8 @@ class Read:
     """One reference string of a call, and the calls to which its operands are bound.
 
     `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None
-    while the answer streams and no earlier call supplies the operand. A `lenient` read is of an
-    explanation, which may have no value.
+    while the answer streams and no earlier call supplies the operand. A `lenient` read belongs to
+    an explanation and may have no value.
     """
 
     expression: Expression
@@ -95,8 +95,8 @@ class Call:
         order: the earlier calls for which it waits directly because of the listed order.
         clean: code of this process runs the call, and sees only the parameters and `_imports`.
         constant: True if the parameters have no references and are already validated.
-        code: the tool of the code that `_activity` names, if that is not the call's own tool;
-            without hints if the run does not have that tool.
+        code: the tool of the code that `_activity` names, if that is not the call's own tool. It
+            has no hints if the run does not have that tool.
     """
 
     index: int
@@ -141,8 +141,8 @@ class Call:
 
     @property
     def label(self) -> str:
-        """The call's name in errors: `call 0 (git_log)`, or later `call 0 of its solution, 7 of the
-        run (git_log)`.
+        """The call's name in errors: `call 0 (git_log)`, or in a later Solution `call 0 of its
+        solution, 7 of the run (git_log)`.
         """
         where = f" of its solution, {self.place} of the run" if self.first else ""
         instance = f", instance {clipped(self.instance)}" if self.instance else ""
@@ -243,7 +243,7 @@ def _read_target(call: Call) -> None:
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
     """The problem of an output path in another notation; None if there is no problem."""
-    # A text in quotes is a key.
+    # A quoted text is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
         hint = wrong_target_hint(part)
@@ -304,7 +304,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.name = tool.name
 
     if call.activity not in (None, tool.name, tool.activity) and tool.module is None:
-        # What its tool says of itself does not hold for other code.
+        # The hints of the call's own tool do not hold for other code.
         call.code = catalogue.get((None, str(call.activity))) or Tool(str(call.activity))
 
     latent = tool.key in catalogue.latent and call.activity is None
@@ -409,8 +409,8 @@ def read_call(
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        briefly: report faults without explanations and suggestions, which other
-            calls have received.
+        briefly: report faults without explanations and suggestions, because earlier calls have
+            received them.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
@@ -470,10 +470,10 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """The calls of a plan, with a copy for each instance of those that name no instance, and their
-    places in the plan.
+    """The calls of a plan and their places in it. A call that names no instance is copied for each
+    instance.
 
-    Without instances, the calls are returned unchanged, and None for the places.
+    Without instances, the calls are returned unchanged, and the places are None.
     """
     if not instances:
         return list(calls), None

@@ -17,14 +17,14 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""A module is looked for in this many first characters of a name."""
+"""How many characters at the start of a name are searched for the name of a module."""
 
 
 class Catalogue:
     """The tools of a run, by `_tool` and `_module`. A catalogue does not change.
 
     Args:
-        tools: the tools; of two with the same name and module, the later one counts.
+        tools: the tools; if two have the same name and module, the later one counts.
         latent: keys of the tools without an activity: the mind writes their `_output`.
         missing: a text about modules that are not connected, added to the error for an unknown
             tool or module.
@@ -63,7 +63,7 @@ class Catalogue:
 
         Args:
             name: `_tool` of the call.
-            module: `_module` of the call; None is enough if only one tool has the name.
+            module: `_module` of the call; may be None if only one tool has the name.
             briefly: do not look for the nearest names.
 
         Raises:
@@ -103,7 +103,8 @@ class Catalogue:
         elif module is not None:
             return None
         else:
-            # Where an idea and a tool have one name, the tool is meant; `_module` calls the idea.
+            # If an idea and a tool have the same name, the name means the tool; `_module` calls the
+            # idea.
             candidates = [tool for tool in candidates if not _is_idea(tool)] or candidates
 
         return candidates[0] if len(candidates) == 1 else None
@@ -184,8 +185,8 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """The tool with the same module and the same name in it, whatever its name in this
-        catalogue; else None.
+        """The tool of the same module with the same name in that module, whatever its name in this
+        catalogue is; None if there is none.
         """
         return self._by_origin.get(tool.origin)
 
@@ -196,7 +197,7 @@ class Catalogue:
         return self._by_origin.get(key) or self._by_key.get(key)
 
     def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
-        """A catalogue of the tools that calls name, and `more`: the tools that the journal of a
+        """A catalogue of the tools that calls name and of `more`: the tools that the journal of a
         plan needs. Unknown tools are skipped; the check of the plan reports them.
         """
         tools: list[Tool | None] = []
@@ -259,7 +260,9 @@ class Catalogue:
         return queries
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
-        """(tools, latent keys) as a journal stores them; made once, so they must not be changed."""
+        """(tools, latent keys) as a journal stores them. The result is kept for later calls: do not
+        change it.
+        """
         if self._json is None:
             tools: list[JSON] = []
             tools.extend(stored_tool(tool) for tool in self.tools)
@@ -292,7 +295,7 @@ def stored_keys(keys: Iterable[ToolKey]) -> list[JSON]:
 
 
 def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
-    """The keys of tools that a journal has as `[[module, name]...]`; others are left out."""
+    """The keys of tools that a journal has as `[[module, name]...]`; anything else is left out."""
     keys: list[ToolKey] = []
     for pair in stored:
         match pair:
@@ -304,7 +307,7 @@ def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Return whether a pattern may match other names than itself."""
+    """Return whether a pattern may match names other than itself."""
     return any(wildcard in pattern for wildcard in "*?[")
 
 

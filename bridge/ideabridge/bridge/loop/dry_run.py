@@ -59,8 +59,8 @@ def _order_of(graph: Graph, call: Call) -> set[int]:
 
 
 def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
-    """The order of a closed graph: which calls run in parallel, what each reads and writes, what
-    is not read-only.
+    """The order of a closed graph: which calls run in parallel, what each reads and writes, and
+    which are not read-only.
 
     Args:
         graph: the graph of a plan that can run.
@@ -307,7 +307,7 @@ def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
-    """The lines that give nodes a style; none without nodes."""
+    """The lines that give nodes a style; none if there are no nodes."""
     if nodes:
         yield f"  class {','.join(nodes)} {name}"
         yield f"  classDef {name} {style}"

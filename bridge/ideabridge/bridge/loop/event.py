@@ -96,8 +96,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The name of each kind of decider in messages. `Decider.__str__` alone words them: a decision is
-never called a person's unless the journal says so.
+"""The name of each kind of decider in messages. Only `Decider.__str__` uses them, so a message
+attributes a decision to a person only if the journal does.
 """
 
 
@@ -163,7 +163,7 @@ def decider_text(event: JSONObject) -> str:
     """Who made a decision, in words, given its event as the journal stores it.
 
     If a grant approved the call, nobody was asked about it: the words name the grant. "" if the
-    journal does not say who decided, or in a form that is unknown here; then nothing is claimed.
+    journal does not say who decided, or says it in a form that this version does not know.
     """
     try:
         by = read_decider(event.get("by"))
@@ -174,7 +174,7 @@ def decider_text(event: JSONObject) -> str:
 
 
 def denial_text(by: str | Decider, reason: str | None) -> str:
-    """Why a call did not run that somebody or something denied."""
+    """Why a denied call did not run."""
     who = f" by {by}" if str(by) else ""
     return f"denied{who}: {reason or 'no reason given'}"
 
@@ -286,9 +286,10 @@ class ConfigurationChanged(Journaled):
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
     """A Request was made. `request` is its id. `offered` are the tools and the output schema of
-    this Request, if handlers of messages changed them; see `change_of_offer`. `bytes` is what its
-    mind reads, see `Request.size`. `members` are the schemas of the members of its Solution that
-    handlers added; None in journals that do not say it, whose Solutions may have any members.
+    this Request, if handlers of messages changed them; see `change_of_offer`. `bytes` is the size
+    of what its mind reads, see `Request.size`. `members` are the schemas of the members of its
+    Solution that handlers added; None in journals without them, whose Solutions may have any
+    members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -331,8 +332,8 @@ class OutputProposed(Journaled):
 class SolutionClosed(Journaled):
     """The answer ended; `broken` is the reason if it broke off. `extra` are its other members.
 
-    Of a program, `error` is why it ended without a value, and `unheard` are the calls whose results
-    it did not take.
+    For a program, `error` is why it ended without a value, and `unheard` are the calls whose
+    results it did not take.
     """
 
     name: ClassVar[str] = "solution_closed"
@@ -345,11 +346,11 @@ class SolutionClosed(Journaled):
 @dataclass(frozen=True, slots=True)
 class ProgramProposed(Journaled):
     """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version
-    of what runs it. `now` is the time, in seconds since 1970, that does not pass for the program;
-    `seed` that of its random numbers; `names` the tools that it may call, by their names in it
-    (`ProgramNames.used_by`). `extra`, `mind` and `model` as in `SolutionProposed`. `reached` has
-    the places `[line, column]` of its calls that recorded runs made; null: it was not judged by
-    recordings. `assumed` has what its input does not know for certain, in the form of
+    of what runs it. `now` is the constant time that the program sees, in seconds since 1970; `seed`
+    is the seed of its random numbers; `names` has the tools that it may call, by their names in the
+    program (`ProgramNames.used_by`). `extra`, `mind` and `model` are as in `SolutionProposed`.
+    `reached` has the places `[line, column]` of its calls that recorded runs made; null: it was not
+    compared with recordings. `assumed` has what is uncertain about its input, in the form of
     `Settled.assumed`.
     """
 
@@ -384,9 +385,9 @@ class UsageNoted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
-    """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model`
-    say who wrote it, if it was not the caller by turns. With a `pattern` its calls are a group.
-    `explained` is what the plan of an idea does not know for certain; see
+    """A Solution that arrived whole is taken up. `places` are as in `CallProposed`. `mind` and
+    `model` say who wrote it, if it was not the caller by turns. With a `pattern` its calls are a
+    group. `explained` says how literals of a published plan are computed, see
     `context/plan_literals.py`.
     """
 
@@ -498,8 +499,8 @@ class CallStarted(OfCall):
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`;
-    `sent` is what its tool sent, which nobody checked. `content` has the content blocks of its
-    result, where these say something else than the value.
+    `sent` is what its tool sent, unchecked. `content` has the content blocks of its result, if they
+    say something other than the value.
 
     The error kind `cancelled` means that its group was decided without it, or that its Solution
     was cancelled. `chosen` is the output path that an activity chose, `spent` the usage of its
@@ -533,8 +534,8 @@ class OutcomeAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDecided(OfCall):
-    """A person's answer about an unknown outcome: `value` is the result; `skip`: it fails with
-    `error`; `retry`.
+    """A person's answer about an unknown outcome. `value`: the result is `value`; `skip`: the call
+    fails with `error`; `retry`: it runs again.
     """
 
     name: ClassVar[str] = "outcome_decided"

@@ -1,11 +1,11 @@
 """Grant: a person allows a tool for the rest of a run, so that its further calls do not ask.
 
 A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers
-later calls of the same run to the same tool, and those that wait already, as long as the policy
-asks about them for no other reason. Each call that it approves has a `CallDecided` of its own,
-which names the call of the grant. Grants are part of the machine, so folding the journal again
-restores them with their counts. A run that answers a call of this one has its own machine, and a
-fork does not take grants over: no grant reaches another run.
+later calls of the same run to the same tool, and such calls that already wait, unless the policy
+asks about them for another reason. Each call that it approves has a `CallDecided` of its own, which
+names the call of the grant. Grants are part of the machine, so folding the journal again restores
+them with their counts. A room has its own machine, and a fork does not take over grants, so no
+grant reaches another run.
 
     {"for": "run"}                                                  every further call of the tool
     {"for": "run", "max": 3}                                        at most three executions more
@@ -93,10 +93,10 @@ class Grant:
     used: int = 0
 
     def covers(self, progress: Progress) -> bool:
-        """Return whether the grant approves a call whose references are resolved; all items of its
-        `_each`, or none.
+        """Return whether the grant approves a call whose references are resolved: all items of its
+        `_each`, or none of them.
 
-        A call is not covered if checking its parameters is costly: a person is asked.
+        A call whose parameters are costly to check is not covered, so a person is asked.
         """
         tool = progress.tool
         if tool is None or tool.key != self.tool.key or tool.digest != self.tool.digest:
@@ -164,7 +164,9 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Count a call once more (`times` 1) or no longer (-1) for the grant of `call`."""
+        """Add the executions of a call to the count of the grant of `call` (`times` 1), or subtract
+        them (-1).
+        """
         self.of(call).used += times * _executions(progress)
 
     def of(self, call: int) -> Grant:

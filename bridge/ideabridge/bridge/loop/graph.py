@@ -110,18 +110,18 @@ RULES: Final = 2
 """The version of the rules for calls that new runs follow. A journal is folded under the rules that
 it was written by.
 
-1: where `_activity` names code, the hints of the tool of that code also decide whether a
-call asks and what it waits for; and the result of a latent tool whose definition does not
-describe it is text.
-2: in a published plan, an explanation never gives the value of one of another kind, and notes are
-apart from what is assumed; see `context/earlier.py`.
+1: if `_activity` names code, the hints of the tool of that code also decide whether a call asks and
+what it waits for; and the result of a latent tool is text if the definition does not describe it.
+2: in a published plan, an explanation without a value is not replaced by one of another kind, and
+notes are separate from assumptions; see `context/earlier.py`.
 """
 
 _TOLD: Final = 3
-"""The most references that are named with a value that does not fit."""
+"""How many references an error about a value that does not fit names, at most."""
 
 _NAMED: Final = 20
-"""The most calls of one cycle that are named, and the most missing values that are explained."""
+"""How many calls of one cycle an error names, and how many missing values are explained, at
+most."""
 
 
 class Graph:
@@ -437,7 +437,8 @@ class Graph:
         """The value of a read that exists before the Solution and that no call before the reader
         changes; else MISSING.
 
-        Of alternatives, the first must be such a value: others are read only if it is absent.
+        If the read has alternatives, the first must be such a value, because the others are read
+        only if it is absent.
         """
         if (
             not item.bound
@@ -456,10 +457,10 @@ class Graph:
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
         """Check the parameters of a call with the values that exist already, as far as its
-        references read such ones.
+        references read them.
 
-        A call that may not run at all is checked when its turn comes: a test decides about it, or
-        it runs for each item of a list that is not known or is empty.
+        A call that may not run at all is checked when its turn comes: a test decides whether it
+        runs, or it runs for each item of a list that is unknown or empty.
         """
         tool = call.tool
         if tool is None or not call.reads or self.explained is not None:
@@ -491,7 +492,7 @@ class Graph:
 
         validator = self.catalogue.exact(tool)
         if unknown:
-            # What is not known stays a reference, and everything else is a literal.
+            # An unknown value stays a reference; everything else becomes a literal.
             validator = self.catalogue.admitted(tool)
             filled = fill(
                 _literal(call.parameters),
@@ -623,7 +624,7 @@ class Graph:
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
         if earlier or lenient or self._exists(operand, instance):
-            # What a literal was copied from existed before its call.
+            # The value that a literal was copied from existed before its call.
             return tuple(earlier)
         if not self.closed:
             return None
@@ -644,7 +645,7 @@ class Graph:
         not listed yet.
 
         Later alternatives count even if they are never needed: such calls may close a circle, in
-        which the order gives way. A call that started before that is known would run earlier than
+        which the order gives way. If a call started before this is known, it would run earlier than
         in an answer that arrives whole.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
@@ -829,7 +830,7 @@ class _Sequence:
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        # By position: an earlier position, with only settled calls in between.
+        # For each position, an earlier one with only settled calls in between.
         self._nearest: list[int] = []
 
     def append(self, index: int) -> None:
@@ -946,8 +947,8 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Give a new call its position; `tools` are those through which it may change or
-        read something.
+        """Give a new call its position; `tools` are the tools through which it may change or read
+        something.
         """
         place = self._place(call, tools)
         if place is None:

@@ -161,7 +161,7 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """What a call of another run adds to the data, as the context of a room has it:
+    """The data that the result of a call of another run adds to the context of a room, read as
     `†data.results.PLACE`; nothing if the call has no such result.
     """
     if not isinstance(call, dict) or "result" not in call:

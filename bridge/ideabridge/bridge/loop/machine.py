@@ -224,8 +224,8 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The calls of the last Solution that were skipped: they read what a branch that was not
-        taken would give.
+        """The skipped calls of the last Solution: they read what a branch that was not taken would
+        have written.
         """
         return [
             progress
@@ -283,8 +283,8 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null; None if it may. To a mind, null is no output
-        yet.
+        """Why a program must not end with null; None if it may. If a mind answers, null means that
+        there is no output yet.
         """
         if self.mode != "plan":
             return None
@@ -538,8 +538,8 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """Count what the last Request cost at least, if its mind did not report it. A host by turns
-        pays for itself.
+        """Count the least that the last Request can have cost, if its mind did not report it. A
+        client that answers by turns pays for itself.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)
@@ -824,8 +824,8 @@ class Machine:
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
         """The end of the run, if the last Solution leads to it; else None.
 
-        The run ends with an output that can be given, if its author answers only once, and after
-        two Solutions in a row that had neither calls nor an output, and printed nothing.
+        The run ends if it has an output, if the author of its Solution answers only once, or after
+        two Solutions in a row that had neither calls nor an output and printed nothing.
         """
         if self.has_output:
             return Finish("done")
@@ -926,7 +926,7 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     """The executions to repeat, and the events to journal, to continue a run whose
     journal was folded.
 
-    Executions in flight run again if their tool may run twice. For all others the mind is informed
+    Executions in flight run again if their tool may run twice. For all others the next Request says
     that the outcome is unknown; in a run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []

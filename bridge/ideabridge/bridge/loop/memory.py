@@ -42,8 +42,8 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSON]) -> None:
         self._documents = documents
-        # The results of each instance that nothing else refers to: another result is added to
-        # them without a copy.
+        # By instance, the results that nothing else refers to, so that another result is added
+        # without a copy.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSON] = dict(documents)
         self.log: list[Write] = []
@@ -124,8 +124,8 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put the result of a call into the documents, if possible without a copy: to copy all
-        results for each new one takes quadratic time.
+        """Put the result of a call into the documents, if possible without a copy: copying all
+        results for each new one would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
         own = self._results.get(entry.instance)
@@ -155,9 +155,8 @@ class Memory:
         self._documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
-        """The value that a read bound to the calls `bound` sees: the value before the Solution
-        with the writes (or added data) of these calls, the last one winning, and without those
-        of other calls.
+        """The value of a read that is bound to the calls `bound`: the value before the Solution,
+        with what these calls, and no others, have written (or added as data). The last write wins.
         """
         if bound and path[0] != "data":
             written = self._written.get(instance)
@@ -168,8 +167,8 @@ class Memory:
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
-        """The document of an instance as a read of `†KIND` sees it that is bound to the calls
-        `bound`. It does not depend on what other calls have written so far.
+        """The document of an instance for a read of `†KIND` that is bound to the calls `bound`. It
+        does not depend on what other calls have written so far.
         """
         view = self.base.get(instance, {})
         if not bound:

@@ -28,7 +28,7 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
 
 _EXPLAINED: Final = 20
-"""The most items of one `_each` whose faults are explained."""
+"""How many faulty items of one `_each` get an explanation, at most."""
 
 
 class Filling:
@@ -80,10 +80,10 @@ class _Reads:
 
     Attributes:
         values: what the call itself reads.
-        known: the same, and what its computed literals read, as far as it exists.
+        known: these values, and those that its computed literals read, as far as they exist.
         by_item: the reads of `†item`, which has another value for each execution.
         absent: why the call cannot have a value that it reads itself.
-        failing: why computed literals do without a value: the call that gives it has failed.
+        failing: why computed literals lack a value: the call that gives it has failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -192,7 +192,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return the computed literals of a call, or why the call is not made."""
+        """Return the computed literals of a call, or why the call does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()
@@ -429,8 +429,8 @@ class OutputSchema:
         return faults
 
     def fault_of_null(self) -> str | None:
-        """Why null is no output of a plan; None if it is one, or if no schema says
-        what an output is.
+        """Why null is not a valid output of a plan; None if it is valid, or if the plan has no
+        output schema.
         """
         faults: list[str] = []
         if self._schema is not None:
@@ -452,7 +452,7 @@ def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
     """The output with its references resolved, the faults, what is assumed, and the size of what it
-    reads; by instance, a map without the instances with faults.
+    reads. A map by instance leaves out the instances with faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()

@@ -152,7 +152,7 @@ def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Allow read-only tools and rooms, whose calls are checked; ask about every other call."""
+    """Allow read-only tools, and rooms, whose own calls are checked; ask about every other call."""
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
@@ -163,8 +163,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """The tools of a toolbox whose code it has, too, and whose calls would ask: the digest of
-    the definition and the name of the activity, by the name of the tool.
+    """The tools of a toolbox that also has their code, and whose calls would ask: the digest of the
+    definition and the name of the activity, by the name of the tool.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -264,7 +264,8 @@ def policy_named(setting: ApprovalSetting) -> Policy:
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
     """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its
     `default` if that is `ask` or `deny`. All other calls run, because the host decides whether to
-    ask its user; where only persons decide, it does not, and a call asks as in a run.
+    ask its user. If only persons may decide, the host does not decide either, and a call asks as in
+    a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -317,7 +318,7 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
-    """Return whether a rule allows tools by their names, of whatever module."""
+    """Return whether a rule allows tools by their names, whatever their module is."""
     return any(
         isinstance(rule, dict)
         and rule.get("then") == "allow"

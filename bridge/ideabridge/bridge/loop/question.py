@@ -390,7 +390,7 @@ def _parameters_problem(
 ) -> Refusal | None:
     each = edited.get("_each")
     if progress.call.has_each != ("_each" in edited):
-        return Refusal("an edit keeps _each where the call has it, and has none where it has not")
+        return Refusal("an edit keeps _each if the call has it, and adds none otherwise")
     if progress.call.has_each and not (
         isinstance(each, list) and each and all(isinstance(item, dict) for item in each)
     ):

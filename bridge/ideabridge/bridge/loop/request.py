@@ -36,7 +36,7 @@ _CALLS: Final = 200
 """The most calls of one plan that are reported."""
 
 _NAMED: Final = 5
-"""The most instances that are named if a call is not done in them."""
+"""How many of the instances in which a call is not done are named, at most."""
 
 
 class Guidance:
@@ -162,7 +162,7 @@ class SchemaCache:
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages, and the same as ideas store them: as JSON, and encoded."""
+    """Messages, with the JSON that ideas store of each, and that JSON encoded."""
 
     messages: list[Message] = field(default_factory=list[Message])
     stored: list[JSONObject] = field(default_factory=list[JSONObject])
@@ -182,7 +182,7 @@ class Composer:
     Args:
         handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns the keys of those tools, of the ones that handlers add, that have no code.
+        latent: returns, from the tools that handlers add, the keys of those that have no code.
         program_schema: returns the schema of programs that call these tools; None: programs
             are not offered.
     """
@@ -207,7 +207,7 @@ class Composer:
         self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
-        """Compose the schema of the first Request for the cache. It has no changes of handlers."""
+        """Compose the schema of the first Request for the cache, without changes by handlers."""
         if machine.settings.thought_process:
             properties: dict[str, JSONObject] = {"thought_process": THOUGHTS}
         else:
@@ -385,7 +385,7 @@ def _schema_of(
     properties: dict[str, JSONObject],
     programs: Callable[[Sequence[Tool]], JSONObject] | None,
 ) -> JSONObject:
-    # The author of a plan answers once, and an output of null is one like any other.
+    # The author of a plan answers once, so null is an output like any other.
     is_plan = machine.mode == "plan"
     program: JSONObject | None = None
     if programs is not None:
@@ -399,7 +399,7 @@ def _schema_of(
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
-        # A handler may define the member in its own way, and requires nothing.
+        # A handler may define the member in its own way; then it is not required.
         required=[name for name in properties if properties[name] is THOUGHTS],
         program=program,
         wraps=not is_plan,
@@ -407,9 +407,9 @@ def _schema_of(
 
 
 def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
-    """The context of the current step: the initial context with the present state, which
-    stands before the calls; and what the last Solution printed, added and failed at, which
-    stands after them.
+    """The context of the current step without its calls, as the messages before and after them: the
+    initial context with the present state, and what the last Solution printed and added, with its
+    corrections and errors.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
@@ -473,8 +473,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: Solution) -> list[str]:
-    """The texts about the last program: what it printed, and the program itself if it failed, for a
-    Request refers to no earlier one.
+    """The texts about the last program: what it printed, and the program itself if it failed,
+    because a Request does not refer to an earlier one.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:

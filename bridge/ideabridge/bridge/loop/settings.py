@@ -37,17 +37,16 @@ class Settings:
         output_by_instance: whether the output is a map by instance.
         thought_process: whether minds write their reasoning before the calls. It is journaled and
             has no other effect.
-        programs: whether Solutions and plans may be programs. False in journals that do not say it:
-            no mind of them was offered programs.
+        programs: whether Solutions and plans may be programs. False in journals without it, because
+            no mind was offered programs then.
         groups: whether an application writes the Solutions, which may make the calls
             of one a group.
         foresight: whether values that exist before a Solution are checked before anything of it
-            runs. False in journals that do not say it: their calls failed when their turn came.
+            runs. False in journals without it: their calls failed when their turn came.
         activities: the names that `_activity` may have; None: they are not known.
-        rules: the version of the rules for calls, see `RULES`. 0 in journals that do not say it.
+        rules: the version of the rules for calls, see `RULES`. 0 in journals without it.
         approval: see `ApprovalSetting`.
-        shown: `value` and `request` of `Shown`, in bytes; those that are missing
-            depend on the mind.
+        shown: `value` and `request` of `Shown`, in bytes; a missing one depends on the mind.
     """
 
     order: Order = "effects"
@@ -123,9 +122,9 @@ class Spending:
         input_tokens, output_tokens: the tokens of every answer whose mind reported them.
         cost: the cost in US dollars of every answer whose price is known.
         last: the usage of the current Request; None if it was not reported.
-        requests, calls: those of rooms that have ended.
+        requests, calls: the Requests and calls of rooms that have ended.
         partial: the number of answers that used more than was reported.
-        estimated: tokens that the Requests had at least whose mind reported nothing.
+        estimated: the least tokens that Requests can have had whose mind reported no usage.
     """
 
     input_tokens: int = 0

@@ -18,8 +18,8 @@ values that they read.
 """
 
 MOST_VALUES: Final = MAX_VALUES
-"""The most values (numbers, texts, lists, ...) likewise: small ones take far more memory and time
-than their JSON."""
+"""The most values (numbers, texts, lists, ...) that they may have: small values take far more
+memory and time than their JSON."""
 
 _MEMORY_PER_VALUE: Final = 60
 
@@ -76,7 +76,7 @@ class LargeSizes:
         """Measure a value; see `measure`."""
         remembered = self._measured.get(id(value))
         if remembered is not None:
-            # The object is held here, so that no other one can have its id.
+            # The object is kept here, so that no other one can have its id.
             self._measured.move_to_end(id(value))
             return remembered[1]
 
@@ -95,8 +95,8 @@ def too_large(name: str, size: Size, refers: str = "they refer", done: str = "ta
     Args:
         name: what is too large, for the message.
         size: its size.
-        refers: "it refers" of a single thing.
-        done: what is done with smaller ones.
+        refers: "it refers" if `name` is in the singular.
+        done: the participle for what happens to smaller ones, such as "taken".
     """
     if size.size > MOST_RESOLVED:
         return (

@@ -57,7 +57,7 @@ class Solution:
         extra: the other members of the answer, by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
         broken: why the answer broke off; None if it is complete.
-        program: the program, if the answer is one: its calls are those that it has made so far.
+        program: the program, if the answer is one; `calls` has the calls that it has made so far.
         failed: whether the program has ended with an error.
         printed: what the program has printed, in parts.
     """
@@ -189,8 +189,8 @@ MOST_REFERENCES: Final = 20_000
 the event loop."""
 
 MOST_BOUND: Final = 200_000
-"""The most edges between its calls: if each of 5,000 calls reads what all write, they
-are 25 million."""
+"""The most edges between its calls: if each of 5,000 calls reads what all of them write, there are
+25 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            # `a || b` counts twice; an escaped dagger also does, and is rare.
+            # `a || b` counts twice. An escaped dagger counts, too, but is rare.
             count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
         elif isinstance(item, dict):
             stack.extend(item.values())

@@ -10,7 +10,7 @@ what the schema admits:
   by number. The references to later results get the new numbers of these results;
 - a member that the schema does not name is left out;
 - an output that the schema does not admit becomes null;
-- a required member that is missing is empty.
+- a required member that is missing is stored empty.
 
 The journal and `IdeaMeta.written` have the Solution as it was written; recordings answer from the
 latter.
@@ -64,7 +64,7 @@ class SolutionSchema:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in members.items():
             if name != "calls":
-                # In its place, because a `$ref` may lead through it.
+                # It keeps its place in the document, because a `$ref` may lead through it.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
@@ -143,7 +143,7 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
 
     Args:
         proposal: the Solution.
-        schema: that of its Request.
+        schema: the schema of its Request.
         has_output: whether the run has taken its output.
     """
     solution = proposal.solution
@@ -273,7 +273,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
-        # What takes long to check is not checked twice in the event loop.
+        # A value that takes long to check is not checked a second time in the event loop.
         if validator.is_costly(value):
             return checked
         return validator.is_valid(value)

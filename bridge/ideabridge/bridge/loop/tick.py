@@ -205,7 +205,7 @@ class Tick:
         self.unheard: frozenset[int] | None = None
         self.group = Group(pattern)
         self._memory = memory
-        # Only the group itself sees what it writes, until all of it is there.
+        # Only the group itself sees what it writes, until all of its calls have succeeded.
         self._visible = memory.staged() if pattern == "all" else memory
         self._committed = pattern != "all"
         self._settings = settings
@@ -216,8 +216,8 @@ class Tick:
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         # The calls that have a reason to ask in common with others, as listed.
         self._sharing: list[int] = []
-        # By call, the others that its question names; and those named in a question
-        # that was approved.
+        # By call, the other calls that its question names; and the calls named in an approved
+        # question.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -388,9 +388,7 @@ class Tick:
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def _retry(self, progress: Progress, item: int | None) -> None:
-        """Run an execution once more whose outcome was unknown, as far as the present
-        rules let it run.
-        """
+        """Repeat an execution whose outcome was unknown, if the present rules allow it."""
         number = item or 0
         verdict = self._objection(progress)
         if isinstance(verdict, Refusal) or (verdict is not None and progress.call.has_each):
@@ -425,7 +423,7 @@ class Tick:
 
         grant = grant_of(progress, event)
         if event.granted is not None:
-            # It was counted when it became due, unless the machine would ask about it now.
+            # The grant counted it when it became due, unless the machine would now ask about it.
             self._grants.count(event.granted, progress, 1)
 
         corrected = correction_by(progress.approval.resolved, event)
@@ -441,7 +439,7 @@ class Tick:
             self._approved_in_common.update(self._named_in_common.pop(event.call, ()))
             tool = apply_edit(progress, event)
             if event.by.kind in ("person", "approver") and event.granted is None:
-                # They saw what was assumed.
+                # The person or the approver saw what was assumed.
                 progress.doubts.approve(str(event.by), event.edited)
             elif event.edited is not None:
                 progress.doubts.assumed = after_edit(
@@ -527,7 +525,7 @@ class Tick:
             self._complete(progress, None)
 
     def _take_back(self, progress: Progress) -> None:
-        """Undo `_queue_up` for a call none of whose executions has begun."""
+        """Undo `_queue_up` for a call of which no execution has begun."""
         index = progress.call.index
         self._drop_queued(progress)
         for waiting in self._waiting.values():
@@ -590,16 +588,16 @@ class Tick:
         self._running += 1
 
     def _free_place(self) -> None:
-        """Count an execution out that has ended, or that will not run now."""
+        """Stop counting an execution that has ended, or that will not run now."""
         self._running -= 1
 
     def _pause(self) -> None:
-        """Count an execution that gives its place up, because it waits for a person."""
+        """Free the place of an execution, and count it as waiting for a person."""
         self._running -= 1
         self._asking += 1
 
     def _resume(self) -> None:
-        """Count an execution that a person has answered, and that occupies a place again."""
+        """Give an execution a place again after a person has answered."""
         self._asking -= 1
         self._running += 1
 
@@ -613,7 +611,7 @@ class Tick:
         self.due["approve", progress.call.index, None] = question
 
     def _end_asking(self) -> None:
-        """Count a call out that no longer waits for a decision."""
+        """Stop counting a call that no longer waits for a decision."""
         self._asking -= 1
 
     @property
@@ -665,7 +663,7 @@ class Tick:
         return [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
 
     def cut_off(self) -> list[JSONObject]:
-        """The errors of calls whose outcome is unknown when the run ends now, without calls of
+        """The errors of calls whose outcome is unknown if the run ends now, except calls of
         read-only tools.
         """
         errors: list[JSONObject] = []
@@ -802,8 +800,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Drop what a question said about other calls, because it was denied: each of
-        them asks itself.
+        """Drop what a denied question said about other calls, so that each of them asks a question
+        of its own.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"

@@ -28,7 +28,7 @@ class ToolOffer:
 
     Attributes:
         initial, initial_schema: the arguments.
-        current, output_schema: those of the current Request.
+        current, output_schema: the tools and the output schema of the current Request.
         every: every tool that the run has had.
     """
 
