@@ -55,8 +55,8 @@ LARGE: Final = 256 * 1024
 _LARGE_NODES: Final = 10_000
 
 _NOTICE_SECONDS: Final = 0.25
-"""Seconds between two notices about the progress of a run: notices of concurrent commits wait
-for each other."""
+"""Seconds between two notices about the progress of a run. Notices are rare because those of
+concurrent commits wait for each other."""
 
 _QUESTIONS: Final = (ApprovalAsked, PlanAsked, QuestionAsked, RequestMade)
 
@@ -65,13 +65,13 @@ _LOOKS: Final = 10_000
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """(state, start time) of a process, as the system reports them; None if it reports neither."""
+    """(state, start time) of a process, as the system reports them; None if it does not."""
     try:
         line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 
-    # The name of the program stands in parentheses, and may contain spaces.
+    # The name of the program is in parentheses, and may contain spaces.
     fields = line.rpartition(")")[2].split()
     if len(fields) <= 19:
         return None
@@ -107,7 +107,7 @@ def own_driver_name() -> str:
 
 
 _retired: set[str] = set()
-"""Drivers of this process that have ended although the process continues."""
+"""The drivers of this process that have ended, although the process continues."""
 
 
 def retire(name: str) -> None:
@@ -118,8 +118,8 @@ def retire(name: str) -> None:
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """The state of a driver's process. `stopped`: by SIGSTOP or a debugger. `unknown`: it is on
-    another system.
+    """The state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it. `unknown`:
+    it is on another system.
     """
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5]:
@@ -132,7 +132,8 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
     stat = _stat(int(pid))
     if stat is not None:
         state, present_start = stat
-        # Ended and not yet collected by its parent, or another process that has its id now.
+        # The process has ended and its parent has not collected it yet, or another process has its
+        # id now.
         if state in "ZX" or present_start != start or driver in _retired:
             return "gone"
         return "stopped" if state in "Tt" else "alive"
@@ -164,8 +165,8 @@ LEFT: Final = "the process that was at work on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """True if the store has a run as running, but no process is at work on it any more; any process
-    can take it up.
+    """True if the store says that a run is running, but no process is at work on it any more, so
+    any process can take it up.
 
     For lists only: for a driver on another machine this compares the clocks of two machines, which
     `Watch` does not.
@@ -259,8 +260,8 @@ class Driver:
         name: the name of this process, from `own_driver_name`.
         seconds: the seconds for which the lease is valid without a heartbeat.
         writer: writes into the store for an event loop; None: writes block.
-        watch: has watched the leases of other drivers; None: a new one, for which none
-            has lapsed yet.
+        watch: the watch over the leases of other drivers; None: a new one, which has not seen any
+            lease lapse yet.
 
     Attributes:
         epoch: the epoch of the lease; None if this process does not hold it.
@@ -321,8 +322,8 @@ class Driver:
         if record is None:
             return None
 
-        # This process has left the run, and that write is still queued: it will find
-        # the epoch over.
+        # This process has left the run, and the write that says so is still queued. It will find
+        # that its epoch is over.
         is_leaving = record.driver == self._name and self.unwritten > 0
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
@@ -333,8 +334,8 @@ class Driver:
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
-        """`with driver.whole():` takes the lease in one transaction with what the block writes: a
-        process that held the lease without continuing the run would keep all others from it.
+        """`with driver.whole():` takes the lease in one transaction with what the block writes,
+        because a process that held the lease without continuing the run would lock out all others.
         """
         epoch = self.epoch
         try:
@@ -467,8 +468,8 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Whether processes that follow the run get a notice of events now: of questions at once,
-        of other events once in a while. When the run rests or has ended, `leave` sends one.
+        """Whether processes that follow the run now get a notice of events: questions are reported
+        at once, other events once in a while. When the run rests or has ended, `leave` sends one.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -490,8 +491,8 @@ class Driver:
         *,
         is_large: bool = False,
     ) -> bool:
-        """Write, after all earlier writes of the run. `done` is called at once, or
-        before `later`.
+        """Write, after all earlier writes of the run. `done` is called at once, or just before
+        `later`.
         """
         if self._writer is None:
             done(job())
@@ -522,8 +523,8 @@ class Driver:
     def leave(
         self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
-        """Return the lease, and note the status of the run (None: it stays), and the summary of a
-        run that has ended. With the status `queued`, a worker continues the run.
+        """Return the lease, and note the status of the run (None: it does not change) and the
+        summary of a run that has ended. With the status `queued`, a worker continues the run.
 
         `later` is called when a queued write is done.
 

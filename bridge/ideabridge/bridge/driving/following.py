@@ -1,7 +1,7 @@
 """Following: reads the journals of runs that somebody waits for here and another process drives.
 
 The events are reported as if the run were driven here. A store that can notify reports when a
-journal has grown; of a file, the journals are read four times a second.
+journal has grown; in an SQLite file, the journals are read four times a second.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.store import Store
 
 FOLLOWS_SECONDS: Final = 0.25
-"""Seconds between two looks into the journals, where the store cannot notify."""
+"""Seconds between two looks into the journals, if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""Seconds that a run whose driver is gone is left to the servers; then a process that waits for
-it takes it up."""
+"""Seconds during which a run whose driver is gone is left to the servers. After them, a process
+that waits for the run takes it up."""
 
 
 class _Runner(Protocol):
@@ -87,7 +87,7 @@ class Following:
                 if not followed.run.runner.waiting or not followed.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
-                # If the store fails, the next look reads it.
+                # If the store fails, the next look reads the journal.
                 with contextlib.suppress(StoreError):
                     self._look(followed)
 

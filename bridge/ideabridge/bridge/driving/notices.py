@@ -3,9 +3,9 @@ store can notify.
 
 A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
 `ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something
-was published). It contains no data: who hears it reads the store. A connection that breaks may lose
-notices, so whoever waits looks into the store after some seconds anyway. A SQLite file cannot
-notify: there, waiting is polling.
+was published). It contains no data: a process that hears it reads the store. A connection that
+breaks may lose notices, so a process that waits looks into the store after some seconds anyway. A
+SQLite file cannot notify: there, waiting is polling.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from anyio.lowlevel import EventLoopToken, current_token
 from ideabridge.bridge.store.store import Store
 
 LOOKS_SECONDS: Final = 2.0
-"""Seconds after which one who waits for a notice looks into the store without any."""
+"""Seconds after which a task that waits for a notice looks into the store without one."""
 
 
 class _Topic:
-    """The notices of one topic since somebody took them last.
+    """The notices of one topic since they were last taken.
 
     Attributes:
         heard: set by a notice.
@@ -46,7 +46,7 @@ class _Topic:
         self.heard.set()
 
     def take(self) -> set[str] | None:
-        """What the notices are about, and forget them; None: look at everything."""
+        """Return what the notices are about, and forget them; None: look at everything."""
         about: set[str] | None = self._about
         if self._everything or not self.heard.is_set():
             about = None
@@ -92,15 +92,15 @@ class Notices:
             await to_thread.run_sync(self._end)
 
     def tell(self, topic: str, about: str = "") -> None:
-        """Wake who waits for a topic in this process."""
+        """Wake the task that waits for a topic in this process."""
         self._topics.setdefault(topic, _Topic()).hear(about)
 
     async def wait(self, topic: str, seconds: float) -> set[str] | None:
-        """Wait for notices of a topic, which is in use by one task at a time.
+        """Wait for notices of a topic. Only one task at a time waits for a topic.
 
         Args:
             topic: the topic.
-            seconds: the seconds after which to return without any, if the store cannot notify.
+            seconds: the seconds after which to return without a notice, if the store cannot notify.
 
         Returns:
             What the notices are about; None: look at everything.
@@ -124,12 +124,12 @@ class Notices:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        """Wake everybody who waits, because notices may have been missed."""
+        """Wake every task that waits, because notices may have been lost."""
         for notices in self._topics.values():
             notices.hear("")
 
 
 def _run(token: EventLoopToken, call: Callable[[], None]) -> None:
-    """Call a function in the event loop, unless that has ended."""
+    """Call a function in the event loop, unless the loop has ended."""
     with suppress(RunFinishedError):
         from_thread.run_sync(call, token=token)

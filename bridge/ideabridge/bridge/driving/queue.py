@@ -3,13 +3,13 @@
 Theory of operation. The queue is the table of runs: a run with the status `queued` has no driver,
 and waits for a worker. A server with the role `front` journals what begins a run (its plan, a
 solution, a decision). Where calls would start, it hands the run over instead. `Journal.claim` takes
-a run out of the queue, and a `worker` continues it as any process continues a run: by its journal.
-From then on the lease of the run says who drives it. A worker that ends begins no more calls, and
-hands its runs over when their running calls have ended.
+a run out of the queue, and a `worker` continues it as any process continues a run: from its
+journal. From then on the lease of the run says who drives it. A worker that is about to end begins
+no more calls, and hands its runs over when their running calls have ended.
 
 A worker that dies leaves runs behind, whose leases lapse. `Recovery`, in any server or worker,
-returns them to the queue. So nothing depends on the queue but the order in which runs get their
-turn: it has no state of its own.
+returns them to the queue. The queue has no state of its own, so only the order in which runs get
+their turn depends on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_QUEUED: Final = 1000
 """The most runs that may wait for workers; more are refused."""
 
 MOST_OF_ONE: Final = 500
-"""The most runs of one caller that may wait: the other places are for all others."""
+"""The most runs of one caller that may wait. The other places are for other callers."""
 
 Role: TypeAlias = Literal["alone", "front", "worker"]
 """What a process does with runs. `alone`: it drives those that it creates, and those that
@@ -71,12 +71,12 @@ class DrivenRun(Protocol):
 
     @property
     def runner(self) -> _Runner:
-        """What drives it."""
+        """The runner that moves the run on."""
         ...
 
     @property
     def machine(self) -> Machine:
-        """What has happened in it."""
+        """The state of the run."""
         ...
 
     @property
@@ -86,7 +86,7 @@ class DrivenRun(Protocol):
 
     @property
     def is_being_left(self) -> bool:
-        """True while writes of it are queued."""
+        """True while writes of the run are queued."""
         ...
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[DrivenRun]:
@@ -94,7 +94,7 @@ class DrivenRun(Protocol):
         ...
 
     def poke(self) -> None:
-        """Wake those who wait for it."""
+        """Wake the tasks that wait for the run."""
 
 
 class Queue:
@@ -105,7 +105,7 @@ class Queue:
         role: see `Role`.
 
     Attributes:
-        role: `front` also while a worker ends.
+        role: see `Role`; `front` also while a worker ends.
         claimed: the runs that this worker has taken from the queue.
     """
 
@@ -121,7 +121,9 @@ class Queue:
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
     def hand_over(self, run: DrivenRun) -> None:
-        """Let a run, with its rooms, wait for a worker, once nothing of it is at work here."""
+        """Put a run, with its rooms, into the queue for a worker, once nothing of it is at work
+        here.
+        """
         root = run.root
         if any(member.runner.is_busy for member in root.with_rooms(ending=True)):
             return
@@ -136,12 +138,12 @@ class Queue:
 
     def return_left(self, run: DrivenRun, summary: StoredSummary) -> None:
         """Return a run that another process left behind to the queue, under its lease; `summary` is
-        for its row.
+        stored in its row.
         """
         run.driver.queue(dataclasses.replace(summary, needs=modules_reached_by(run)))
 
     def expect_place(self, caller: str) -> None:
-        """Refuse a run of a caller for which there is no place. Raises `LimitExceededError`."""
+        """Refuse a run for which the queue has no place. Raises `LimitExceededError`."""
         if self._store.queue.count(most=MOST_OF_ONE, caller=caller) >= MOST_OF_ONE:
             raise LimitExceededError(
                 f"{MOST_OF_ONE:,} of your runs wait for a worker, and no more may: the other "
@@ -183,7 +185,7 @@ class Worker:
 
     Args:
         store: has the queue.
-        runs: those of this process.
+        runs: the runs of this process.
         writer: claims runs in its thread.
         most: the most runs at once.
         modules: the modules that run here; None: all.
@@ -206,16 +208,16 @@ class Worker:
         self._ended = anyio.Event()
 
     async def run(self) -> None:
-        """Take runs from the queue until cancelled, or until `drain`, and then until the last run
-        is handed over.
+        """Take runs from the queue until cancelled. After `drain`, run until the last run is handed
+        over.
         """
         async with anyio.create_task_group() as group:
             while not self._ended.is_set():
                 try:
                     claimed = await self._claim()
                 except StoreError:
-                    # Those who use the store get its error; the worker continues when
-                    # the store works.
+                    # The tasks that use the store get its error; the worker continues when the
+                    # store works again.
                     claimed = []
                 for run_id in claimed:
                     self._runs.queue.claimed.add(run_id)
@@ -257,9 +259,9 @@ class Worker:
             while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
-            # It was cancelled, another process was faster, or it cannot continue here: its row in
-            # the store says so. If the store failed, the run is left behind, and is taken up like
-            # the run of a dead process.
+            # The run was cancelled, another process was faster, or it cannot continue here: its row
+            # in the store says so. If the store failed, the run is left behind, and is taken up
+            # like the run of a dead process.
             return
         finally:
             self._runs.queue.claimed.discard(run_id)

@@ -1,14 +1,14 @@
 """SharedCalls: the limit `parallel` of a module over all processes on a store.
 
-Theory of operation. The store has the calls of each module in the order in which they came, running
-and waiting ones. With a limit of 1 the first of them runs. A call that has ended leaves, and the
-next one begins: so calls take turns, whichever process makes them. Those who wait are notified by
-PostgreSQL; of a file, they read it four times a second.
+Theory of operation. The store has the running and the waiting calls of each module, in the order in
+which they came. With a limit of 1 the first of them runs. A call that has ended leaves, and the
+next one begins, so calls take turns, whichever process makes them. PostgreSQL notifies the
+processes that wait; an SQLite file is read four times a second.
 
-A process has a heartbeat for its calls, as for its runs, and what others conclude is the same, too
-(`Watch`): if it is gone, its calls are removed at once; if nobody knows, after `LEASE_SECONDS`
-without a heartbeat. So the place of a call does not depend on a connection to the store: a
-connection that is lost for a moment lets nobody else in.
+A process has a heartbeat for its calls, as for its runs, and other processes judge it in the same
+way (`Watch`). If it is gone, its calls are removed at once; if nobody knows, they are removed after
+`LEASE_SECONDS` without a heartbeat. The place of a call therefore does not depend on a connection
+to the store: if a connection is lost for a moment, no other call takes the place.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ideabridge.bridge.store.writer import Writer
 T = TypeVar("T")
 
 _LOOKS_SECONDS: Final = 0.25
-"""Seconds between two looks, where the store cannot notify."""
+"""Seconds between two looks, if the store cannot notify."""
 
 _ALIVE_SECONDS: Final = 4 * LEASE_SECONDS
-"""Seconds without a heartbeat after which the call of a live process of this system is removed:
-it cannot write."""
+"""Seconds without a heartbeat after which the call of a live process of this system is removed,
+because the process cannot write."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class SharedCalls:
     Args:
         store: has the calls of all processes.
         writer: writes into it.
-        notices: tell of calls of other processes that have ended.
+        notices: report that calls of other processes have ended.
         name: the name of this process, from `own_driver_name`.
         seconds: the seconds without a heartbeat after which the calls of a process are removed.
     """
@@ -84,19 +84,19 @@ class SharedCalls:
         self._seconds = seconds
         self._watch = Watch(alive_seconds=_ALIVE_SECONDS)
         self._calls: dict[str, _Call] = {}
-        # Calls that have ended, and could not be removed from the store.
+        # Calls that have ended but could not be removed from the store.
         self._unwritten: list[_Call] = []
         self._beating: set[str] = set()
         self._awaited = anyio.Event()
 
     @asynccontextmanager
     async def place(self, module: str, most: int) -> AsyncGenerator[None]:
-        """Wait until fewer than `most` calls of a module run that came earlier; the call
-        runs in this scope.
+        """Wait until fewer than `most` earlier calls of a module run. The call runs inside this
+        context manager.
 
         Args:
-            module: identifies the module: its name, and after a space what tells it from
-                others of the name.
+            module: identifies the module: its name, and after a space what distinguishes it from
+                others of the same name.
             most: the largest number of calls.
 
         Raises:
@@ -128,7 +128,7 @@ class SharedCalls:
                 changed = await self._notices.wait(CALLS, _LOOKS_SECONDS)
                 for module in {call.module for call in self._waiting()}:
                     if changed is None or module in changed:
-                        # If the store fails, the next look reads it.
+                        # If the store fails, the next look reads the calls.
                         with suppress(StoreError):
                             self._look(module)
 
@@ -136,7 +136,7 @@ class SharedCalls:
         return [call for call in self._calls.values() if not call.changed.is_set()]
 
     def _look(self, module: str) -> None:
-        """Let calls run whose turn it is, and remove calls of processes that are gone."""
+        """Let calls run whose turn has come, and remove the calls of processes that are gone."""
         places = self._store.call_places.of(module)
         for call in self._waiting():
             if call.module == module and call.has_joined:
@@ -150,7 +150,8 @@ class SharedCalls:
     def _take_turn(self, call: _Call, places: list[CallPlace]) -> None:
         calls = [place.call for place in places]
         if call.id not in calls:
-            # This process was stopped, or could not reach the store, and others took it for gone.
+            # This process was stopped, or could not reach the store, so other processes assumed
+            # that it was gone.
             self._join(call)
         elif calls.index(call.id) < call.most:
             call.end_wait()
@@ -178,7 +179,7 @@ class SharedCalls:
         def failed(_error: Exception) -> None:
             self._unwritten.append(call)
 
-        # By the same key, so that a call that is cancelled while it joins leaves afterwards.
+        # With the same key, so that a call that is cancelled while it joins leaves afterwards.
         self._write(
             call.id, lambda: self._store.call_places.leave(call.module, call.id), left, failed
         )

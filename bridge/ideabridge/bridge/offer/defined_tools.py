@@ -41,14 +41,15 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?,
     "parameters"?, "output"?}}`, with the values they fix for their calls (see `with_fixed`). The
-    activity that they fix runs them, or the one of the same name; without one they are latent. A
-    definition that names a server or an idea is completed by `Offer.with_defined`.
+    activity that a definition fixes runs the tool, or else the activity of the same name; without
+    either the tool is latent. A definition that names a server or an idea is completed by
+    `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
         SchemaError: a schema is invalid.
     """
-    # A text names a tool that exists; see `named_in_messages`.
+    # If it is text, it names an existing tool; see `named_in_messages`.
     return [
         _read_definition(message.value)
         for message in messages

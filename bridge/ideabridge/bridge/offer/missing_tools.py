@@ -1,4 +1,4 @@
-"""Why tools are missing here: the sentences that errors about unknown tools have."""
+"""Why tools are missing here: sentences for errors about unknown tools."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import ToolKey
 
 _AWAY: Final = 600
-"""Most characters that an error about an unknown tool spends on the reasons why
-modules are not up."""
+"""How many characters of an error about an unknown tool say why modules are not up, at most."""
 
 _REFUSED: Final = 5
-"""Most reasons for tools that cannot be called in an error about a program."""
+"""How many reasons why tools cannot be called an error about a program has, at most."""
 
 
 class MissingTools:
@@ -31,7 +30,7 @@ class MissingTools:
 
     Args:
         configuration: has the entries of the modules, and says whether a project file is not used.
-        modules: their states.
+        modules: have the states of the modules.
         own: the names of the tools of this process.
     """
 
@@ -42,8 +41,8 @@ class MissingTools:
 
     def sentences(self, calls: Iterable[JSONObject] = ()) -> str:
         """Why tools may be missing, as sentences for errors about unknown tools, each after a
-        space: the project file is not used, or modules are not up. "": there is no such reason.
-        The modules that the calls name are the first.
+        space: the project file is not used, or modules are not up. "" if there is no such reason.
+        The modules that the calls name come first.
         """
         return f"{self.unused_file()}{self.away(calls)}"
 
@@ -58,7 +57,7 @@ class MissingTools:
 
     def away(self, calls: Iterable[JSONObject] = ()) -> str:
         """The modules that are not up, as a sentence for errors about unknown tools, after a space;
-        "" if all are up. Those that the calls name are the first.
+        "" if all are up. The modules that the calls name come first.
         """
         named = [call.get("_module") for call in calls]
         reasons: list[str] = []
@@ -76,7 +75,9 @@ class MissingTools:
         return f" Servers that are not up: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what a call of a tool lacks here, whatever is up; see `lacking`."""
+        """Return what a call of a tool lacks here, whichever modules are up; see the function
+        `lacking`.
+        """
         return lacking(self._configuration, key, self._own)
 
     def why_away(self, module: str) -> str | None:
@@ -100,9 +101,9 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence that says why a tool cannot be called that a module has or may have:
+        """Return a sentence that says why a tool that a module has or may have cannot be called:
         the configuration does not allow it, its definition cannot be used, or the module is
-        disabled, not up or without a list. None for a tool that is unknown.
+        disabled, not up or without a list. None if the tool is unknown.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -134,8 +135,8 @@ class MissingTools:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Add to an error about a program why tools and servers that it may name
-        cannot be called.
+        """Add to an error about a program the reasons why tools and servers that it may name cannot
+        be called.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""The lists of tools that modules sent when they were up last, as the store has them."""
+"""The lists of tools that modules sent when they were last up, as the store has them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _LOGGED_TOOLS: Final = 5
-"""Most tools that one line of the log names."""
+"""How many tools one line of the log names, at most."""
 
 
 class ModuleLists:
     """The stored lists of the modules' tools, and how the modules are reached.
 
     The key of a list is the fingerprint of the module's configuration: a module of the same name
-    with another command, address or filter does not use it. A list contains no secrets: `Modules`
-    removes them from definitions.
+    with another command, address or filter does not use that list. A list contains no secrets:
+    `Modules` removes them from definitions.
     """
 
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
@@ -69,7 +69,7 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store how a module that is up was reached, and its list."""
+        """Store the list of a module that is up, and how it was reached."""
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None:
             return
@@ -97,14 +97,14 @@ class ModuleLists:
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # What was listed before is more.
+            # The module has not sent its whole list, and the stored list may have more.
             return
 
         name = module.name
         listed = module.tools
         milder = _milder(_tools_in(stored or []), listed)
         if milder:
-            # The new hints are valid. People who relied on being asked must know of them.
+            # The new hints hold. People who relied on being asked must hear of them.
             more = ""
             if len(milder) > _LOGGED_TOOLS:
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more"
@@ -121,8 +121,8 @@ def _tools_in(listed: list[JSON]) -> list[Tool]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Return the promises that are new in the hints of tools. Calls that asked a
-    person may now run.
+    """Return the new promises in the hints of tools, which let calls run that asked a person
+    before.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

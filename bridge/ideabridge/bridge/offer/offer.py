@@ -124,8 +124,8 @@ class Offer:
     @property
     def known(self) -> list[Tool]:
         """Every tool of the toolbox and of the modules, by the last list of each module, which an
-        earlier process may have stored. So a name does not depend on which modules are up. The same
-        list object until something changes.
+        earlier process may have stored. So a name does not depend on which modules are up. The list
+        is the same object until something changes.
         """
         if self._known is None:
             offered = offered_tools(
@@ -143,8 +143,8 @@ class Offer:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The tools that runs are made with, compiled: those that modules have listed
-        in this process.
+        """The tools that new runs get, compiled: those of the toolbox, and those that modules have
+        listed in this process.
         """
         if self._catalogue is None:
             tools = [
@@ -165,7 +165,7 @@ class Offer:
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """The present tools with these keys, rooms among them, each once."""
+        """The present tools with these keys, including rooms, each once."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = Catalogue([*self.catalogue.tools, *rooms])
@@ -178,7 +178,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """The tools of clean rooms and ideas among modules."""
+        """The tools of the clean rooms and ideas among these modules."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -193,8 +193,9 @@ class Offer:
     # -- tools that pass their calls to others -----------------------------------------------------
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
-        """Let tools of the toolbox that name a server pass their calls to its tools. One whose tool
-        is not known, and one that names an idea, which not every caller has, is left out.
+        """Let tools of the toolbox that name a server pass their calls to its tools. A tool is left
+        out if the server's tool is unknown, or if it names an idea, because not every caller has
+        that.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
@@ -214,8 +215,8 @@ class Offer:
         return tools
 
     def passing_to_ideas(self, caller: str) -> list[Tool]:
-        """The tools of the toolbox that pass their calls to ideas, as far as these are
-        published to a caller.
+        """The tools of the toolbox that pass their calls to ideas, if the ideas are published to a
+        caller.
         """
         tools: list[Tool] = []
         for tool in self._toolbox:
@@ -234,11 +235,11 @@ class Offer:
         *,
         caller: str,
     ) -> Catalogue:
-        """Compile tools and `more`, with those a context defines in place of the process's tools
-        of their names.
+        """Compile tools and `more`. A tool that a context defines replaces the tool of this process
+        with the same name.
 
         Raises:
-            PlanError: what a definition names to answer its calls is not here.
+            PlanError: the tool or idea that a definition names to answer its calls is not here.
         """
         own = {tool.name: self._completed(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
@@ -247,8 +248,8 @@ class Offer:
     def _completed(self, tool: Tool, caller: str) -> Tool:
         """A tool that a context defines, with the tool that answers its calls.
 
-        A context may come from a mind: what it defines runs nothing that does not exist here
-        already, under the rules for what runs.
+        A context may come from a mind, so its definitions run only what already exists here, under
+        the rules for what runs.
 
         Raises:
             PlanError: there is no such tool or idea here.
@@ -290,16 +291,16 @@ class Offer:
         return self.catalogue
 
     async def know_names(self) -> None:
-        """Where rules allow tools by their names alone, wait until the tools of every module are
-        known, at most `SETTLE_SECONDS`: a module that is up first has a name for itself until
-        another module lists a tool of that name.
+        """If rules allow tools by their names alone, wait until the tools of every module are
+        known, at most `SETTLE_SECONDS`. Without this wait, the first module that is up would own a
+        name until another module lists a tool of that name.
         """
         if self._by_name:
             await self.modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait until these modules, as far as they are configured, have listed their tools or have
-        failed, at most `SETTLE_SECONDS`. None, the module of tools of this process, is ignored.
+        failed, at most `SETTLE_SECONDS`. None, which stands for this process, is ignored.
         """
         await self.know_names()
         configured = {*modules} & {*self.modules.names}
@@ -307,7 +308,7 @@ class Offer:
         await self.modules.reach(unlisted, SETTLE_SECONDS)
 
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
-        """As `reach`, and return those of the modules that have not listed their tools.
+        """Wait as `reach` does, and return the modules that have not listed their tools.
 
         None among the names means every module. Modules that are disabled or not
         configured are ignored.
@@ -325,8 +326,8 @@ class Offer:
         ]
 
     def deadline(self) -> float:
-        """The time, as `anyio.current_time` counts it, until which a run that begins now waits for
-        modules.
+        """The time until which a run that begins now waits for modules, as `anyio.current_time`
+        counts it.
         """
         return anyio.current_time() + SETTLE_SECONDS
 

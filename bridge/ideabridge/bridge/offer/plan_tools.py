@@ -19,14 +19,15 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _LOOK_SECONDS: Final = 3.0
-"""Seconds that a plan waits for failed modules that may have a tool which no other module has."""
+"""Seconds that a plan waits for failed modules, if they may have a tool that no other module
+has."""
 
 
 class PlanTools:
     """The tools that one plan may call.
 
     Args:
-        offer: everything that is here.
+        offer: everything that a run could call now.
         plan: the plan.
         caller: who runs it; ideas must be published to it.
     """
@@ -45,7 +46,7 @@ class PlanTools:
                 has their name.
 
         Raises:
-            PlanError: what a definition names to answer its calls is not here.
+            PlanError: the tool or idea that a definition names to answer its calls is not here.
         """
         offer = self._offer
         modules = (call.get("_module") for call in self._calls if not _is_step(call))
@@ -76,7 +77,8 @@ class PlanTools:
 
     async def catalogue(self) -> Catalogue:
         """The tools that the plan names, for its journal and its idea, once their modules are up or
-        have failed. If one is unknown: all tools, so that the error can name the nearest.
+        have failed. If one of them is unknown, the catalogue has all tools, so that the error can
+        name the nearest ones.
 
         Raises:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does
@@ -113,7 +115,7 @@ class PlanTools:
         """
         offer = self._offer
         deadline = offer.deadline()
-        # Any module may have the tools of calls that name none.
+        # Any module may have the tool of a call that names no module.
         unowned = [call for call in unknown if not isinstance(call.get("_module"), str)]
         owned = [call for call in unknown if isinstance(call.get("_module"), str)]
 
@@ -139,7 +141,7 @@ class PlanTools:
 
     def _owners_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
         """The modules that calls name, or that are known to have their tools; None if any module
-        may have one of them. Names of modules that are not configured are left out.
+        may have one of these tools. Names of modules that are not configured are left out.
         """
         known = Catalogue(self._offer.known)
         owners: list[str] = []
@@ -157,8 +159,8 @@ class PlanTools:
         return owners
 
     def _present_if_unambiguous(self) -> Catalogue:
-        """`present`. An idea has its plain name only where no tool has it, also no tool of a module
-        that is not up.
+        """The result of `present`. An idea has its plain name only if no tool has it, including the
+        tools of modules that are not up.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -201,7 +203,8 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Refuse a tool that a module has or may have, and that cannot be called, with the reason.
+        """Refuse a tool that a module has or may have but that cannot be called, and give the
+        reason.
 
         Raises:
             PlanError: a call names such a tool, which is not in `catalogue`, the result of the

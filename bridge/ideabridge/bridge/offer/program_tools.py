@@ -94,7 +94,7 @@ def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[T
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:
-                # A server that is only imported has to be here, too.
+                # A server that the program only imports has to be here, too.
                 tools.extend(names.tools[name].values())
 
     return tools

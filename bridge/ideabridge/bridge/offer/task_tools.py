@@ -13,7 +13,7 @@ from ideabridge.tools.names import did_you_mean, is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 MAX_PATTERNS: Final = 100
-"""The most patterns with wildcards that choose tools: each is held against the name of every
+"""The most patterns with wildcards that choose tools: each is compared with the name of every
 tool."""
 
 MAX_IDEAS: Final = 100
@@ -34,7 +34,7 @@ class TaskTools:
     pattern the `listed_ideas` most used ones.
 
     Args:
-        offer: everything that is here.
+        offer: everything that a run could call now.
         patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms;
             `idea:NAME`: an idea. None: all tools.
         defined: tools of `tool` messages; each replaces a tool of the same name.
@@ -56,7 +56,7 @@ class TaskTools:
         self._caller = caller
 
     async def catalogue(self) -> Catalogue:
-        """`present`, once the modules of these tools are up or have failed.
+        """The result of `present`, once the modules of these tools are up or have failed.
 
         Raises:
             PlanError: no tool matches the patterns, or too many have wildcards.
@@ -103,7 +103,7 @@ class TaskTools:
         """The present tools whose names match the patterns, and those that the context defines.
 
         Raises:
-            PlanError: what a definition names to answer its calls is not here.
+            PlanError: the tool or idea that a definition names to answer its calls is not here.
         """
         offer = self._offer
         passing_to_ideas = offer.passing_to_ideas(self._caller)
@@ -132,8 +132,8 @@ class TaskTools:
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _may_name_idea(self, name: str) -> bool:
-        """Whether no tool of the toolbox or of a module, which may not be up, has a name, so that
-        it may be the plain name of an idea.
+        """Whether a name may be the plain name of an idea, because no tool of the toolbox or of a
+        module, up or not, has it.
         """
         if not is_safe_name(name):
             return False

@@ -1,4 +1,4 @@
-"""Names of tools: what the tools of modules are called in plans, so that no two collide."""
+"""Names of tools: the names of modules' tools in plans, of which no two collide."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def offered_tools(
     Args:
         toolbox: its tools keep their names.
         remote: the tools of the modules.
-        away: by module that is not up, the names of its tools that `remote` therefore
-            lacks; possibly none.
+        away: for each module that is not up, the names of its tools, which `remote` lacks; possibly
+            none.
     """
     own = list(toolbox.tools.values())
     named = list(remote)
@@ -75,7 +75,7 @@ class _Owners:
         self._of_beginnings[f"{shape}/"] = module
 
     def is_doubtful(self, tool: Tool) -> bool:
-        """Whether the name of a tool could be taken for the name of another one."""
+        """Whether the name of a tool could be mistaken for the name of another one."""
         shape = skeleton(tool.name)
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True
@@ -116,8 +116,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
-    """The tools of a group of names that look alike for which a name could be mistaken: the one
-    with a plain name, if there is only one.
+    """The tools for which a name could be mistaken, in a group whose names look alike: the one with
+    a plain name, if there is only one.
     """
     rivals = [tool for tool in group if tool.origin[1] != name and not is_disguised(tool.origin[1])]
     if len(plain) == 1:
