@@ -91,15 +91,15 @@ class _Log:
             elif kind == "user":
                 self._take_user(line)
             elif not isinstance(kind, str) or line.content.keys() >= {"message", "uuid"}:
-                # Lines that are no messages have neither calls nor results; each version
-                # has other ones.
+                # Lines that are not messages have neither calls nor results, and differ from
+                # version to version.
                 self._main.skipped["of an unknown kind"] += 1
         return list(self._parts.values())
 
     def _part(self, line: JSONObject) -> str:
         agent = line.get("agentId")
         if isinstance(agent, str) and agent:
-            # In a log of its own, the file has the name of the agent.
+            # If the agent has a log of its own, the name of the file has the agent's id.
             return "" if agent in self._path.stem else f"agent-{agent[:100]}"
         return "sidechain" if line.get("isSidechain") is True else ""
 
@@ -187,7 +187,7 @@ class _Log:
     def _saved(self, name: str) -> JSON:
         """The result in a file beside the log; None if it cannot be read."""
         try:
-            # A log of a subagent is in the folder of its conversation.
+            # The log of a subagent is in the folder of its conversation.
             beside = next(
                 (parent for parent in self._path.parents if parent.name == "subagents"), None
             )

@@ -5,8 +5,8 @@ A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an even
 `item_completed` with an item `McpToolCall` instead. What the model saw is written as
 `response_item`: a `function_call` (named `mcp__SERVER__TOOL`, or TOOL with the namespace
 `mcp__SERVER`) and its `function_call_output`, whose text may be cut. The events have the whole
-result and the true names, so they count; the items give the order, and stand for calls of older
-versions, which have no events.
+result and the true names, so they take precedence. The items give the order of the calls, and are
+all that older versions write of a call.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Log:
         self._conversation = Conversation(NAME, path.stem.removeprefix(BEGINNING), path)
         self._calls: dict[str, HistoryCall] = {}
         self._whole: set[str] = set()
-        # Calls of other servers: call -> server.
+        # The server of each call that goes to a server that is not configured, by the call's id.
         self._others: dict[str, str] = {}
         self._began = False
         self._prompt = ""
@@ -92,7 +92,8 @@ class _Log:
             elif kind == "response_item":
                 self._take_item(line, conversation.time_of(line.content), payload)
             elif "call_id" in payload or "item" in payload:
-                # Others have neither calls nor results; each version has other ones.
+                # Lines of other types have neither calls nor results, and differ from version to
+                # version.
                 conversation.skipped["of an unknown kind"] += 1
 
         conversation.others = Counter(self._others.values())
@@ -172,14 +173,14 @@ class _Log:
         tool: LoggedTool,
         arguments: JSONObject,
     ) -> HistoryCall | None:
-        """Return the call of this id; None if it is not taken."""
+        """Return the call with this id; None if it is not taken."""
         if call_id in self._calls:
             return self._calls[call_id]
         if tool.module is None:
             self._others[call_id] = tool.server
             return None
 
-        # The name in an item may be cut, so that only the event tells the server.
+        # The name in an item may be cut; then only the event names the server.
         self._others.pop(call_id, None)
         if not self._bounds.takes_call(line.size):
             self._conversation.skipped["beyond the most calls"] += 1
@@ -315,7 +316,9 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """Codex gives the model the blocks of a result as JSON text, if they are not all texts."""
+    """The blocks of a result. Codex gives them to the model as JSON text if not all of them are
+    texts.
+    """
     if not text.startswith("[{"):
         return text
 

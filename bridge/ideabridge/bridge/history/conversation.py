@@ -31,16 +31,17 @@ from ideabridge.tools.encoding import (
 from ideabridge.tools.errors import IdeabridgeError
 
 MAX_LINE: Final = 32 * 1024 * 1024
-"""The longest line in bytes that is read. Hosts write pictures into lines."""
+"""The longest line that is read, in bytes. Hosts write pictures into lines."""
 
 MAX_CALLS: Final = 2000
-"""The most calls of one conversation that are taken."""
+"""How many calls of one conversation are taken, at most."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
-"""The most bytes of the lines whose calls and results of one conversation are held at once."""
+"""How many bytes of lines with calls and results of one conversation are held in memory, at
+most."""
 
 MAX_FILES: Final = 20_000
-"""The most logs of one host that are read, the newest."""
+"""How many logs of one host are read, at most: the newest ones."""
 
 _AHEAD: Final = 86_400.0
 """Seconds by which the clock of a host may be ahead."""
@@ -69,13 +70,13 @@ class HistoryCall:
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the line of the log with the call, from 1.
-        time: when it was made, in seconds since 1970; None: the log does not say.
+        time: when it was made, in seconds since 1970; None if the log does not say.
         prompt: what the person had asked for before.
-        ended: the line with the result; None: the log has none.
+        ended: the line with the result; None if the log has no result.
         result: the value, as a module's result has it (`ResultReader.value`).
-        error: why the call failed; None: it did not.
-        missing: why the result is not what the tool returned (absent, cut by the
-            host); None: it is.
+        error: why the call failed; None if it did not fail.
+        missing: why the result is not what the tool returned (absent, or cut by the host); None if
+            it is.
     """
 
     id: str
@@ -93,7 +94,7 @@ class HistoryCall:
     def end(
         self, line: int, value: JSON, *, error: str | None = None, missing: str | None = None
     ) -> None:
-        """Note the result; the first one counts."""
+        """Note the result. Only the first result counts."""
         if self.ended is None:
             self.ended = line
             self.result = value
@@ -143,7 +144,7 @@ class LoggedTool:
     Attributes:
         server: the server in the host.
         name: the tool of this server.
-        module: the configured module that the server is; None: it is none.
+        module: the configured module with this server; None if there is none.
     """
 
     server: str
@@ -156,7 +157,7 @@ class Names:
 
     Args:
         modules: the names of the configured modules.
-        renamed: log name -> module, as a person says.
+        renamed: the module of each name in the log, as a person says.
 
     Raises:
         HistoryError: a module in `renamed` is not configured.
@@ -179,18 +180,20 @@ class Names:
         for name in configured:
             meant.setdefault(_plain(name), set()).add(name)
 
-        # A name that may mean two modules means neither, unless a person says which.
+        # A name that may mean two modules means neither of them, unless a person says which one.
         unique = {name: modules.pop() for name, modules in meant.items() if len(modules) == 1}
         self._plain = unique | {_plain(name): module for name, module in named.items()}
 
     def of(self, server: str) -> str | None:
-        """Return the module of a server by its own name; None if it is not a configured one."""
+        """Return the module of a server, which the log names by its own name; None if it is not
+        configured.
+        """
         return self._exact.get(server) or self._plain.get(_plain(server))
 
     def split(self, name: str) -> LoggedTool:
         """Return the tool that `SERVER__TOOL` names, where hosts write the names of servers with
-        `_` in place of some characters. Names of servers may contain `__`; the longest one of
-        a configured module counts.
+        `_` in place of some characters. Names of servers may contain `__`; the longest name of a
+        configured module counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]
         for end in reversed(ends):
@@ -214,8 +217,8 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """The value of an MCP result, as a module's call gives it: its structured content, else its
-    text, else the list of its blocks; null without content.
+    """The value of an MCP result, as a call of a module gives it: the structured content, or else
+    the text, or else the list of the blocks; null if there is no content.
     """
     if structured is not None:
         return structured
@@ -255,8 +258,8 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """The seconds since 1970 of an ISO 8601 time; None if it is not one, or not one at which a
-    host can have run.
+    """The seconds since 1970 of an ISO 8601 time; None if it is not such a time, or no host can
+    have run then.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -307,7 +310,7 @@ class Logs:
 
 def find_logs(roots: list[Path], beginning: str = "") -> Logs:
     """Find the logs (`*.jsonl` whose name has this beginning) in folders and the folders in them. A
-    root may be a link; nothing below is followed.
+    root may be a link; links below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -318,7 +321,7 @@ def find_logs(roots: list[Path], beginning: str = "") -> Logs:
         try:
             entries = list(os.scandir(folder))
         except OSError:
-            # It does not exist, or belongs to somebody else.
+            # The folder does not exist, or belongs to another user.
             continue
 
         for entry in entries:
@@ -353,7 +356,7 @@ def open_plain(path: Path) -> int:
     """Open a file for reading, if it is a plain one and not a link; returns the descriptor.
 
     Raises:
-        OSError: it is not.
+        OSError: it is not a plain file.
     """
     handle = os.open(
         path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -394,7 +397,7 @@ def _decoded(data: bytes) -> JSON:
         return None
     try:
         if _SURROGATE.search(data):
-            # A host that cuts a text may leave half of a pair.
+            # A host that cuts a text may leave half of a surrogate pair.
             value = cast("JSON", json.loads(data))
             data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return decode_trusted(data)
@@ -410,13 +413,13 @@ class HistoryBounds:
         self._calls = 0
 
     def takes_call(self, size: int) -> bool:
-        """Count a call; False if it is one too many."""
+        """Count a call, and return False if it is one too many."""
         self._calls += 1
         self._bytes += size
         return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
 
     def takes_result(self, size: int) -> bool:
-        """Count a result; False if it is too large to be kept with the others."""
+        """Count a result, and return False if it is too large to be kept with the others."""
         if self._bytes + size > MAX_HELD:
             return False
         self._bytes += size

@@ -1,9 +1,9 @@
 """Import: takes the conversations in a host's logs into the store, each stretch of calls as a run
 that has ended.
 
-What was taken before is not taken again: the summary of an imported run has the digests of its
-calls. A stretch whose last call is younger than the pause that ends it may go on, so it is left for
-the next import.
+A call is not taken twice: the summary of an imported run has the digests of its calls. A stretch
+may go on if its last call is younger than the pause that ends a stretch, so it is left for the next
+import.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HistoryRun:
             contains a secret.
         unread: the number of lines of the log that were not understood.
         run: the run; None: it was not taken.
-        why: why it was not taken; "" if it was, or would be.
+        why: why it was not taken; "" if it was taken, or would be.
         left: the number of calls that were not taken, by reason.
         incomplete: the number of results that are not what the tools returned.
     """
@@ -118,8 +118,7 @@ class HistoryReport:
         runs: the stretches that are new, the oldest log first.
         logs: the number of logs that were read.
         known: the number of calls that an earlier import took.
-        unread: the number of lines of all logs that were not taken because of what they
-            are, by reason.
+        unread: the number of lines of all logs that were not understood, by reason.
         others: the number of MCP calls of servers that are not modules, by server.
         failed: the logs that could not be read, with the reason.
     """
@@ -156,11 +155,11 @@ class HistoryImport:
         secrets: refused in calls, removed from results.
         offer: has the tools of the modules.
         caller: the owner of the runs.
-        modules: log name -> module, for servers that have another name in the host.
+        modules: the module of each name in the log, for servers that have another name in the host.
 
     Attributes:
         folders: where the host keeps its logs.
-        logs: the logs. Nothing of them has been read.
+        logs: the logs, before anything of them is read.
         modules: the names of the configured modules that are not disabled.
         now: the present time in seconds since 1970.
 
@@ -246,12 +245,10 @@ class HistoryImport:
         return report
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Why modules are not up; "" if they are. `away` has the reason by module, as far
-        as it is known.
-        """
+        """Why modules are not up; "" if they are. `away` has the known reasons, by module."""
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # A module that does not come up is waited for once.
+            # The import waits only once for a module that does not come up.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)
@@ -361,7 +358,7 @@ class HistoryImport:
             "log": str(conversation.path),
             "time": _iso(stretch.time),
             "lines": [call.line for call in recording.calls],
-            # Also those that were not taken: they are not new the next time.
+            # This includes calls that were not taken: they are not new the next time.
             "calls": [digest_of_call(call) for call in stretch.calls],
         }
         if conversation.folder:
@@ -384,6 +381,8 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """16 hex digits: two imports at once cannot store a stretch twice."""
+    """The run id of a stretch, 16 hex digits. It is always the same, so two imports at once cannot
+    store a stretch twice.
+    """
     text = f"{host}\0{caller}\0{stretch.calls[0].id}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -80,7 +80,7 @@ def stretches(
 
 
 def digest_of_call(call: HistoryCall) -> str:
-    """16 digits that tell a call of a host from all others."""
+    """16 hex digits that distinguish a call of a host from all others."""
     return sha256(call.id.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -171,8 +171,8 @@ def record(
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """For each call its step: calls that were listed before a result of any of them was there
-    have the same one.
+    """The step of each call. Calls have the same step if they were listed before any of them had a
+    result.
     """
     steps: list[int] = []
     step = 0
@@ -255,10 +255,10 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """The structured result of which the host kept the text.
+    """The structured result, of which the host kept only the text.
 
     Raises:
-        InvalidJSONError, LimitExceededError: the text is not that of a structured result.
+        InvalidJSONError, LimitExceededError: it is not the text of a structured result.
     """
     try:
         value = decode(text, what="its text")
@@ -267,7 +267,7 @@ def _structured(output: JSONObject, text: str) -> JSON:
             raise
         return text
 
-    # A text in a wrapper, or the text alone.
+    # The host kept the wrapper of a text as JSON, or the bare text.
     if output.get("type") == "string" and not isinstance(value, dict):
         return text
     return value
