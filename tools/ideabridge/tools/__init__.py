@@ -111,8 +111,8 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would replace it
-    by that module.
+    """Keeps the name `tool` for the decorator: importing the module `ideabridge.tools.tool` would
+    replace it with that module.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The built-in tools. They shape data between calls, change nothing and touch no module."""
+"""The built-in tools. They shape data between calls. They change nothing and touch no module."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ COMPUTE: Final = Tool(
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
 )
-"""`compute` takes any parameters, which no Python function can declare for a tool."""
+"""`compute` takes any parameters, so it cannot be declared as a Python function."""
 
 
 def builtin_toolbox() -> Toolbox:
@@ -172,6 +172,6 @@ def _built_in() -> Toolbox:
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # They touch no module, so only the flow of data orders them among other calls.
+    # These tools touch no module, so only the flow of data orders their calls among other calls.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -45,28 +45,28 @@ _DROPPED: Final = frozenset(
             "$vocabulary",
             "$comment",
         ),
-        # A definition is written anew when something refers to it.
+        # A definition is written again when something refers to it.
         *("$defs", "definitions"),
-        # They cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`)
-        # go with another one.
+        # These cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`)
+        # belong to another keyword.
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
 )
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 _BESIDE_TEXT: Final = frozenset({*_ANNOTATIONS, "type", "minLength", "readOnly", "writeOnly"})
 _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in range(3, 8))
-"""The drafts in which the keywords beside a `$ref` do not count."""
+"""The drafts in which keywords beside a `$ref` are ignored."""
 
 _INLINE_DEPTH: Final = 12
 """Deeper parts become definitions, so that a validator accepts the depth of the composed schema."""
 
 _COPIES: Final = 1000
-"""Copies of referenced schemas at the top of one schema. References to references can
+"""The most copies of referenced schemas at the top of one schema. References to references can
 multiply without end."""
 
 _SPELLED: Final = 2000
-"""Values that the constant arrays and objects which are spelled out hold together. A digit
-takes 60 bytes then."""
+"""The most values of all constant arrays and objects together that are spelled out. A spelled-out
+digit takes 60 bytes."""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
@@ -81,7 +81,8 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
 
     Args:
         schema: the exact schema.
-        top: admit a reference also for the whole value, as for an output; never for parameters.
+        top: also admit a reference in place of the whole value, as for an output; never for
+            parameters.
 
     Raises:
         LimitExceededError: the schema is too large or too deep.
@@ -116,7 +117,7 @@ class Admitter:
         return {"$ref": f"#/$defs/{name}"}
 
     def admit(self, schema: JSONObject, label: str = "") -> JSON:
-        """Return `schema` with references admitted, also in place of the whole."""
+        """Return `schema` with references admitted, also in place of the whole value."""
         admission = _Admission(self, schema, label)
         return admission.finished(admission.admit(schema, schema, 0))
 
@@ -124,8 +125,8 @@ class Admitter:
         """Return `schema` with references admitted below the top. The names of its definitions
         begin with `label`.
 
-        With `top` it is the schema of an object that will also contain the
-        meta-properties of a call.
+        With `top`, `schema` is the schema of an object that will also contain the meta-properties
+        of a call.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
@@ -137,8 +138,8 @@ class Admitter:
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return (the name in `$defs` of the definition made of `target`, True if the definition
-        must be written).
+        """Return (the name in `$defs` of the definition for `target`, True if the definition must
+        be written).
         """
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
@@ -158,7 +159,8 @@ class _Part:
 
     Attributes:
         root: the document to which its `$ref`s refer.
-        top: it is the schema of an object that will also contain the meta-properties of a call.
+        top: whether it is the schema of an object that will also contain the meta-properties of a
+            call.
         out: the keywords written so far.
         also: schemas that become part of `allOf`.
     """
@@ -261,8 +263,8 @@ class _Admission:
             else:
                 part.out.update(reference)
         elif id(target) not in self._inlined and self._copies < _COPIES:
-            # The parameters of a call share its object with the meta-properties: a copy
-            # makes room for them.
+            # The parameters of a call share its object with the meta-properties, so a copy makes
+            # room for them.
             self._copies += 1
             self._inlined.add(id(target))
             part.also.append(self.within(target, root, part.depth, top=True))
@@ -320,7 +322,7 @@ class _Admission:
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # `if` holds and `then`, or `else`: one of them, whichever it is once
+                # Either `if` and `then` hold, or `else`: which of them is known only once
                 # references are replaced.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
@@ -418,7 +420,7 @@ MAX_LISTED_INSTANCES: Final = 50
 """Up to this many instances, `_instance` is an enum. More are checked when the call is read."""
 
 _RESULT: Final = 300
-"""Characters about the shape of a result."""
+"""The most characters of a description that tell the shape of a result."""
 
 _ID: Final[JSONObject] = {
     "type": "string",
@@ -509,9 +511,10 @@ def solution_schema(
         latent: keys of the tools without an activity.
         instances: the ids that `_instance` may have.
         extra: properties before `calls`, such as a `thought_process`.
-        required: those of them that are required.
+        required: the names of those that are required.
         program: schema of the text of a program; None: a Solution is not a program.
-        wraps: wrap an output that may be null. Otherwise null is both such an output and none.
+        wraps: wrap an output that may be null. Otherwise null means both such an output and no
+            output.
 
     Raises:
         ToolDefinitionError, LimitExceededError: as `call_schema`.
@@ -586,7 +589,7 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
     if is_wrapped and not wraps:
         if not schema:
             return {}
-        # Its own null is one of its branches, apart from the null that means that
+        # The null of the schema itself is in its own branch, separate from the null that means that
         # there is no output.
         own: JSON = admitter.admit(schema, "output")
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
@@ -649,7 +652,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return (the meta-properties before the parameters, those that are required)."""
+    """Return (the meta-properties before the parameters, the required ones among them)."""
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
     is_constant = _is_constant(tool, latent)
@@ -678,8 +681,8 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """The schema of a result that a mind writes: that of the definition; text if the definition
-    describes none.
+    """The schema of a result that a mind writes: the one in the definition, or text if the
+    definition has none.
     """
     return {"type": "string"} if tool.output is None else tool.output
 

@@ -2,7 +2,7 @@
 
 The expression runs in Monty, an interpreter of a part of Python, in a worker process. It can reach
 no clock, no randomness, no file and no network, so equal values give equal results. The workers
-start with the first expression and end with this process.
+start when the first expression is computed, and end with this process.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pydantic_monty import Monty
 
 MAX_CODE: Final = 4_000
-"""Characters of an expression."""
+"""The most characters of an expression."""
 
 _MODULES: Final = ("json", "math", "re")
-"""The modules that an expression finds. None of them has a clock or randomness."""
+"""The modules that an expression may use. None of them has a clock or randomness."""
 
 _SECONDS: Final = 5.0
 _MEMORY: Final = 256 * 1024 * 1024
 _DEPTH: Final = 500
 WORKERS: Final = 4
-"""The processes that compute expressions."""
+"""The most processes that compute expressions."""
 
 _MESSAGE: Final = 1_000
 
@@ -76,7 +76,8 @@ async def computed(code: str, values: JSONObject) -> JSON:
         values: the values of its names.
 
     Raises:
-        ActivityError: it is no expression, fails, takes too long, or its value is no JSON.
+        ActivityError: `code` is not an expression, fails, or takes too long, or its value is not
+            JSON.
     """
     for name in values:
         if not name.isidentifier() or keyword.iskeyword(name):
@@ -128,7 +129,8 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # A value may have the name of a module, and an import takes longer than most expressions.
+    # A value may have the name of a module, and an import takes longer than most expressions, so
+    # only modules that the code names are imported.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:
         text = f"import {modules}\n(\n{code.strip()}\n)"
@@ -167,7 +169,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
 
 
 def _no_print(*_: object) -> None:
-    """What an expression prints is lost."""
+    """Drop what an expression prints."""
 
 
 def _cut(text: str) -> str:

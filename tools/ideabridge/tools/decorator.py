@@ -1,4 +1,4 @@
-"""`@tool` makes a Tool and its Activity of a typed Python function."""
+"""`@tool` makes a Tool and its Activity from a typed Python function."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def _where(function: object) -> str:
 
 
 def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return the evaluated annotations of a function. A local function may use the names that are
-    local beside it.
+    """Return the evaluated annotations of a function. A local function may use the local names
+    around it.
     """
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
@@ -195,8 +195,8 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
-    """Return the schema as JSON: definitions last, no titles that repeat the names of models, no
-    empty definitions.
+    """Return the schema as JSON, with the definitions last, and without empty definitions and
+    titles that repeat the names of models.
     """
     try:
         tidied = normalise(schema, what="schema")
@@ -246,7 +246,7 @@ class _Parameters:
                 self._context = parameter.name
                 continue
 
-            # A parameter may be called `schema` or `_private`, a field of a model may not.
+            # A parameter may be called `schema` or `_private`; a field of a model may not.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
@@ -263,7 +263,8 @@ class _Parameters:
     def read(self, arguments: JSONObject, context: ActivityContext) -> dict[str, Any]:
         """Return the keyword arguments for the function; raise ActivityError if they do not fit.
 
-        Only the conversions of JSON are made: a date from text, a float from 5, an int from 5.0.
+        Values are converted only as JSON requires: a date from text, a float from 5, an int from
+        5.0.
         """
         try:
             try:
@@ -378,8 +379,8 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Return the arguments with 5 for 5.0 (an integer in JSON Schema) where errors report it;
-    None if nowhere.
+    """Return the arguments with 5 in place of each 5.0 (an integer in JSON Schema) that errors
+    report; None if they report none.
     """
     repaired: JSON = normalise(arguments)
     changed = False
@@ -493,26 +494,26 @@ def tool(
     open_world: bool | None = None,
     output_schema: ObjectLike | None = None,
 ) -> Function | Callable[[Function], Function]:
-    """Make a tool of a typed function, which stays callable as before.
+    """Make a tool from a typed function, which stays callable as before.
 
     Annotations (pydantic's types, `Annotated`, `Field`) and defaults give the schema of the
     parameters, and the return annotation gives the output schema. The docstring gives the
     description (the text before its sections) and the descriptions of parameters (`Args:`). A
     parameter annotated `ActivityContext` receives the context and is not in the schema. Async
-    functions run in the event loop, others in a worker thread. If the call is cancelled, the
-    thread runs to its end. A function that returns a `DataMessage` adds its data to the
-    context of the run.
+    functions run in the event loop, others in a worker thread. A thread runs to its end even if the
+    call is cancelled. A function that returns a `DataMessage` adds its data to the context of the
+    run.
 
     Args:
         function: the function, if the decorator has no parentheses.
-        name: the tool's name; by default the function's.
+        name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
         title: a title for people.
-        read_only: it changes nothing. None, here and below: not declared.
+        read_only: it changes nothing. Here and below, None means not declared.
         destructive: it may destroy something.
         idempotent: the same call twice has no further effect.
         open_world: it reaches beyond a closed domain, for example the web.
-        output_schema: JSON Schema of the result, instead of that of the return annotation.
+        output_schema: JSON Schema of the result, in place of the one from the return annotation.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool; the message names the parameter
@@ -569,7 +570,7 @@ def tool_from(
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
             raise ToolDefinitionError(f"{place}: it has no name; say name=...")
-        # Python's names may have letters that MCP's names may not.
+        # Python's names may have letters that MCP does not allow.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(

@@ -1,10 +1,10 @@
 """Documents: what people write by hand, as JSON, as JSON with comments and trailing commas,
 or as YAML 1.2.
 
-YAML is read from the parser's events, never by a constructor of objects, so that only JSON comes
-out of it. By the core schema of YAML 1.2, `no` and `12:30` are text. Tags are refused, and so is a
-key that occurs twice in a mapping.
-An alias counts as often as it occurs, so a short text cannot stand for a huge value.
+YAML is read from the parser's events, never by a constructor of objects, so the result is always
+JSON. The core schema of YAML 1.2 applies: `no` and `12:30` are text. Tags are refused, and so is a
+key that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot
+expand to a huge value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
 MAX_YAML_BYTES: Final = 256 * 1024
-"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents are
-written as JSON."""
+"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents must
+be JSON."""
 
 
 def read_written(
@@ -34,15 +34,14 @@ def read_written(
     Args:
         data: the text; UTF-8 if bytes.
         what: what the text is, for errors.
-        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON.
-            By any other name it is JSON if it begins with a bracket or a comment of JSON, and
+        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON. With
+            any other name, the text is JSON if it begins with a bracket or a comment of JSON, and
             YAML otherwise.
-        max_bytes: bound on the size of JSON. That of YAML which is not JSON is `MAX_YAML_BYTES`.
+        max_bytes: bound on the size of JSON. YAML that is not JSON has the bound `MAX_YAML_BYTES`.
 
     Raises:
-        InvalidJSONError: it is malformed, or something else than JSON comes out of it; the
-            message has the line.
-        LimitExceededError: it is too large or too deep, or its aliases stand for too much.
+        InvalidJSONError: it is malformed, or its value is not JSON; the message has the line.
+        LimitExceededError: it is too large or too deep, or its aliases expand to too much.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -78,8 +77,8 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas by spaces; lines and columns stay the same. It reads
-    each character once: the text may come from anybody.
+    """Replace comments and trailing commas by spaces; lines and columns stay the same. Each
+    character is read once, because the text may come from anybody.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -111,8 +110,8 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Where a string ends that begins before a place: behind its quote, or where its line
-    or the text ends.
+    """Return the end of a string that begins just before a place: after its quote, or else at the
+    end of its line or of the text.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
         if mark.group() == "\\":
@@ -158,7 +157,7 @@ _LONGEST_NUMBER: Final = 4300
 
 @dataclass(slots=True)
 class _Value:
-    """A value, and what it takes each time that it occurs."""
+    """A value, and the size that it adds each time it occurs."""
 
     value: JSON
     values: int
@@ -168,9 +167,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or an object whose end has not come yet. `key` is that of the member
-    that comes next.
-    """
+    """A list or an object that has not ended. `key` is the key of the member that comes next."""
 
     whole: _Value
     anchor: str | None
@@ -178,7 +175,7 @@ class _Open:
 
 
 class _Reading:
-    """Makes a value of the events of a YAML text."""
+    """Makes a value from the events of a YAML text."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -252,7 +249,7 @@ class _Reading:
             and isinstance(self._open[-1].whole.value, dict)
             and self._open[-1].key is None
         ):
-            # A key is text, also one that looks like a number.
+            # A key is text, even if it looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
                     f"{where}: <<, a merge key of YAML 1.1; write the members "
@@ -378,8 +375,8 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """What is wrong, and where: the library says it in several lines, some of which
-    repeat the text.
+    """Return on one line what is wrong, and where. The library says it in several lines, some of
+    which repeat the text.
     """
     problem = (
         getattr(error, "problem", None)

@@ -1,8 +1,8 @@
 """JSON as ideabridge stores and compares it.
 
-It is compact UTF-8 with the order of keys, exact integers and shortest floats, without NaN and lone
-surrogates, and bounded in depth and size. The standard library encodes what the faster `orjson`
-refuses: integers beyond 64 bits.
+It is compact UTF-8 that keeps the order of keys, with exact integers and shortest floats, without
+NaN and lone surrogates, and bounded in depth and size. The standard library encodes what the faster
+`orjson` refuses: integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """The most bytes of JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Bytes of the allowed size for each value (number, text, list, ...) in a text: in memory a value
-takes far more."""
+"""Each value (number, text, list, ...) in a text counts as this many bytes of the allowed size,
+because it takes far more in memory."""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
 """The most values in an external value."""
@@ -51,7 +51,8 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """The most bytes of JSON of a value that code in a sandbox makes."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""Bytes of that for each value within, which may take more memory and time than a long text."""
+"""Each value in it counts as this many bytes of `MAX_WRITTEN`, because it may take more memory and
+time than a long text."""
 
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
@@ -103,8 +104,8 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, in words: "null", "true", "false", "a number", "a text",
-    "a list" or "an object".
+    """The kind of a JSON value, in words: "null", "true", "false", "a number", "a text", "a list"
+    or "an object".
     """
     if value is None:
         return "null"
@@ -188,8 +189,8 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 def count_values(text: bytes, limit: int) -> int:
     """Return about how many values a JSON text contains, without parsing it: commas and
-    opening brackets outside strings. Counting stops soon after `limit`. Any other text has a
-    count too, as fast.
+    opening brackets outside strings. Counting stops soon after `limit`. Text that is not JSON gets
+    a count, too, just as fast.
     """
     most = _marks(text)
     if most <= limit:
@@ -212,19 +213,17 @@ def count_values(text: bytes, limit: int) -> int:
 
 
 def count_encoded_values(data: bytes) -> int:
-    """Return how many values a JSON text from `encode` has; of a text of megabytes it
-    may be some more.
+    """Return how many values a JSON text from `encode` has. For a text of megabytes, the count may
+    be slightly too high.
     """
-    # As many as commas and arrays and objects with content, and the value itself.
+    # One for each comma, one for each array or object with content, and one for the value itself.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     pieces = _outside_strings(plain) if b'"' in plain else (plain,)
     return 1 + sum(_marks(piece) - piece.count(b"[]") - piece.count(b"{}") for piece in pieces)
 
 
 def _outside_strings(plain: bytes) -> Iterator[bytes]:
-    """What stands outside strings, part by part, in a text in which every quote begins
-    or ends a string.
-    """
+    """Yield the parts outside strings of a text in which every quote begins or ends a string."""
     inside = 0
     for start in range(0, len(plain), _WINDOW):
         pieces = plain[start : start + _WINDOW].split(b'"')
@@ -288,7 +287,7 @@ def decode(
 
 
 def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
-    """Return the value whose text begins at `position`, as exact as from `decode`, and the
+    """Return the value whose text begins at `position`, as exact as `decode` returns it, and the
     end of this text.
 
     None: the text is incomplete, is not JSON, or nests too deep. `decode` of the whole
@@ -363,19 +362,19 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # Of a very deep path the beginning is enough.
+        # The beginning of a very deep path is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
 
 def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None:
     """Refuse a value that is too large once it is written out. `x = [x] * 60`, five times, takes 3
-    KB in memory and has 800 million values. This looks at no more values than `most` allows.
+    KB in memory and has 800 million values. The check looks at no more values than `most` allows.
 
     Args:
-        value: the value, which may be no JSON.
+        value: the value, which may not be JSON.
         what: names it in errors.
-        most: the most bytes, with `WRITTEN_PER_VALUE` for each value within.
+        most: the most bytes; each value within counts as `WRITTEN_PER_VALUE` of them.
 
     Raises:
         LimitExceededError: it is too large.
@@ -390,7 +389,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
             left -= part.bit_length() // 4
         elif isinstance(part, Mapping):
             members = cast("Mapping[object, object]", part)
-            # Before they are put on the stack, which would grow as the value does.
+            # They are counted before they are put on the stack, which would grow with the value.
             left -= 2 * WRITTEN_PER_VALUE * len(members)
             if left >= 0:
                 left -= sum(len(key) for key in members if isinstance(key, str))

@@ -60,8 +60,8 @@ def explain_mismatch(
         )
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError, OverflowError):
-        # The draft is unknown, a reference leads out of the schema or nowhere, the recursion is too
-        # deep, or an integer is too large for a division by a fraction.
+        # The draft is unknown, a reference leads out of the schema, or to nothing, the recursion is
+        # too deep, or an integer is too large for a division by a fraction.
         pass
 
     return problems or [_plain(error) for error in valid.iter_errors(value)]
@@ -79,7 +79,7 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
 
     part = at(schema, list(place[:-1]))
     if not isinstance(part, dict) or place[-1] not in part:
-        # jsonschema-rs leaves empty names out of a place.
+        # jsonschema-rs omits empty names from a place.
         return _plain(error)
 
     # Only the wrong keyword is checked, because the whole schema may be large.
@@ -193,7 +193,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """Return a hint at the expected name or text that resembles the one found."""
+    """Return a hint that names the expected name or text nearest to the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -211,9 +211,9 @@ def _hint(errors: Iterable[ValidationError]) -> str:
 
 # -- alternatives: `anyOf` and `oneOf` -------------------------------------------------------------
 #
-# A value that fits no alternative has errors in each. Only the errors of the intended
-# alternative help: the one of the right type, whose constant properties (such as `_tool` in a
-# call) the value has.
+# A value that fits no alternative has errors in each. Only the errors of the intended alternative
+# help: the one with the right type, and whose constant properties (such as `_tool` in a call) match
+# those of the value.
 
 
 def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
@@ -271,8 +271,8 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
 
 def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
-    """Return the errors of each alternative. Nested alternatives that are all of another
-    kind are split up.
+    """Return the errors of each alternative. Nested alternatives are split up if all of them are of
+    another kind.
     """
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
@@ -289,8 +289,8 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return True if an alternative fails because the value itself has another type or is
-    another constant.
+    """Return True if an alternative fails because the value itself has another type or is a
+    different constant.
     """
     return any(
         error.validator in (None, "type", "const", "enum") and not error.relative_path
@@ -299,8 +299,8 @@ def _is_of_another_kind(branch: list[ValidationError]) -> bool:
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors that report another constant in a property, also as an alternative to a
-    reference; or [].
+    """Return the errors that report a different constant in a property, even beside the alternative
+    of a reference; or [].
     """
     if len(error.relative_path) != 1:
         return []
@@ -314,8 +314,8 @@ def _constants_of_property(error: ValidationError) -> list[ValidationError]:
 
 
 def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
-    """Return one problem for alternatives that all have another constant in one property, such as
-    `_tool` in calls.
+    """Return one problem for alternatives that all require a different constant in one property,
+    such as `_tool` in calls.
     """
     by_property: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):

@@ -121,7 +121,9 @@ def values_in(root: JSON) -> Iterator[JSON]:
 
 
 def references_in(root: JSON) -> Iterator[str]:
-    """Yield the targets of all references in `root`, also in parts that may not be schemas."""
+    """Yield the targets of all references in `root`, including those in parts that may not be
+    schemas.
+    """
     for value in values_in(root):
         if isinstance(value, dict):
             yield from (target for word in REFERRING if isinstance(target := value.get(word), str))
@@ -281,7 +283,9 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove what would accept fewer values now that a part of `keyword` accepts anything."""
+    """Remove the constraints that would accept fewer values now that a part of `keyword` accepts
+    anything.
+    """
     schema.pop("unevaluatedProperties", None)
     schema.pop("unevaluatedItems", None)
     if keyword in ("not", "if"):
@@ -294,8 +298,8 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has copied every schema, the outer ones
-    before the inner.
+    """Return a copy of `schema` in which `change` has copied every schema, outer ones before inner
+    ones.
     """
     if isinstance(schema, dict):
         return map_children(change(schema), partial(map_schemas, change=change))
@@ -319,7 +323,7 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """Return `schema` for use at `place` of another document: with adapted local `$ref`s and
+    """Return `schema` for use at `place` of another document, with adapted local `$ref`s and
     without `$schema`.
 
     A schema with an `$id` is a document by itself and is returned unchanged.

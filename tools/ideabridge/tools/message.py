@@ -26,7 +26,7 @@ MESSAGE_TYPES: Final = (
     "correction",
     "call",
 )
-"""The built-in types of context messages. Data of a kind of its own has none of these names."""
+"""The built-in types of context messages. No other kind of data may have one of these names."""
 
 LONGEST_KIND: Final = 200
 
@@ -52,7 +52,7 @@ def message_handler(kind: str) -> Callable[[Handling], Handling]:
         kind: the type of the messages.
 
     Raises:
-        ToolDefinitionError: the kind is not text, or what is decorated is no plain function.
+        ToolDefinitionError: the kind is not text, or the decorated object is not a plain function.
     """
     if not isinstance(kind, str) or not 0 < len(kind) <= LONGEST_KIND:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ToolDefinitionError(
@@ -90,16 +90,17 @@ class DataMessage(Generic[Data]):
     The run adds it to the context of all following Requests, and the calls listed after this one
     read the data at `†data.KIND`, so that a plan branches on it:
     `†data.ok.room || †data.failed.reason`. The result of the call itself, which is checked against
-    the return annotation and written to `_outputPath`, is the data alone. So is what a call in a
-    program gives. Data of a kind that is there already is merged into it.
+    the return annotation and written to `_outputPath`, is the data alone. A call in a program
+    returns the data alone, too. If there is already data of this kind, the new data is merged into
+    it.
 
     In a return annotation, `DataMessage[Room]` declares the data:
     `-> DataMessage[Room] | DataMessage[Problem]`.
 
     Args:
-        kind: the kind of the data: text, but no built-in type of message (such as
-            `input` or `error`).
-        data: the data, any JSON or what pydantic makes JSON of.
+        kind: the kind of the data: text, but not a built-in type of message (such as `input` or
+            `error`).
+        data: the data, any JSON or a value that pydantic converts to JSON.
         description: what the data is, for the mind that reads it.
 
     Raises:
@@ -134,7 +135,7 @@ class DataMessage(Generic[Data]):
     def __get_pydantic_core_schema__(
         cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """The schema of the data: in a return annotation, the message stands for its data."""
+        """Return the schema of the data: a message in a return annotation means its data."""
         from pydantic_core import core_schema
 
         declared: tuple[Any, ...] = get_args(source)

@@ -2,9 +2,9 @@
 hidden characters.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
-marks, characters without width or ink, long rows of spaces. `printable` escapes only hidden
+marks, characters without width or ink, and long runs of spaces. `printable` escapes only hidden
 characters. Both use the escapes of JSON, so JSON text keeps its value. `readable_json` is the JSON
-text of a value that people read, wherever they read it.
+text of a value for people, wherever they read it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _BLANK: Final = frozenset(
         ],
     )
 )
-"""Invisible characters whose category is printable. Tags and direction marks are not
-printable anyway."""
+"""Invisible characters whose category is printable. Tags and direction marks are not printable in
+any case."""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
-"""Marks on one letter. Scripts have up to three; more reach into the lines above and below."""
+"""The most marks on one letter. Scripts use up to three; more would reach into the lines above and
+below."""
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
-"""What `visible` looks at character by character. Rows of spaces and of marks never go
-beyond such a part."""
+"""The parts that `visible` checks character by character. A run of spaces or marks is always within
+one part."""
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
@@ -100,7 +101,7 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     readable: list[str] = []
     for line in lines:
         content = line.lstrip(" ")
-        # The indentation stands outside of texts, where JSON has no escapes.
+        # The indentation is outside texts, where JSON has no escapes.
         readable.append(line[: len(line) - len(content)] + visible(content))
 
     return "\n".join(readable)
@@ -150,9 +151,9 @@ def _written(match: re.Match[str]) -> str:
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """Wrap a visible text of one line into lines of at most `width` columns. `first` begins the
-    first line, `further` all others. A terminal that breaks a longer line continues at the left
-    edge, where the rest could pass for a line of this program.
+    """Wrap a one-line visible text into lines of at most `width` columns. `first` begins the first
+    line, `further` all others. A terminal that breaks a longer line continues at the left edge,
+    where the rest could pass for a line of this program.
     """
     lead = first
     left = width - len(first)
@@ -174,10 +175,10 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
 # -- names -----------------------------------------------------------------------------------------
 
 MAX_NAME: Final = 48
-"""Characters in a name. Hosts limit `server__tool` to 60."""
+"""The most characters in a name. Hosts limit `server__tool` to 60."""
 
 MAX_TOOL_NAME: Final = 128
-"""Characters in the name of a tool, as MCP allows."""
+"""The most characters that MCP allows in the name of a tool."""
 
 _TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
@@ -190,8 +191,8 @@ _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""Of more names than this, only the likeliest are compared, because a comparison
-takes up to 0.2 ms."""
+"""If there are more names than this, only the likeliest are compared, because a comparison takes up
+to 0.2 ms."""
 
 
 def is_tool_name(text: str) -> bool:
@@ -249,8 +250,8 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name at the module, their safe forms, and
-    each of these after the module's name and `.`, `_` or `/`.
+    """Return every folded name of a tool: its name, its name in the module, their safe forms, and
+    each of these with the module's name and `.`, `_` or `/` in front.
     """
     own = [
         form

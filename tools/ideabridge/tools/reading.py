@@ -10,8 +10,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-# Possessive, and with nothing optional before the end: otherwise the time grows with the square
-# of white space.
+# The quantifiers are possessive, and nothing before the end is optional; otherwise the time would
+# grow with the square of the white space.
 _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
@@ -19,8 +19,8 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note, one sentence, on
-    each deviation.
+    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note of one sentence
+    for each deviation.
 
     Accepted deviations: the whole solution, its `calls` or a call as JSON text, also in a Markdown
     fence or with other text around one JSON value; `output` as the text of one JSON object; a
@@ -163,7 +163,7 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
     for candidate, note in readings:
         if candidate is not None:
             try:
-                # Strict, also for embedded JSON: unique keys, depth, exact numbers.
+                # Embedded JSON is decoded as strictly: unique keys, bounded depth, exact numbers.
                 value = decode(candidate, what=what)
             except InvalidJSONError as error:
                 fault = f"found the text {show(candidate)}, expected JSON ({error})"
@@ -233,7 +233,7 @@ def wrong_reference_hint(text: str) -> str | None:
     any other string.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
-    `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only between marks that
+    `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only within marks that
     are rare in ordinary text (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
     """
     if len(text) > 500:

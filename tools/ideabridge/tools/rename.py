@@ -1,5 +1,5 @@
 """Names of parameters. Parameters and meta-properties share the object of a call, so parameters
-whose names collide are renamed, and names that are neither are reported.
+whose names collide are renamed, and other names are reported.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     becomes `output_`.
 
     Returns:
-        (the renamed schema, the module's names by the new names); the same schema and {} if
-        no name collides.
+        (the renamed schema, the module's names by the new names); the same schema and {} if no
+        names collide.
 
     Raises:
-        LimitExceededError: the schema nests or refers too deep.
+        LimitExceededError: the schema nests too deep, or its chains of references are too long.
     """
     parts = _parts(schema)
     taken_names = {name for part in parts.values() for name in _names(part)}
@@ -158,8 +158,8 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Only this use of the target is renamed: others may refer to it for values that are
-        # not parameters.
+        # Only this use of the target is renamed, because other uses may be for values that are not
+        # parameters.
         del result["$ref"]
         if id(target) not in open_now:
             add_to_all_of(result, _rename(target, root, new_names, naming, open_now | {id(target)}))
@@ -168,7 +168,7 @@ def _rename(
 
 
 def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
-    """Return a list of names with new names; a schema unchanged."""
+    """Return a list of names with the new names; a schema is returned unchanged."""
     if not isinstance(names, list):
         return names
     return [new_names.get(name, name) if isinstance(name, str) else name for name in names]
@@ -176,7 +176,7 @@ def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
 
 def matches_meta(pattern: str) -> bool:
     """Return True if a `patternProperties` pattern may match the name of a meta-property."""
-    # On these short names no pattern takes long.
+    # No pattern takes long on these short names.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:
@@ -295,7 +295,7 @@ def _plain(name: str) -> str:
 
 
 def _is_surely(name: str, meta: str) -> bool:
-    """Return True if even a tool that takes any name hardly has this one."""
+    """Return True if a name is most likely meant as `meta`, even for a tool that takes any name."""
     if not name.startswith("_"):
         return False
     plain = _plain(name)
@@ -324,7 +324,7 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
         )
         for keyword in (word for word in REFERRING if word in part):
             target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
-            # A schema elsewhere may name any property.
+            # A referenced schema that is not resolved here may name any property.
             complete &= isinstance(target, dict)
             if isinstance(target, dict):
                 stack.append(target)
