@@ -3,7 +3,7 @@
 Forms of older drafts get the same meaning in the words of 2020-12. What is malformed is read as
 what it plainly means (`"type": "dict"`), or ignored with a note, so that the rest is still checked.
 
-An ignored part only ever admits more values: where it stands below `not`, `if`, `oneOf` or
+Ignoring a part only ever admits more values: if the part is below `not`, `if`, `oneOf` or
 `contains`, these are loosened, too. References are looked up in the schema alone: nothing is
 fetched or opened.
 """
@@ -37,7 +37,7 @@ from ideabridge.tools.keywords import (
 )
 
 MAX_NOTES: Final = 8
-"""Notes on one schema. Those beyond are counted."""
+"""The most notes on one schema. Further notes are only counted."""
 
 DRAFT_3: Final = "json-schema.org/draft-03/schema"
 DRAFT_4: Final = "json-schema.org/draft-04/schema"
@@ -52,7 +52,7 @@ _SHOWN: Final = 60
 _WHERE: Final = 120
 
 _ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
-"""The drafts in which the keywords beside a `$ref` do not count."""
+"""The drafts in which keywords beside a `$ref` are ignored."""
 
 _TYPE_NAMES: Final = {
     "array": ("array", "list", "tuple", "set", "sequence"),
@@ -81,7 +81,7 @@ _TEXTS: Final = (
     "contentMediaType",
 )
 _BOOLEANS: Final = ("additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items")
-"""Keywords whose schema is `true` or `false` more often than not."""
+"""Keywords whose schema is usually `true` or `false`."""
 
 _SINGLE: Final = (
     "contains",
@@ -97,7 +97,7 @@ _MANY: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED: Final = ("$defs", "definitions", "dependentSchemas")
 _IDENTITIES: Final = (
     *("$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"),
-    # It belongs to `items`.
+    # `additionalItems` is read together with `items`.
     "additionalItems",
 )
 _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
@@ -105,7 +105,7 @@ _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
 
 _META_SCHEMAS: Final = ("https://json-schema.org/", "http://json-schema.org/")
 _PLAIN: Final = "~!$&'()*+,;=:@"
-"""What a reference contains as it is, besides letters and digits."""
+"""The characters that a reference contains unescaped, besides letters and digits."""
 
 _NOWHERE: Final[Place] = ("", "")
 """The new place of a schema to which no reference can be written."""
@@ -116,10 +116,10 @@ class Repair:
 
     Attributes:
         result: the repaired schema: an object, or true or false.
-        notes: what was ignored or read otherwise, with its place: `properties.a.type: found "dict",
-            read as "object"`. The last one counts the rest, if there are many.
-        is_changed: the result has other words than what was sent, besides names of schemas; always,
-            if that is of draft 3 or 4.
+        notes: what was ignored or read differently, with its place: `properties.a.type: found
+            "dict", read as "object"`. The last one counts the rest, if there are many.
+        is_changed: whether the result differs from what was sent in more than names of schemas. It
+            is always True for schemas of draft 3 or 4.
 
     Raises:
         LimitExceededError: it has too many parts.
@@ -138,7 +138,7 @@ class Repair:
         self._begin()
         self.result = self._whole()
         if self._loosened and self._has_enclosed_references:
-            # What a reference below `not` leads to may accept more now, so `not` would accept less.
+            # The target of a reference below `not` may now accept more, so `not` would accept less.
             self._begin()
             self._distrusts = True
             self.result = self._whole()
@@ -151,15 +151,16 @@ class Repair:
         self._distrusts = False
         self._noted: dict[str, None] = {}
         self._count = 0
-        # How often something was ignored that may have refused values.
+        # The number of ignored parts that may have refused values.
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
-        # The new place of each schema, by its place in what was sent, whose indexes are text.
+        # The new place of each schema, by its place in what was sent. The indexes in these places
+        # are text.
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The keywords at the top that contained these definitions.
+        # The keywords at the top that contained the moved definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:
@@ -191,7 +192,7 @@ class Repair:
         return result
 
     def _define(self, target: Place) -> None:
-        """Write a schema that is outside the places of schemas, such as `#/components/User`."""
+        """Write a schema that is not at a place of schemas, such as `#/components/User`."""
         if target in self._places:
             return
 
@@ -270,7 +271,9 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Return the schema at `place` of what was sent, for `target` of the result."""
+        """Return the repaired schema from `place` of what was sent, for the place `target` of the
+        result.
+        """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
             raise LimitExceededError("the schema has too many parts")
@@ -324,12 +327,14 @@ class Repair:
     def _child(
         self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None
     ) -> JSONObject | bool:
-        """Return a schema inside a part, whose new place is `new` of the part."""
+        """Return the repaired schema from inside a part. Its place in the new part is `new`, by
+        default `steps`.
+        """
         target = (*part.target, *(steps if new is None else new))
         return self._schema(value, (*part.place, *steps), target)
 
     def _other(self, part: _Part, keyword: str, value: JSON) -> None:
-        """A keyword that constrains nothing, or that nobody knows."""
+        """Copy a keyword that constrains nothing, or that is unknown."""
         if keyword == "id" and self._draft in (DRAFT_3, DRAFT_4):
             return
         try:
@@ -339,7 +344,7 @@ class Repair:
             self._note((*part.place, keyword), value, "expected JSON: ignored")
 
     def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
-        """A name of a schema. References are written without them."""
+        """Drop a name of a schema, because references are written without names."""
         if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(
             value, str
         ):
@@ -391,8 +396,8 @@ class Repair:
                 part.out["type"] = list[JSON](kinds)
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
-        """Return (the types, the schemas among them); None if every value is meant,
-        or nobody knows.
+        """Return (the types, the schemas among them); None if every value is meant, or if it is
+        unclear what is meant.
         """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
@@ -497,7 +502,7 @@ class Repair:
         place = (*part.place, keyword)
         is_flag = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
         if is_flag and (part.is_property or value is False or self._draft == DRAFT_3):
-            # The object around the property lists it instead.
+            # The object that contains the property lists it as required instead.
             self.is_changed = True
             return
 
@@ -658,8 +663,8 @@ class Repair:
             self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a pattern that can be matched; None if there is none, or patterns take too
-        long.
+        """Return a form of the pattern that can be matched; None if there is none, or if patterns
+        have taken too long.
         """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
@@ -687,7 +692,7 @@ class Repair:
     def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
         if isinstance(value, bool) and keyword.startswith("exclusive"):
-            # Up to draft 4 it says how `minimum` or `maximum` is meant.
+            # Up to draft 4, this keyword says whether `minimum` or `maximum` is exclusive.
             self.is_changed = True
             limit = _number(part.sent.get(_plain_bound(keyword)))
             if value and limit is not None:
@@ -708,7 +713,7 @@ class Repair:
         part.out[keyword] = number
 
     def _multiple(self, part: _Part, keyword: str, value: JSON) -> None:
-        """`multipleOf`, which is `divisibleBy` in draft 3."""
+        """Repair `multipleOf`, which is called `divisibleBy` in draft 3."""
         number = _number(value)
         if number is None or number <= 0:
             self._ignore((*part.place, keyword), value, "a number above 0")
@@ -738,17 +743,17 @@ class Repair:
 
 @dataclass(slots=True)
 class _Part:
-    """One schema while it is repaired.
+    """A schema during its repair.
 
     Attributes:
         sent: as it was sent.
         place: its place in what was sent.
         target: its place in the result.
-        is_property: it is the schema of a property.
+        is_property: whether it is the schema of a property.
         out: the keywords written so far.
         also: schemas that become part of `allOf`.
         required: the properties whose own schemas say that they are required.
-        drops_additional: nobody knows which names are allowed.
+        drops_additional: whether it is unknown which names are allowed.
     """
 
     sent: JSONObject
@@ -814,8 +819,8 @@ class _Names:
         return place
 
     def find(self, reference: str, place: Place) -> Place | None:
-        """Return the place of the schema to which a reference at `place` leads; None
-        if there is none.
+        """Return the place of the schema to which a reference at `place` leads; None if it leads to
+        no schema.
         """
         steps = tuple(map(str, place))
         base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
@@ -868,8 +873,8 @@ def _pointer(place: Place) -> str:
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
-    """Return the properties that a list of names, or of objects with a name, describes; None
-    if it does not.
+    """Return the properties that a list of names, or of objects with names, describes; None if it
+    describes none.
     """
     properties: dict[str, JSON] = {}
     for item in listed:
@@ -887,7 +892,7 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 
 def _text(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which are no characters."""
+    """Return a text without halves of surrogate pairs, which are not characters."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -923,7 +928,7 @@ _TRANSLATED: Final = (
 
 
 def _in_words_of_ecma(pattern: str) -> str:
-    """Return a pattern in the syntax of JSON Schema, where Python has another one."""
+    """Return a pattern with Python's own syntax replaced by that of JSON Schema."""
     for expression, replacement in _TRANSLATED:
         pattern = expression.sub(replacement, pattern)
     return pattern
@@ -936,7 +941,8 @@ def _is_valid(schema: JSONObject) -> bool:
     except ValueError:
         return False
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas; the class of the panic is no Exception.
+        # jsonschema-rs panics on some invalid schemas; the class of the panic does not derive from
+        # Exception.
         if type(error).__name__ != "PanicException":
             raise
         return False

@@ -1,10 +1,11 @@
 """Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
 
 Schemas and values come from outside, so every step is bounded. A schema is refused if it is too
-large, too deep, or if its references multiply. A check whose weight (of the schema) times bytes (of
-the value) exceeds `HERE_WORK` runs in a worker process, which is killed at a deadline; so does a
-costly explanation. If nothing can be awaited, the wait for the worker blocks, within the budget of
-`Blocking`. `inline_refs` writes out references for hosts that do not support them.
+large, too deep, or if its references multiply. If the weight of the schema times the bytes of the
+value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a deadline. A
+costly explanation runs there, too. If the caller cannot await, it blocks while it waits for the
+worker, within the budget of `Blocking`. `inline_refs` replaces references by their targets for
+hosts that do not support them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.worker import WorkerError, workers
 
 MAX_INLINED: Final = 20_000
-"""Schemas in an inlined schema; further references become schemas that accept anything."""
+"""The most schemas in an inlined schema. Further references become schemas that accept anything."""
 
 _RECURSION: Final = "as above (recursive)"
 _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
@@ -87,8 +88,8 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas with an anchor, by the reference to it; without anchors
-    that occur twice.
+    """Return the schemas with an anchor, by the reference to it. Anchors that occur twice are left
+    out.
     """
     named = [
         (f"#{name}", schema)
@@ -196,17 +197,19 @@ class _Inliner:
 # -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""The most schemas in a schema with its references written out: `$ref`s to `$ref`s can multiply."""
+"""The most schemas in a schema whose references are replaced by their targets: `$ref`s to `$ref`s
+can multiply."""
 
 MAX_CHAIN: Final = 500
-"""Length of a chain of nested and referenced schemas. Validators follow it recursively."""
+"""The most schemas in a chain of nested and referenced schemas, which validators follow
+recursively."""
 
 HERE_WORK: Final = 200_000_000
-"""Weight of a schema times bytes of a value for a check in this process: at worst 0.5 s, usually a
-twentieth of that. A larger check runs in a worker."""
+"""The largest product of a schema's weight and a value's bytes for a check in this process. It
+takes 0.5 s at worst, usually a twentieth of that. A larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
-"""Seconds for a check in a worker if nothing can be awaited."""
+"""Seconds for a check in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
 """Seconds that such checks and explanations may block in total. A plan may contain
@@ -216,11 +219,11 @@ BLOCKED_SHARE: Final = 0.05
 """Seconds that are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
-"""Steps of a schema times parts of a value for an explanation in this process: jsonschema takes
-about 20 us for each part and keyword."""
+"""The largest product of a schema's steps and a value's parts for an explanation in this process:
+jsonschema takes about 20 us for each part and keyword."""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
-"""Bytes of a value for an explanation in this process: jsonschema writes each wrong value
+"""The most bytes of a value for an explanation in this process: jsonschema writes each wrong value
 into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
@@ -236,7 +239,7 @@ _CACHED: Final = 1024
 
 _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
-"""Weight of a schema up to which no value within the bounds is costly."""
+"""The largest weight of a schema with which no value within the bounds is costly."""
 
 _ONE_APPLIES: Final = ("properties", "prefixItems")
 _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
@@ -247,7 +250,7 @@ jsonschema-rs compares fractions and numbers beyond 64 bits digit by digit, in u
 us for each byte."""
 
 _FRACTION: Final = 5_000
-"""Weight of a `multipleOf` that is no integer. jsonschema-rs divides exactly, with up to 600
+"""Weight of a `multipleOf` that is not an integer. jsonschema-rs divides exactly, with up to 600
 digits: 4 us a byte."""
 
 _READ: Final = 15
@@ -279,7 +282,7 @@ class _Compiled:
         weight: what a check may cost for each byte of a value, in steps of about 1
             ns; see `_weigh`.
         steps: the largest number of keywords that an explanation applies to each part of a value.
-        is_recursive: the schema refers to itself, so each level may double the steps of
+        is_recursive: whether the schema refers to itself. Then each level may double the steps of
             an explanation.
     """
 
@@ -311,8 +314,8 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Call `workers.wait` for at most the seconds that are left. LimitExceededError also
-        if none are left.
+        """Call `workers.wait` for at most the seconds that are left. LimitExceededError is also
+        raised if none are left.
         """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
@@ -330,7 +333,7 @@ class Blocking:
 
 
 blocking: Final = Blocking()
-"""The budget of this process. Everything in the event loop waits for such a check."""
+"""The budget of this process. The whole event loop waits for such a check."""
 
 
 class Validator:
@@ -370,7 +373,9 @@ class Validator:
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Return True if checking the value may take more than `HERE_WORK`. Raises as `compile`."""
+        """Return True if checking the value may take more than `HERE_WORK`. Raises the errors of
+        `compile`.
+        """
         weight = self._own.weight
         # Most schemas are light, so the size of the value is rarely needed.
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
@@ -379,7 +384,7 @@ class Validator:
         """Return True if the value is JSON and satisfies the schema. A costly check blocks for
         at most a second.
 
-        Raises as `compile`, and LimitExceededError also if the check takes longer.
+        Raises the errors of `compile`, and LimitExceededError also if the check takes longer.
         """
         if self.is_costly(value):
             return self._valid_apart(value)
@@ -389,7 +394,9 @@ class Validator:
             return False
 
     def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
-        """Check as `check` does, and return True, unless the check is costly. Raises as `check`."""
+        """Check as `check` does, with the same errors, and return True; do nothing and return False
+        if the check is costly.
+        """
         if self.is_costly(value):
             return False
 
@@ -410,8 +417,8 @@ class Validator:
             ValueMismatchError: it does not; the message lists the first problems as "path: found
                 X, expected Y".
             InvalidJSONError: it is not JSON.
-            SchemaError, LimitExceededError: as `compile`; also a value that nests too deep, and a
-                check that takes longer than that.
+            SchemaError, LimitExceededError: as `compile`; also if the value nests too deep, or the
+                check takes longer than a second.
         """
         if not self.is_valid(value):
             self.refuse(value, briefly=briefly)
@@ -426,7 +433,7 @@ class Validator:
         """Check as `check` does, without blocking: a costly check runs in a worker for at most
         `worker.SECONDS`.
 
-        Raises as `check`, and WorkerError if no worker can check it.
+        Raises the errors of `check`, and WorkerError if no worker can check it.
         """
         if not self.is_costly(value):
             if self.is_valid(value):
@@ -456,7 +463,7 @@ class Validator:
 
     def problems(self, value: JSON) -> list[Problem]:
         """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks and
-        raises as `check`.
+        raises errors as `check` does.
         """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
@@ -512,7 +519,7 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # A problem at a shortened array or above it may come from the shortening.
+        # A problem at or above a shortened array may be caused by the shortening.
         problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -611,8 +618,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public,
-        # and no Exception.
+        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public, and
+        # does not derive from Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise SchemaError(f"{what}: the schema cannot be compiled: {error}") from None
@@ -641,7 +648,7 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
         return
 
-    # The time of this thread, so that the load of the machine does not matter.
+    # The CPU time of this thread is measured, so the load of the machine does not matter.
     deadline = time.thread_time() + _PATTERNS_SECONDS
     for pattern in distinct:
         with suppress(ValueError):
@@ -680,13 +687,13 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
     """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or
-    too deep with its local references written out.
+    too deep once its local references are replaced by their targets.
 
-    The steps bound the keywords for any one part of a value: of the schemas of properties only one
-    applies to a part, of all others each does. The weight is the same sum, in which keywords count
-    what jsonschema-rs takes for them; it remembers its results at references, so recursion
-    multiplies nothing there. A chain of references can be longer than Python's stack, so this
-    function is not recursive.
+    The steps bound the number of keywords that apply to any one part of a value: only one of the
+    schemas of properties applies to a part, but all other schemas do. The weight is the same sum,
+    in which each keyword counts as much as jsonschema-rs takes for it. jsonschema-rs remembers its
+    results at references, so recursion multiplies nothing there. A chain of references can be
+    longer than Python's stack, so this function is not recursive.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
@@ -699,7 +706,7 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
         item, parts = stack.pop()
         mark = id(item)
         if parts is None:
-            # Recursion ends with the value, so a schema inside itself counts as one.
+            # Recursion ends when the value does, so a schema inside itself counts once.
             is_recursive |= mark in open_now
             if mark in sizes or mark in open_now:
                 continue
@@ -751,7 +758,7 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return what the keywords of one schema that compare values weigh more than a step."""
+    """Return the weight, beyond a step each, of the keywords of one schema that compare values."""
     extra = 0
     for keyword, value in schema.items():
         if keyword in _BOUNDS:
@@ -786,8 +793,8 @@ def _own_steps(schema: JSONObject) -> int:
 
 
 def _pattern_weight(pattern: str) -> int:
-    """Return the steps for one character. Most patterns take linear time, the others backtrack
-    within a bound.
+    """Return the steps of a pattern for one character. Most patterns take linear time; the others
+    backtrack within a bound.
     """
     if _GOES_BACK.search(pattern):
         return 100_000

@@ -1,7 +1,8 @@
 """The computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
 
-They run in the event loop within a budget, and otherwise in a worker process. `_COMPUTATIONS`, at
-the end, has the function of each tool. `ideabridge.tools.builtins` defines the tools themselves.
+They run in the event loop within a budget; beyond it, they run in a worker process.
+`_COMPUTATIONS`, at the end, has the function of each tool. `ideabridge.tools.builtins` defines the
+tools themselves.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from ideabridge.tools.worker import workers
 # than a machine has.
 
 MAX_QUERY: Final = 2_000
-"""Characters in a query."""
+"""The most characters in a query."""
 
 MAX_STEPS: Final = 4_000_000
-"""The nodes that one query may visit, plus the values that it may produce."""
+"""The most nodes that one query may visit, plus the values that it may produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""Bytes of JSON that one query or template may produce. A run bounds what it keeps further."""
+"""The most bytes of JSON that one query or template may produce. A run has a lower bound for what
+it stores."""
 
 _VISIT: Final = 20
 """The cost of visiting a node. The result of the node costs its length."""
@@ -57,7 +59,7 @@ class _TooMuchError(Exception):
 
 
 class OverBudgetError(Exception):
-    """The budget of a call is spent. A worker has to compute it."""
+    """The budget of a call is spent, so a worker must compute its result."""
 
 
 class Budget:
@@ -119,7 +121,7 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 
 def _check_nodes(value: Any, budget: Budget) -> None:
-    """Refuse a value that exceeds the limit when its shared parts are written out
+    """Refuse a value that exceeds the limit once its shared parts are written out
     (`[@,@]|[@,@]|...`).
     """
     left = MAX_STEPS // 4
@@ -201,8 +203,8 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield what `search` selects in each of `values`; with `only_truth`, whether it counts as true
-    (see `_holds`).
+    """Yield what `search` selects in each of `values`, or with `only_truth` whether the selection
+    counts as true (see `_holds`).
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -272,10 +274,10 @@ def _as_text(value: JSON) -> str:
 # -- the tools -------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 8 * 1024 * 1024
-"""Characters of a text that `join` and `template` produce."""
+"""The most characters of a text that `join` or `template` produces."""
 
 HERE_BYTES: Final = 64 * 1024
-"""Bytes of arguments up to which a call is computed in the event loop."""
+"""The most bytes of arguments with which a call is computed in the event loop."""
 
 HERE_BUDGET: Final = 300_000
 """The `Budget` of one call in the event loop: about 30 ms."""
@@ -398,7 +400,7 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
 
 
 def _exists(path: str, values: JSONObject) -> bool:
-    """Return True if a dotted path leads to a value, also to null."""
+    """Return True if a dotted path leads to a value, even if it is null."""
     part: JSON = values
     for key in path.split("."):
         if not isinstance(part, dict) or key not in part:

@@ -2,9 +2,9 @@
 
 A call refers to one tool: a module, a name and a definition. The *essence* of a definition is
 what a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool
-is another one, and a call that was approved before does not run. The rest is prose, which may
-change and differ between machines: descriptions, titles, and keywords of schemas that do not
-constrain values.
+counts as another tool, and a call that was approved before does not run. The rest is prose, which
+may change, and may differ between machines: descriptions, titles, and keywords of schemas that do
+not constrain values.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # Also `default`: it says what the server does without a value, and the server may change
-    # that at any time.
+    # `default` is an annotation, too: it says what the server does without a value, and the server
+    # may change that at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -187,8 +187,8 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """True if a call may be sent again: after a crash while it ran, or where its server did not
-        answer. The tool declares itself read-only or idempotent.
+        """True if a call may be sent again after a crash while it ran, or if its server did not
+        answer: the tool declares itself read-only or idempotent.
         """
         return self.read_only is True or self.idempotent is True
 
@@ -198,8 +198,8 @@ class SentSchema:
     """A schema as a module sent it. Another schema is used in its place.
 
     Attributes:
-        schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or no JSON.
-        was_valid: it is a valid schema. The one in use has the same meaning, in the
+        schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or not JSON.
+        was_valid: whether it is a valid schema. Then the schema in use has the same meaning, in the
             words of 2020-12.
     """
 
@@ -218,30 +218,30 @@ class Tool:
         output: JSON Schema of the result; None if the tool declares none.
         module: the configured server or the idea that provides it (`_module`); None for a tool
             of this process.
-        remote_name: its name in its module if that differs: a colliding name was prefixed. For a
-            published idea NAME@VERSION.
+        remote_name: its name in its module, if that differs because a colliding name was prefixed.
+            For a published idea it is NAME@VERSION.
         renamed: for parameters named like meta-properties: the module's names by the names here.
         activity: the name of the Activity that runs it; None: the Activity with the name of the
             tool, if there is one.
-        sent_hints: hints that its module sent as something else than true or false. They are no
-            hints here, but part of the definition: one that the SDK reads as a hint is so in the
-            essence, any other has its fingerprint.
+        sent_hints: hints that its module sent as something other than true or false. They do not
+            count as hints here, but are part of the definition: if the SDK reads one as a hint, the
+            essence has that hint; any other is in the essence as its fingerprint.
         clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
         passes_to: the tool that answers its calls, if its definition names one: a tool of a
             server, a published idea, or code of this process. Its hints, and the rules for it,
             hold for these calls.
-        reaches: the modules that a call may touch if not only its own: "" for own tools,
-            `EVERY_MODULE`, or none at all. They determine the order of effects and are not part of
-            the published definition.
+        reaches: the modules that a call may touch, if it may touch others than its own: "" for own
+            tools, `EVERY_MODULE`, or no modules at all. They determine the order of effects and are
+            not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only
             because the protocol requires an object: the value of a call is then the value of
-            `result`. None: the schema is no wrapper.
-        sent_parameters: the schema of the parameters as the module sent it, if it sent another
-            one. It determines the digests, so that a repaired definition never has the digest
-            of another one.
+            `result`. None: the schema is not a wrapper.
+        sent_parameters: the schema of the parameters as the module sent it, if that differs. It
+            determines the digests, so that a repaired definition never has the digest of another
+            one.
         sent_output: the same for the output schema.
-        wire: what else the module lists of it, for hosts: title, annotations, icons, execution and
-            `_meta`, as it sent them. Not part of the published definition.
+        wire: what else the module lists for the tool, as it sent it, for hosts: title, annotations,
+            icons, execution and `_meta`. It is not part of the published definition.
     """
 
     name: str
@@ -304,12 +304,12 @@ class Tool:
 
     @property
     def essence(self) -> JSONObject:
-        """What a call relies on, with sorted keys: `{"module", "name", HINT...,
+        """The essence: what a call relies on, with sorted keys: `{"module", "name", HINT...,
         "parameters", "output"}`.
 
-        The module is "" for a tool of this process. An idea has no hints here: they are those of
-        its calls, which refer to tools themselves. What passes calls to a tool of a module
-        relies on that tool.
+        The module is "" for a tool of this process. An idea has no hints here, because its own
+        calls refer to tools with hints. A tool that passes its calls to a tool of a module has the
+        essence of that tool.
         """
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.essence
@@ -327,8 +327,8 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """False if the module sent an output schema that is invalid. Digests have never
-        had such a schema.
+        """False if the module sent an invalid output schema. Digests have never included such a
+        schema.
         """
         return self.sent_output is None or self.sent_output.was_valid
 
@@ -373,7 +373,9 @@ class Tool:
         return self._digests
 
     def expect_same(self, then: Tool) -> None:
-        """Check that the essence is that of `then`. ToolChangedError shows the differences."""
+        """Check that the essence equals the essence of `then`. ToolChangedError shows the
+        differences.
+        """
         if self is not then and self.digest != then.digest:
             lines = "; ".join(changes_of_essence(then.essence, self.essence))
             raise ToolChangedError(
@@ -440,8 +442,8 @@ class Tool:
 
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
-    """Return what a call relies on of one schema. One that was sent malformed has a name of its own
-    in the essence, so that no valid schema is equal to it.
+    """Return the part of the essence for one schema. A schema that was sent malformed has a name of
+    its own in the essence, so that no valid schema equals it.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -464,7 +466,7 @@ def _sent_from_json(stored: Any) -> SentSchema | None:
 
 
 Order = Literal["effects", "all", "none"]
-"""Which calls wait for those listed before them. `effects`: within one module and instance, a call
+"""Which calls wait for calls listed before them. `effects`: within one module and instance, a call
 that may change something waits for all calls before it, and a read waits for the changes before it.
 `all`: every call waits for all calls before it. `none`: no call waits."""
 
@@ -540,7 +542,7 @@ class Activity:
     Attributes:
         name: its name in the registry of activities. It runs the calls of the Tool
             with the same name.
-        copies: it keeps none of its arguments and returns a new JSON value, so neither
+        copies: whether it keeps none of its arguments and returns a new JSON value, so that neither
             has to be copied.
     """
 

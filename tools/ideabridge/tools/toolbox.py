@@ -1,5 +1,5 @@
-"""Toolbox: the registries of tools and activities. Also constants in definitions, and
-files of tools.
+"""Toolbox: the registries of tools and activities. This file also reads constants in definitions,
+and files of tools.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     `_output`, in either place, is the schema of the result; if it is a constant, a call
     without code has this result.
 
-    `_module` is a clean room (`anonymous`), a configured server, whose tool `_activity` names
-    (the one of the same name if it is left out), or `idea:NAME`. The tool of a server or idea
-    is looked up where calls are made: the result has its name and `module`, and does not yet
-    have `passes_to`.
+    `_module` is a clean room (`anonymous`), `idea:NAME`, or a configured server. `_activity` names
+    the tool of the server; by default it is the tool of the same name. The tool of a server or idea
+    is looked up where calls are made: the result has its name and `module`, and does not yet have
+    `passes_to`.
 
     Raises:
-        ToolDefinitionError: one of them is no constant or is given twice, or they do
-            not go together.
+        ToolDefinitionError: one of them is not a constant or is given twice, or they contradict
+            each other.
     """
     properties = tool.parameters.get("properties")
     inside = properties if isinstance(properties, dict) else {}
@@ -131,7 +131,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types of a definition: not all programs are checked by a type checker."""
+    """Check the types of a definition, because not all programs are checked by a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),
@@ -263,9 +263,9 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
 
     These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` or
     `@message_handler` that the file defines or names in `__all__`. Each time, the file runs as a
-    new module. It can import modules from its folder, which installed modules take precedence over.
-    What it prints goes to standard error, because standard output may carry a protocol. With
-    `digest`, the file must have this SHA-256 (in hex).
+    new module. It can import modules from its folder; installed modules take precedence. What it
+    prints goes to standard error, because standard output may carry a protocol. With `digest`, the
+    file must have this SHA-256 (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the

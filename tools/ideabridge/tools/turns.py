@@ -1,4 +1,5 @@
-"""Turns: who gets the next free place where many callers wait for few, such as worker processes.
+"""Turns: who gets the next free place if many callers wait for a few places, such as worker
+processes.
 
 A place that becomes free goes to the caller who has the fewest places; between equal callers, to
 the one who has waited longest since the last turn. So a caller who asks for a hundred pieces of
@@ -22,7 +23,7 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller for whom the current task works; empty: nobody in particular."""
+"""The caller for whom the current task works; empty: no particular caller."""
 
 
 class HeldProcess:
@@ -35,8 +36,8 @@ class HeldProcess:
 
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
-        """Wait for this process inside. If the work was given up before, the process is
-        killed at once.
+        """Let `kill` kill this process while the block waits for it. If the work was given up
+        before, the process is killed at once.
         """
         with self._lock:
             self._pid = pid
@@ -45,12 +46,12 @@ class HeldProcess:
         try:
             yield
         finally:
-            # Soon the process has other work.
+            # The process may soon have other work.
             with self._lock:
                 self._pid = None
 
     def kill(self) -> None:
-        """Give the work up."""
+        """Give up the work, and kill the process."""
         with self._lock:
             self._is_killed = True
             self._kill()
@@ -62,7 +63,7 @@ class HeldProcess:
 
 
 class FairPlaces:
-    """Places of one event loop.
+    """A number of places that the callers of one event loop share.
 
     Args:
         places: how many there are.
@@ -72,7 +73,7 @@ class FairPlaces:
     def __init__(self, places: int, each: int | None = None) -> None:
         self._free = places
         self._each = places if each is None else each
-        # A caller without anybody in line has no line.
+        # A caller without waiting tasks has no line.
         self._lines: dict[str, deque[anyio.Event]] = {}
         self._at_work: Counter[str] = Counter()
         self._last_turn: dict[str, int] = {}
@@ -80,7 +81,7 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Have a place for the caller in `asked_by`, after a wait for a free one."""
+        """Wait for a free place for the caller in `asked_by`, and hold it inside the block."""
         caller = asked_by.get()
         await self._take(caller)
         try:
@@ -89,15 +90,15 @@ class FairPlaces:
             self._give_back(caller)
 
     async def run(self, work: Callable[[HeldProcess], T]) -> T:
-        """Return what a function returns that waits for a worker process. It runs in a thread,
-        and has a place.
+        """Run a function that waits for a worker process, and return its result. It runs in a
+        thread, and has a place.
 
         A thread cannot be stopped, so a cancellation kills the process that it waits for.
         """
         process = HeldProcess()
         async with self.place():
             try:
-                # With the limiter that all threads share, those who wait here would hold up
+                # With the limiter that all threads share, the threads that wait here would delay
                 # all other work.
                 limiter = anyio.CapacityLimiter(1)
                 return await anyio.to_thread.run_sync(

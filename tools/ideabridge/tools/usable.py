@@ -1,8 +1,8 @@
-"""Usable schemas: what values are checked against in place of a schema that a server sent.
+"""Usable schemas: the schemas that values are checked against in place of those that servers sent.
 
-A valid schema is used as it is. Another one is repaired (`repair`), and if it is too large, too
-deep or too slow, reduced to the names and types of its properties, or to any object: the tool stays
-callable, what can be checked is checked, and its server judges the rest.
+A valid schema is used as it is. Any other schema is repaired (`repair`). If it is too large, too
+deep or too slow, it is reduced to the names and types of its properties, or to any object. So the
+tool stays callable, what can be checked is checked, and its server judges the rest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_20
 from ideabridge.tools.schema import check_schema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-"""Bytes of JSON of a schema that is used whole."""
+"""The most bytes of JSON of a schema that is used whole."""
 
 MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of JSON of a schema that is looked at. A larger one becomes that of any object."""
+"""The most bytes of JSON of a schema that is repaired. A larger one becomes the schema of any
+object."""
 
 _OLD_FORMS: Final = (
     *(b'"dependencies":', b'"additionalItems":', b'"divisibleBy":', b'"extends":', b'"disallow":'),
@@ -38,14 +39,14 @@ _ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 @dataclass(frozen=True, slots=True)
 class UsableSchema:
-    """A schema to check values against, made of one that was sent.
+    """A schema to check values against, made from one that was sent.
 
     Attributes:
         schema: a valid schema within the bounds.
-        sent: what was sent, if that is something else; `{"sha256": ...}` if it is too
-            large or no JSON.
-        was_valid: what was sent is a valid schema itself.
-        notes: what was ignored or read otherwise, with its place in the schema that was sent.
+        sent: what was sent, if it differs from `schema`; `{"sha256": ...}` if it is too large or
+            not JSON.
+        was_valid: whether what was sent is a valid schema.
+        notes: what was ignored or read differently, with its place in the schema that was sent.
     """
 
     schema: JSONObject
@@ -65,13 +66,13 @@ def usable_schema(
     """Return the schema to check values against in place of the one that a server sent.
 
     Args:
-        sent: any value, also one that is no JSON.
+        sent: any value, even one that is not JSON.
         what: what the schema is, such as "input schema".
-        of_object: it is the schema of an object, such as the parameters of a tool.
-        may_repair: False: a schema that cannot be used as it is becomes that of any value.
+        of_object: whether it is the schema of an object, such as the parameters of a tool.
+        may_repair: False: a schema that cannot be used as it is becomes the schema of any value.
     """
     if of_object and isinstance(sent, dict) and "type" not in sent:
-        # The protocol has no other parameters than objects.
+        # In the protocol, parameters are always an object.
         sent = {"type": "object", **sent}
 
     valid, data = _valid(sent, what, of_object)
@@ -99,8 +100,8 @@ def _any(of_object: bool) -> JSONObject:
 
 
 def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, bytes]:
-    """Return (a copy of a schema that is valid and within the bounds, its JSON); None for
-    any other value.
+    """Return (a copy of a schema that is valid and within the bounds, its JSON); None in place of
+    the copy for any other value.
     """
     if not isinstance(sent, dict):
         return None, b""
@@ -127,7 +128,7 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
         return True
     if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
         return False
-    # Only a list of `items`, and what stands beside a `$ref`, mean something else.
+    # In these drafts, only a list in `items` and the keywords beside a `$ref` have another meaning.
     if b'"items":[' in data or b'"$recursiveRef":' in data:
         return True
     return data.count(_REFERENCE) > len(_ONLY_REFERENCE.findall(data))
@@ -146,7 +147,9 @@ def _refused_names(schema: JSONObject) -> list[str]:
 
 
 def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, list[str]]:
-    """Return (the repaired schema, the notes); None in place of the schema if it says the same."""
+    """Return (the repaired schema, the notes); None in place of the schema if the repair changed
+    nothing.
+    """
     if json_size(sent) > MAX_REPAIRED_BYTES:
         return _any(of_object), [f"more than {MAX_REPAIRED_BYTES:,} bytes: not checked"]
 
@@ -177,7 +180,7 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
 
 def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
-    """Return the schema of an object that can be called with something."""
+    """Return the schema as that of an object which admits some value."""
     kind = schema.get("type", "object")
     if kind != "object":
         notes.append(f'type: found {show(kind, 60)}, read as "object"')
@@ -194,7 +197,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return (the schema, or as much of it as is within the bounds, what of it is left)."""
+    """Return (as much of the schema as is within the bounds, a note on what is left of it)."""
     reason = ""
     for form, left in _forms(schema):
         if len(encode(form)) > MAX_SCHEMA_BYTES:
@@ -259,8 +262,8 @@ def _bounded(sent: JSON) -> JSON:
 
 
 def json_size(value: JSON) -> int:
-    """Return about how many bytes of JSON a value has; of one that is too large, any larger
-    number.
+    """Return about how many bytes of JSON a value has. For a value that is too large, any number
+    above the bound is returned.
     """
     try:
         return len(orjson.dumps(value))
@@ -285,17 +288,15 @@ def json_size(value: JSON) -> int:
 
 
 def value_digest(value: JSON) -> str:
-    """Return the SHA-256 of a value, whatever the order of its keys, also of one
-    that is no JSON.
-    """
+    """Return the SHA-256 of a value, whatever the order of its keys, even if it is not JSON."""
     try:
-        # Text that JSON allows, and numbers that it does not have.
+        # This accepts any text, and numbers that JSON does not have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):
         pass
 
-    # It nests too deep, or has a number of thousands of digits.
+    # The value nests too deep, or has a number with thousands of digits.
     digest = hashlib.sha256()
     stack = [value]
     while stack:

@@ -1,5 +1,5 @@
-"""Worker processes compute over external data if that may take long, because a process
-can be stopped.
+"""Worker processes compute over external data if that may take long, because a process can be
+killed.
 
 A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools;
 `MODULE:FUNCTION` names any other, which may read the store. A worker has a lower priority, an empty
@@ -30,14 +30,15 @@ SECONDS: Final = 30.0
 """Seconds that one call may compute in a worker."""
 
 START_SECONDS: Final = 10.0
-"""Seconds after which a worker must begin with a job: it starts, reads the job and imports
-what computes it."""
+"""Seconds within which a worker must begin with a job: it starts, reads the job and imports the
+code that computes it."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""The most workers that compute at the same time. Further jobs wait; their callers take turns."""
+"""The most workers that compute at the same time. Further jobs wait, and their callers take
+turns."""
 
 MEMORY: Final = 2 * 1024**3
-"""Bytes of address space of a worker. macOS and Windows do not bound it."""
+"""The most bytes of address space of a worker. macOS and Windows do not enforce this bound."""
 
 if TYPE_CHECKING:
     from anyio.lowlevel import RunVar
@@ -88,7 +89,8 @@ def _folders() -> list[str]:
     """
     folders: dict[str, None] = {}
     for name in _NEEDED:
-        # Not imported: jsonschema takes longer to import than a worker to start.
+        # The modules are not imported, because importing jsonschema takes longer than starting a
+        # worker.
         spec = find_spec(name)
         places = None if spec is None else spec.submodule_search_locations or [spec.origin]
         for place in places or ():
@@ -127,8 +129,8 @@ class _Worker:
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Return the answer to a job. Blocks until the deadline, when another thread
-        kills the process.
+        """Return the answer to a job. Blocks at most until the deadline, when another thread kills
+        the process.
 
         The deadline is `seconds` after the worker began with the job, so a busy machine on which a
         process starts slowly does not change what a job can compute.
@@ -139,8 +141,8 @@ class _Worker:
             out = self.process.stdout
             assert into is not None
             assert out is not None
-            # Soon after the deadline the process ends by itself, in case this process
-            # no longer exists.
+            # Soon after the deadline the worker ends by itself, in case this process no longer
+            # exists.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
@@ -179,13 +181,14 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. By it the waiting thread and the task that gives it up agree on who
-    ends the worker.
+    """One job of a worker. The thread that waits for it and the task that gives it up use it to
+    agree on who ends the worker.
 
     Attributes:
-        is_begun: the thread has begun to wait, and ends the worker if the job is given up.
-        is_over: the worker has answered, and may have another job.
-        is_given_up: nobody wants the answer.
+        is_begun: whether the thread has begun to wait. It then ends the worker if the job is given
+            up.
+        is_over: whether the worker has answered, and may have another job.
+        is_given_up: whether nobody wants the answer any more.
     """
 
     def __init__(self, worker: _Worker) -> None:
@@ -269,7 +272,7 @@ class Workers:
                         limiter=anyio.CapacityLimiter(1),
                     )
                 except _GoneError:
-                    continue  # it had just ended because it was idle
+                    continue  # the worker had just ended because it was idle
                 except anyio.get_cancelled_exc_class():
                     self._give_up(job_at_work)
                     raise
@@ -285,13 +288,13 @@ class Workers:
     def _give_up(self, job: _Job) -> None:
         with self._lock:
             if job.is_over:
-                # The worker is idle, or has the job of somebody else.
+                # The worker is idle, or has another job.
                 return
             job.is_given_up = True
 
         job.worker.process.kill()
         if not job.is_begun:
-            # Perhaps no thread will wait for it.
+            # It may be that no thread waits for the worker.
             self._drop(job.worker)
 
     def _ask(self, job: _Job, task: list[JSON], what: str, seconds: float) -> JSON:
@@ -343,7 +346,7 @@ class Workers:
         raise WorkerError(f"{what}: {kind}: {message}"[:500])
 
     def close(self) -> None:
-        """End every worker, as at the exit of this process."""
+        """End every worker, for example when this process exits."""
         with self._lock:
             ended = self._all if self._owner == os.getpid() else set[_Worker]()
             self._idle = []
@@ -353,7 +356,7 @@ class Workers:
 
 
 def _error_class(kind: str) -> type[IdeabridgeError] | None:
-    """The class that an answer names as `MODULE:CLASS`; None if it is no error of ours."""
+    """The class that an answer names as `MODULE:CLASS`; None if ideabridge has no such error."""
     module, _, name = kind.partition(":")
     error_class: object = getattr(sys.modules.get(module), name, None)
     if isinstance(error_class, type) and issubclass(error_class, IdeabridgeError):

@@ -3,7 +3,7 @@
 Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the
 size in 8 bytes, the seconds that the job may take in 4 bytes, then `[job, argument]` as JSON.
 Standard output carries the answers: one byte when the computation begins, then the size in 8 bytes,
-then `{"value": ...}` or `{"error": class, "message": text}`; the class of an error of ours is
+then `{"value": ...}` or `{"error": class, "message": text}`; the class of an error of ideabridge is
 `MODULE:CLASS`.
 """
 
@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> None:
         size = int.from_bytes(_read(8), "big")
         seconds = int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
-            # The system then ends this process, whatever code it executes, even if the parent
-            # no longer exists.
+            # The alarm ends this process, whatever code it executes, even if the parent no longer
+            # exists.
             signal.alarm(seconds)
 
         try:
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _computation(job: str) -> Callable[..., Any]:
-    """Return the function that computes a job, with all that it needs imported."""
+    """Return the function that computes a job, after importing all that it needs."""
     module, _, name = job.partition(":")
     if name:
         from importlib import import_module
