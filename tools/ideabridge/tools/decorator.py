@@ -511,7 +511,7 @@ def tool(
         title: a title for people.
         read_only: it changes nothing. Here and below, None means not declared.
         destructive: it may destroy something.
-        idempotent: the same call twice has no further effect.
+        idempotent: repeating a call has no further effect.
         open_world: it reaches beyond a closed domain, for example the web.
         output_schema: JSON Schema of the result, in place of the one from the return annotation.
 

@@ -77,7 +77,7 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas by spaces; lines and columns stay the same. Each
+    """Replace comments and trailing commas with spaces; lines and columns stay the same. Each
     character is read once, because the text may come from anybody.
     """
     parts: list[str] = []

@@ -26,7 +26,7 @@ class IdeabridgeError(Exception):
 
 class ArgumentError(IdeabridgeError, TypeError):
     """A Python program passed an argument of a wrong type. The message says what was expected and
-    what was found.
+    found.
     """
 
     @classmethod

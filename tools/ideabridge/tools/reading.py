@@ -156,7 +156,7 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
     """
     readings = (
         (text, f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT),
-        (_unfenced(text), f"{what} stood in a Markdown fence; write bare JSON"),
+        (_unfenced(text), f"{what} was in a Markdown fence; write bare JSON"),
         (_embedded(text), f"{what} had other text around the JSON; write JSON only"),
     )
     fault = ""

@@ -187,7 +187,9 @@ class Repair:
 
         for schema, place in written:
             if resolve(result, cast("str", schema["$ref"])) is None:
-                self._ignore(place, schema.pop("$ref"), "a place that is still there")
+                self._ignore(
+                    place, schema.pop("$ref"), "a reference to a schema that was not ignored"
+                )
 
         return result
 
@@ -522,7 +524,7 @@ class Repair:
     def _unique_names(self, place: Place, listed: list[JSON]) -> list[str]:
         names = list(dict.fromkeys(_text(item) for item in listed if isinstance(item, str)))
         if len(names) < len(listed):
-            self._note(place, listed, "expected names that differ: the others are ignored")
+            self._note(place, listed, "expected different names: the others are ignored")
         return names
 
     def _dependent_required(self, part: _Part, keyword: str, value: JSON) -> None:
@@ -680,7 +682,7 @@ class Repair:
         if number is None:
             self._ignore(place, value, "a whole number")
         elif number < 0 and is_least:
-            self._note(place, value, "which every value has: ignored")
+            self._note(place, value, "which every value satisfies: ignored")
         elif number < 0:
             self._ignore(place, value, "a whole number")
         else:

@@ -257,8 +257,8 @@ _READ: Final = 15
 """Weight of `contentMediaType`: in older drafts the text is read as JSON."""
 
 _DIFFERING: Final = 10_000
-"""Weight of `uniqueItems`: integers that are the same as floats are compared in pairs, 25 KB of
-them in 0.25 s."""
+"""Weight of `uniqueItems`: integers that are equal as floats are compared in pairs: 25 KB of them
+take 0.25 s."""
 
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")

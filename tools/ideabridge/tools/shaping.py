@@ -190,8 +190,8 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
-    """Return what a JMESPath expression selects in `data`, null if nothing; `what` names its
-    parameter in errors.
+    """Return what a JMESPath expression selects in `data`, or null if it selects nothing; `what`
+    names its parameter in errors.
 
     Raises:
         ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the

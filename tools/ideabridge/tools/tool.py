@@ -239,7 +239,7 @@ class Tool:
         sent_parameters: the schema of the parameters as the module sent it, if that differs. It
             determines the digests, so that a repaired definition never has the digest of another
             one.
-        sent_output: the same for the output schema.
+        sent_output: likewise, the output schema as the module sent it.
         wire: what else the module lists for the tool, as it sent it, for hosts: title, annotations,
             icons, execution and `_meta`. It is not part of the published definition.
     """

@@ -1,9 +1,9 @@
 """Turns: who gets the next free place if many callers wait for a few places, such as worker
 processes.
 
-A place that becomes free goes to the caller who has the fewest places; between equal callers, to
-the one who has waited longest since the last turn. So a caller who asks for a hundred pieces of
-work at once delays the first piece of another caller by at most one piece of work in each place.
+A place that becomes free goes to the caller who has the fewest places; among equal callers, to the
+one whose last turn is longest ago. So a caller who asks for a hundred pieces of work at once delays
+the first piece of another caller by at most one piece of work in each place.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
 
 def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
-    """Return the schema as that of an object which admits some value."""
+    """Return the schema as one of an object, without required names that it refuses."""
     kind = schema.get("type", "object")
     if kind != "object":
         notes.append(f'type: found {show(kind, 60)}, read as "object"')
@@ -216,7 +216,7 @@ def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSON
 
 
 def _forms(schema: JSONObject) -> Iterator[tuple[JSONObject, str]]:
-    """Yield a schema, and less and less of it, with words that say what is left."""
+    """Yield a schema, then less and less of it, each with words for what is left."""
     yield schema, ""
     yield cast("JSONObject", map_schemas(schema, _without_annotations)), "used without descriptions"
     yield _outline(schema, typed=True), "the names and types of its properties are checked"

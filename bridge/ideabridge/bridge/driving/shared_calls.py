@@ -189,7 +189,7 @@ class SharedCalls:
             self._notices.tell(CALLS, module)
 
         def failed(error: Exception) -> None:
-            logger.debug("a call of a process that is gone stays for now: %s", error)
+            logger.debug("the call of a process that is gone was not removed yet: %s", error)
 
         self._write(
             place.call, lambda: self._store.call_places.remove(module, place), removed, failed
@@ -213,8 +213,8 @@ class SharedCalls:
                     continue
                 call.runs = False
                 logger.warning(
-                    "module %s: another process took this one for gone, so more calls may run "
-                    "there than the configured `parallel`",
+                    "module %s: another process assumed that this one was gone, so more calls may "
+                    "run there than the configured `parallel`",
                     module.partition(" ")[0],
                 )
 

@@ -159,8 +159,8 @@ class Catalogue:
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
-        """The end of an error: how to call the idea that has the same name as a tool; "" if there
-        is no such idea.
+        """The end of an error that says how to call the idea with the same name as a tool; "" if
+        there is no such idea.
         """
         ideas = [namesake for namesake in self._by_name.get(tool.name, ()) if _is_idea(namesake)]
         if not ideas or _is_idea(tool):
@@ -185,8 +185,8 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """The tool of the same module with the same name in that module, whatever its name in this
-        catalogue is; None if there is none.
+        """The tool of the same module with the same name in that module, whatever it is called in
+        this catalogue; None if there is no such tool.
         """
         return self._by_origin.get(tool.origin)
 

@@ -19,7 +19,9 @@ def _waits(graph: Graph) -> dict[int, set[int]]:
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
-    """The calls of a closed graph, each in the layer after those of the calls that it waits for."""
+    """The calls of a closed graph in layers: each call is in a layer after the calls that it waits
+    for.
+    """
     before = _waits(graph)
     depth: dict[int, int] = {}
     for part in components(before):

@@ -91,7 +91,7 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """The effect that runs a call whose references are resolved, or one item of it."""
+        """The effect that runs a call with resolved references, or one item of it."""
         call = progress.call
         tool = progress.tool
         if tool is None:

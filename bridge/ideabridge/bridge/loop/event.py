@@ -67,21 +67,21 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
 """`person`: a person was shown the question and answered; `assistant`: the model of a client, with
-`decide_approval`; `approver`: the code of a program that embeds ideabridge; `nobody`: a time-out,
-or the question became void.
+`decide_approval`; `approver`: the code of a program that embeds ideabridge; `nobody`: the time ran
+out, or the question became void.
 """
 
 Via: TypeAlias = Literal[
     "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
 ]
 """The way an answer came. `command`: a command line that nobody typed at a prompt, such as a
-script; `tool`: `decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run
+script; `tool`: `decide_approval`; `code`: an approver or `Run.decide`; `fork`: the call had run
 before the fork; `bridge`: the process in which the call waited has died; `module`: the module
 withdrew its question.
 """
 
 LOCAL_USER: Final = "local"
-"""The user at this machine, who needs no name where only one person uses the server."""
+"""The user at this machine, who needs no name if only one person uses the server."""
 
 _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "form"): "the person at the client",
@@ -349,7 +349,7 @@ class ProgramProposed(Journaled):
     of what runs it. `now` is the constant time that the program sees, in seconds since 1970; `seed`
     is the seed of its random numbers; `names` has the tools that it may call, by their names in the
     program (`ProgramNames.used_by`). `extra`, `mind` and `model` are as in `SolutionProposed`.
-    `reached` has the places `[line, column]` of its calls that recorded runs made; null: it was not
+    `reached` has the places `[line, column]` of the calls that recorded runs made; null: it was not
     compared with recordings. `assumed` has what is uncertain about its input, in the form of
     `Settled.assumed`.
     """

@@ -132,8 +132,8 @@ class Machine:
     Attributes:
         mind_name: the name of the mind, as `RunStarted` records it; None: unknown,
             or none is asked.
-        mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution,
-            given at the start.
+        mode: `solve`: a mind answers Requests until there is an output; `plan`: the author of a
+            plan gives one Solution at the start.
         phase: see the table at the top of this module.
         step: the number of the current Request, from 0.
         requests: the number of Requests that were made.
@@ -143,7 +143,7 @@ class Machine:
         decisions: (what, decision, by whom) of each decision.
         grants: what people have allowed for the rest of the run.
         solution: the Solution that was taken up last.
-        proposal: the same with its calls bound to each other; None before the first.
+        proposal: this Solution with its calls bound to each other; None before the first one.
         feedback: what the last Solution adds to the next Request.
         output: the output; `has_output` says whether there is one, because it may be null.
         offer: the tools and the output schema, of the run and of the current Request.

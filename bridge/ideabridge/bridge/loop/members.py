@@ -52,7 +52,7 @@ class MemberFaults:
     errors: list[str] = field(default_factory=list[str])
 
     def correction(self) -> JSONObject | None:
-        """The correction that tells a mind what was left out; None if nothing was."""
+        """The correction that tells a mind which members were left out; None if none were."""
         if not self.unknown:
             return None
         names = ", ".join(map(quoted, self.unknown[:_NAMED]))
@@ -71,7 +71,7 @@ def faults_of(
 
     Args:
         members: the schemas of the members, by name.
-        required: the names of those that are required.
+        required: the names of the required ones.
         values: the members of the Solution, without its calls, output and program.
     """
     faults = MemberFaults()

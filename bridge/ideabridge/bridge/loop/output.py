@@ -55,7 +55,7 @@ class Filling:
         self.size = NO_SIZE
 
     def __call__(self, expression: Expression) -> JSON:
-        """The value of a reference, which is not copied."""
+        """Return the value of a reference, without copying it."""
         text = expression.text
         value = self._values[text]
         size = self._sizes.get(text)
@@ -81,7 +81,7 @@ class _Reads:
     Attributes:
         values: what the call itself reads.
         known: these values, and those that its computed literals read, as far as they exist.
-        by_item: the reads of `†item`, which has another value for each execution.
+        by_item: the reads of `†item`, which has a different value for each execution.
         absent: why the call cannot have a value that it reads itself.
         failing: why computed literals lack a value: the call that gives it has failed.
     """
@@ -341,7 +341,8 @@ class OutputSchema:
         memory: the approximate bytes of memory of the values that the last output was made of.
 
     Args:
-        schema: the user's; None: the output of a mind is text, that of a plan any value.
+        schema: the user's schema. None: the output of a mind is text, and the output of a plan is
+            any value.
         mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output
             that may be null in `{"value": ...}`.
         by_instance: the output is a map by instance, and each value satisfies the schema.

@@ -40,8 +40,8 @@ class PolicyVerdict:
 
 
 Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
-"""A pure function of the tool and the call with its references resolved: the same call,
-the same verdict."""
+"""A pure function of the tool and the call with its references resolved: equal calls get equal
+verdicts."""
 
 ALLOW = PolicyVerdict("allow")
 _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
@@ -54,7 +54,7 @@ class Rule:
     Attributes:
         then: the verdict on such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
-        tool: pattern of tool names: those that calls use, or those of the module.
+        tool: pattern of tool names, as calls use them or as the module does.
         read_only, destructive, idempotent, open_world: the effective annotations; see
             `effective_hints`.
         why: the reason that the person, or the mind of a denied call, sees.
@@ -215,8 +215,8 @@ def ruled(
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # The same definition and the same code: a tool of a file, or of a context, may
-            # have the same name.
+            # The definition and the code must be the same, because a tool of a file, or of a
+            # context, may have the same name.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -233,8 +233,8 @@ def ruled(
 
 
 def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerdict:
-    """The strictest verdict on a call: its tool may run code that belongs to another one, and the
-    rules for both hold.
+    """The strictest verdict on a call. Its tool may run code that belongs to another tool; then the
+    rules for both apply.
 
     Args:
         policy: the policy.
@@ -307,9 +307,7 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
 
 
 def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
-    """The approval setting under which the strictest verdict of two settings decides on each
-    call.
-    """
+    """The approval setting that gives each call the stricter verdict of two settings."""
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
     if len(parts) == 1:

@@ -139,8 +139,7 @@ class Progress:
         replaced: the tool with which a person replaced the call's own.
         is_held_back: True if only the listed order keeps the call from running.
         unasked: the questions of its module that nobody was asked, with the reasons.
-        doubts: what is not certain about its parameters; a person who decides on the
-            call settles it.
+        doubts: what is uncertain about its parameters. A person who decides on the call settles it.
     """
 
     call: Call
@@ -173,8 +172,8 @@ class Progress:
 
     @property
     def judged(self) -> list[Tool]:
-        """The tools whose rules hold for the call: the one that it names, and those
-        whose code runs.
+        """The tools whose rules apply to the call: the one that it names, and those whose code
+        runs.
         """
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to
@@ -278,8 +277,8 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # By the identity of the tuple to which an operand is bound. The tuple is kept, so its
-        # identity is not reused.
+        # The key is the identity of the tuple to which an operand is bound. The tuple is stored,
+        # too, so its identity is not reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}

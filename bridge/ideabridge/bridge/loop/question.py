@@ -28,8 +28,8 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
-"""`call`: may a call run; `outcome`: how did a call end whose outcome is unknown; `plan`: is the
-plan accepted as a whole; `question`: a question of a module that runs a call.
+"""`call`: whether a call may run; `outcome`: how a call with an unknown outcome ended; `plan`:
+whether the plan is accepted as a whole; `question`: a question of a module that runs a call.
 """
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
@@ -77,7 +77,7 @@ class Question:
         item: the item of the call's `_each`.
         tool: the tool of the call.
         asked: the question of a module.
-        assumed: what the call rests on; see `Settled.assumed`.
+        assumed: the assumptions behind the call; see `Settled.assumed`.
         hints: the hints about the code that runs, for an unknown outcome.
     """
 
@@ -218,7 +218,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     """Apply a policy to a call with resolved references; None: the call runs.
 
     Whatever the policy allows, a person is asked about what is uncertain in a call that may change
-    something, and in a strict plan in every call. `rules`: see `Settings`.
+    something or, in a strict plan, in any call. `rules`: see `Settings`.
     """
     call = progress.call
     tool = progress.tool
@@ -227,7 +227,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
         # A mind has written the result.
         return None
 
-    # A room opens, whose own calls are checked.
+    # The call opens a room, whose own calls are checked.
     opens = call.room is not None and tool.module is None
     if opens and not strict:
         return None
@@ -346,7 +346,7 @@ def read_edit(
     if tool.key in catalogue.latent:
         return Refusal(
             f"tool {quoted(tool.name)} has no code: a mind writes its result, so "
-            "it cannot run in a place"
+            "it cannot replace another tool"
         )
 
     # `_activity` belongs to the old tool.

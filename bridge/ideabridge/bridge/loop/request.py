@@ -504,8 +504,8 @@ def _call_entry(progress: Progress) -> JSONObject:
     """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?,
     "status", "value"?, "also"?, "result"?, "assumed"?}`.
 
-    `value` is the reference to the value, `also` has further ones, and `result` is the value if it
-    is in no state.
+    `value` is the reference to the value, `also` has further references, and `result` is the value
+    if it is not in the state.
     """
     call = progress.call
     summary: JSONObject = {"place": call.place, "tool": call.name}

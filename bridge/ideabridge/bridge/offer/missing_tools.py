@@ -198,7 +198,7 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     if entry is None and untrusted is not None and module in untrusted.servers:
         return (
             f"{server}, which is only in the project's ideabridge.json, and nobody has "
-            "trusted that as it is now"
+            "trusted that file in its present form"
         )
 
     if entry is None:

@@ -109,7 +109,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
                 warnings[tool.origin] = f"{shown_name(name)} looks like {labels}"
             elif is_disguised(name):
                 warnings[tool.origin] = (
-                    f"{shown_name(name)} is not written in ASCII, as it seems to be"
+                    f"{shown_name(name)} seems to be ASCII, but has other characters"
                 )
 
     return warnings
