@@ -436,7 +436,7 @@ class _Result:
             try:
                 dumped = dump(value)
             except PydanticSerializationError:
-                # Functions often return a dict where they declare a model.
+                # Functions often return a dict although they declare a model.
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
@@ -575,7 +575,7 @@ def tool_from(
     elif not is_tool_name(name):
         raise ToolDefinitionError(
             f"{place}: the name {name!r} does not fit ^[A-Za-z0-9_.-]{{1,{MAX_TOOL_NAME}}}$, as "
-            f"MCP's names do; {safe_name(name)!r} would"
+            f"MCP requires; {safe_name(name)!r} does"
         )
 
     text, descriptions = _read_docstring(inspect.getdoc(function))

@@ -36,7 +36,7 @@ ONE: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Keywords whose value is one schema (`items` of older drafts: or an array of them)."""
+"""Keywords whose value is one schema. In older drafts, `items` may be an array of schemas."""
 
 MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is an array of schemas."""
@@ -44,7 +44,7 @@ MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Keywords whose value is an object of schemas (`dependencies`: or of arrays of names)."""
+"""Keywords whose value is an object of schemas. `dependencies` may also have arrays of names."""
 
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 """Keywords that only keep schemas for others to refer to."""

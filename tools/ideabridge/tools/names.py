@@ -58,7 +58,7 @@ _HIDDEN: Final = re.compile(
     "\ufeff\uffa0"  # no width either
     "\ufe00-\ufe0f"  # variation selectors
     "\u2028\u2029\ufff0-\ufffb"  # line and paragraph separators, annotations
-    # half characters, private use, none at all
+    # halves of surrogate pairs, private use, no characters at all
     "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formats of shorthand and music
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, more variation selectors, private use

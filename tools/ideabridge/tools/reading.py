@@ -123,7 +123,7 @@ BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls
 
 def read_program(program: JSON) -> str | None:
     """Read the `program` of a Solution, without a Markdown fence around it. Null and an empty text
-    are no program.
+    are not programs.
 
     Raises:
         ValueMismatchError: it is not text.

@@ -50,7 +50,7 @@ from ideabridge.tools.encoding import JSON
 T = TypeVar("T")
 
 LARGE: Final = 256 * 1024
-"""Characters of texts, or bytes of JSON, that take long to write."""
+"""From this many characters of texts, or bytes of JSON, a value takes long to write."""
 
 _LARGE_NODES: Final = 10_000
 
@@ -567,7 +567,7 @@ class Driver:
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """(sequence number, event) of the run's journal after a sequence number, in order."""
+        """The events of the run's journal after a sequence number, in order, as (number, event)."""
         for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 

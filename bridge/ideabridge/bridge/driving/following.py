@@ -27,13 +27,13 @@ that waits for the run takes it up."""
 
 
 class _Runner(Protocol):
-    """The runner of a run: `Runner`, which documents this member."""
+    """The member of `Runner` that is used here; `Runner` documents it."""
 
     waiting: int
 
 
 class _Run(Protocol):
-    """A run: `Run`, which documents these members."""
+    """The members of `Run` that are used here; `Run` documents them."""
 
     id: str
     caller: str
@@ -49,7 +49,7 @@ class _Run(Protocol):
 
 
 class _Runs(Protocol):
-    """The runs of this process: `Runs`, which documents these members."""
+    """The members of `Runs` that are used here; `Runs` documents them."""
 
     store: Store
     notices: Notices

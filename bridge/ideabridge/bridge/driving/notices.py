@@ -1,5 +1,5 @@
-"""Notices: what other processes on the same store report, so that nobody polls where the
-store can notify.
+"""Notices: what other processes on the same store report, so that nobody polls if the store can
+notify.
 
 A notice is a topic, and perhaps the id of what it is about: `run RUN` (its journal has grown),
 `ask` (a request to the driver of a run), `queue` (a run waits for a worker), `catalogue` (something

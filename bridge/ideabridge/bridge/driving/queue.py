@@ -51,7 +51,7 @@ class _Program(Protocol):
 
 
 class _Runner(Protocol):
-    """The runner of a run: `Runner`, which documents these members."""
+    """The members of `Runner` that are used here; `Runner` documents them."""
 
     lost: str | None
 
@@ -64,7 +64,7 @@ class _Runner(Protocol):
 
 
 class DrivenRun(Protocol):
-    """A run, as the queue knows it: `Run`, which documents these members."""
+    """The members of `Run` that the queue uses; `Run` documents them."""
 
     id: str
     driver: Driver
@@ -164,7 +164,7 @@ def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
 
 
 class _Runs(Protocol):
-    """The runs of this process: `Runs`, which documents these members."""
+    """The members of `Runs` that are used here; `Runs` documents them."""
 
     queue: Queue
     notices: Notices

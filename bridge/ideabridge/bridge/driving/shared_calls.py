@@ -1,4 +1,4 @@
-"""SharedCalls: the limit `parallel` of a module over all processes on a store.
+"""SharedCalls: the limit `parallel` of a module across all processes on a store.
 
 Theory of operation. The store has the running and the waiting calls of each module, in the order in
 which they came. With a limit of 1 the first of them runs. A call that has ended leaves, and the

@@ -211,7 +211,7 @@ class _Log:
                 _end_from_output(call, line.number, payload.get("output"), fits)
 
     def _named(self, payload: JSONObject) -> LoggedTool | None:
-        """Return the tool of a function call; None if it is no tool of an MCP server."""
+        """Return the tool of a function call; None if it is not a tool of an MCP server."""
         name = payload.get("name")
         namespace = payload.get("namespace")
         if not isinstance(name, str):

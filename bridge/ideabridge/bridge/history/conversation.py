@@ -191,8 +191,8 @@ class Names:
         return self._exact.get(server) or self._plain.get(_plain(server))
 
     def split(self, name: str) -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names, where hosts write the names of servers with
-        `_` in place of some characters. Names of servers may contain `__`; the longest name of a
+        """Return the tool that `SERVER__TOOL` names. Hosts write the names of servers with `_` in
+        place of some characters. Names of servers may contain `__`; the longest name of a
         configured module counts.
         """
         ends = [at.start() for at in re.finditer("__", name)]

@@ -129,7 +129,7 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
-        """Why a name without a module means no tool, or several."""
+        """Why a name without a module does not mean exactly one tool."""
         namesakes = self._by_name.get(name)
         if namesakes:
             return _several(name, [tool.module for tool in namesakes])

@@ -131,7 +131,7 @@ class Decider:
 
 
 def decider_of(by: str | Decider) -> Decider:
-    """The decider; a text is the name of an approver."""
+    """The decider that a value means: text is the name of an approver."""
     if isinstance(by, Decider):
         return by
     return Decider("approver", "code", by)

@@ -506,7 +506,7 @@ class Graph:
             call.problems.append(f"{error} (with what {clipped(names)} has now)")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether it is known that a call runs. A known value of `_each` that is no
+        """Return whether it is known that a call runs. A known value of `_each` that is not an
         array is a fault.
         """
         if not call.has_each:

@@ -60,7 +60,7 @@ def check_instance(name: str) -> None:
 
 
 def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> list[str]:
-    """A sentence for each initial state and input that does not satisfy the schema on its message.
+    """A sentence for each initial state and input that does not satisfy the schema in its message.
 
     What the schema of a state requires may be written later.
     """

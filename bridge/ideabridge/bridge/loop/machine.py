@@ -596,7 +596,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """Treat the Solution of a lazy run as a plan, none of which runs before it is accepted."""
+        """Treat the Solution of a lazy run as a plan: nothing of it runs before it is accepted."""
         if self.phase == "asking":
             self.phase = "planning"
             self._planning = Planning(self._reader, self.step)

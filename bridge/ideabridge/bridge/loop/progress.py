@@ -63,7 +63,7 @@ class Item:
         doubt: the digest of the question about its outcome, while a person is asked; `doubts`
             counts such questions.
         cut_off: why the outcome is unknown; None: the process died.
-        content: the content blocks of its result, where these say something else than the value.
+        content: the content blocks of its result, if they say something other than the value.
         question: the question of its module, until it is answered; `questions` counts
             the answered ones.
     """

@@ -126,8 +126,8 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""Characters of the errors of calls in one Request. Errors that belong to no call are few,
-and always shown."""
+"""The most characters of errors of calls in one Request. Errors that belong to no call are few, and
+are always shown."""
 
 _LONG_ERROR = 4096
 

@@ -213,7 +213,7 @@ class SolutionReader:
     """Reads the Solutions of a run.
 
     Args:
-        catalogue, settings, opening, memory, spending: those of the run.
+        catalogue, settings, opening, memory, spending: the run's own.
 
     Attributes:
         listed: the number of calls that the run has taken up.

@@ -47,8 +47,8 @@ _OWN: Final = ("calls", "output", "program")
 class SolutionSchema:
     """The schema of a Solution, with a validator for each of its parts.
 
-    A call is checked against the schema of its own tool: against the union of all tools, it would
-    take a thousand times as long.
+    A call is checked against the schema of its own tool: checking it against the union of all tools
+    would take a thousand times as long.
 
     Args:
         document: the composed schema.

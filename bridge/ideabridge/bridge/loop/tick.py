@@ -462,11 +462,11 @@ class Tick:
     def judge_again(self, settings: Settings) -> None:
         """Apply other rules to the calls that have not settled.
 
-        The new verdict holds where it is stricter: a call that only asks now may be denied, and a
-        call that was allowed may ask. What a person or an approver has approved asks again only if
-        the rules deny it, and what the assistant has approved also if only persons decide now. The
-        items of a call that has begun cannot be asked about alone: those that have not begun fail.
-        A room judges its own calls.
+        The new verdict counts only if it is stricter: a call that only asks now may be denied, and
+        a call that was allowed may ask. What a person or an approver has approved asks again only
+        if the rules deny it, and what the assistant has approved also if only persons decide now.
+        The items of a call that has begun cannot be asked about alone: those that have not begun
+        fail. A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)

@@ -19,10 +19,10 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import ToolKey
 
 _AWAY: Final = 600
-"""How many characters of an error about an unknown tool say why modules are not up, at most."""
+"""The most characters in which an error about an unknown tool says why modules are not up."""
 
 _REFUSED: Final = 5
-"""How many reasons why tools cannot be called an error about a program has, at most."""
+"""The most reasons that an error about a program gives why tools cannot be called."""
 
 
 class MissingTools:
@@ -66,7 +66,8 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # A reason that was cut off may lose the command that helps.
+                # A reason that is cut off may lose the command that helps, so only the name is
+                # given.
                 reason = status.name
             reasons.append(reason)
 

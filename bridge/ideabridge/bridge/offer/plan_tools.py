@@ -42,8 +42,8 @@ class PlanTools:
         """The present tools, with the rooms that the plan names and the tools that it defines.
 
         Args:
-            plain_ideas: also the ideas that calls name without `_module`, if no tool
-                has their name.
+            plain_ideas: include the ideas that calls name without `_module`, if no tool has their
+                name.
 
         Raises:
             PlanError: the tool or idea that a definition names to answer its calls is not here.

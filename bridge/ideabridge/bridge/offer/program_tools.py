@@ -29,7 +29,7 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
 
 
 def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Catalogue:
-    """Compile the tools that a program uses; `asks`: it asks a mind.
+    """Compile the tools that a program uses; `asks`: whether it asks a mind.
 
     Raises:
         PlanError: the module of a tool has never been up here. A call waits for one that
