@@ -1,14 +1,13 @@
-"""Binding: what a run that was read from its journal may call here.
+"""Binding: which tools a run that was read from its journal may call in this process.
 
 A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
-definition of each module that its tools reach (`start_definitions`). The configuration may change
-in all other ways while a run waits.
-A call is refused where its module starts differently now, or where its Python tool is missing or
-has another definition. `Executor` compares the definitions of a module's tools each time before
-it sends a call.
+definition of each module that its tools reach (`start_definitions`). While the run waits, anything
+else in the configuration may change. A call is refused if its module now starts differently, or if
+its Python tool is missing or has another definition. `Executor` compares the definitions of a
+module's tools each time before it sends a call.
 
-A run goes on if none of its remaining calls is refused. Calls that a mind makes later fail one by
-one with the reason.
+A run goes on if none of its remaining calls would be refused. If a mind later makes a call that is
+refused, this call alone fails, with the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import EVERY_MODULE, Tool
 
 OWN_TOOLS = ""
-"""The place of the Python tools of this process among the modules, as in `Tool.reached`."""
+"""The name under which the Python tools of this process are listed among the modules, as in
+`Tool.reached`.
+"""
 
 
 def bound_to(
@@ -38,8 +39,8 @@ def bound_to(
     Args:
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
-        parent: those to which the run that it answers a call of is bound, which hold for
-            a room as well.
+        parent: for a room, the start definitions to which the run that it belongs to is bound. They
+            hold for the room as well.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}
@@ -49,14 +50,14 @@ def bound_to(
 
 
 def sentence(why: str) -> str:
-    """A reason as a sentence, with a mark at its end."""
+    """Return a reason as a sentence, with a punctuation mark at its end."""
     return why if why.endswith(("?", ".")) else f"{why}."
 
 
 @cache
 def _builtin_tools() -> Mapping[str, Tool]:
-    """The definitions of the built-in tools: a large journal asks for them once for
-    each of its calls.
+    """The definitions of the built-in tools, cached: reading a large journal looks them up for
+    every call.
     """
     return builtin_toolbox().tools
 
@@ -67,9 +68,9 @@ class Binding:
     Args:
         machine: the run.
         executor: has the tools of this process.
-        bound: the `bound` of its `RunStarted`; None: an earlier version wrote the journal.
+        bound: the `bound` of its `RunStarted`; None if an earlier version wrote the journal.
         definitions: the start definitions of the configuration here.
-        is_same: whether the run was driven under this very configuration last.
+        is_same: whether the run was last driven under exactly this configuration.
 
     Attributes:
         is_same: see above; it becomes true when the run continues under this configuration.
@@ -146,10 +147,9 @@ class Binding:
         )
 
     def _is_from_files(self, tool: Tool) -> bool:
-        """Return whether a tool has the definition that files of tools, or a program, had
-        under its name.
+        """Return whether the definition of a tool comes from a tool file or from a program.
 
-        A tool that a context or a handler defines does not.
+        The definition of any other tool comes from a context or from a handler.
         """
         if id(tool) in self._began:
             return tool.name not in self._defined
@@ -172,7 +172,8 @@ class Binding:
     def _is_bound(self, module: str) -> bool:
         """Return whether a module starts here as the run was bound to it."""
         if self._bound is None or module not in self._bound:
-            # The journal does not say it; the whole configuration must be the same.
+            # The journal does not say how the module started, so the whole configuration must be
+            # the same.
             return self.is_same
         return self._bound[module] == self._definitions.get(module)
 

@@ -1,4 +1,4 @@
-"""Decision: what becomes of a run that somebody asks for, or that a process finds in the store.
+"""Decision: what happens to a run that somebody asks for, or that a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
 finds it. `Runs` reads its journal each time, collects the `Facts`, calls `decide_next`, and
@@ -36,11 +36,12 @@ The first row that fits is the decision:
     |   and it made no progress the last times                  | `SetAside`                   |
     |   otherwise                                               | `TakeUp`                     |
 
-A run is at work until its journal says that it has ended or waits. So a run whose process died is
-at work, too: nobody holds its lease, and the first process that asks for it decides as above.
+A run is at work until its journal says that it has ended or waits. A run whose process died
+therefore counts as at work, too: nobody holds its lease, and the first process that asks for it
+decides as above.
 
-`MOST_TAKEN_UP` bounds how often a run that ends its processes is taken up: the row counts how often
-that happened since the journals of the run and its rooms grew last.
+`MOST_TAKEN_UP` bounds how often a run is taken up that makes its processes die. Its row counts how
+often it was taken up since the journals of the run and its rooms last grew.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ MOST_TAKEN_UP: Final = 2
 person asks for it."""
 
 ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
-"""Why a room ends whose call has ended without it."""
+"""The reason with which a room ends if its call has ended without it."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """True if a run is taken up only when a person asks for it, because it made no progress
-    the last times.
+    """True if only a person can have a run taken up, because it made no progress the last times it
+    was.
     """
     return record.status == "interrupted" and record.summary.set_aside
 
@@ -71,29 +72,27 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run is to be served, and to go on if it can. Everybody asks for this who does not ask for
-    more.
-    """
+    """The run is to be served, and to go on if it can. This is the usual request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToTryAgain:
-    """A person wants another attempt, also of a run that was set aside."""
+    """A person wants the run to be tried again, even if it was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToEnd:
-    """The run is to end, and nothing of it is to be continued before.
+    """The run is to end without being continued first.
 
     Attributes:
-        reason: why.
+        reason: why it is to end.
     """
 
     reason: str
 
 
 Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
-"""What somebody asks for a run for."""
+"""What somebody wants from a run."""
 
 
 # -- what is found ---------------------------------------------------------------------------------
@@ -101,12 +100,12 @@ Purpose: TypeAlias = ToGoOn | ToTryAgain | ToEnd
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a run that has not ended, once its rooms are opened.
+    """The state of a run that has not ended, known once its rooms are open.
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
         waits: True if it waits for somebody, and nothing was at work when its journal ended.
-        fault: why it cannot go on in this process; None: it can.
+        fault: why it cannot go on in this process; None if it can.
         events: the number of events in its journal and those of its rooms; None for a room.
     """
 
@@ -118,20 +117,20 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is found of a run whose journal was read.
+    """What a process knows of a run after it has read the journal.
 
     Attributes:
         record: its row in the store.
         root: the row of the run that it belongs to; its own row if it is not a room.
-        purpose: what somebody asks for it for.
+        purpose: what somebody wants from the run.
         has_events: True if its journal has any event.
         is_lost: True if a handler of messages fails here, so its Request cannot be composed.
-        ended: the status with which its journal ends; None: it has not ended.
+        ended: the status with which its journal ends; None if it has not ended.
         is_orphan: True for a room whose call has ended without it.
         is_held: True if another process holds its lease, and may be alive.
         drives: True if this process performs the effects of such a run: it has the role `alone`, or
             it is a worker that has claimed the run.
-        standing: None until its rooms are opened.
+        standing: its state; None until its rooms are opened.
     """
 
     record: RunRecord
@@ -152,13 +151,13 @@ class Facts:
 
     @property
     def is_queued(self) -> bool:
-        """True if the run, or the one that it belongs to, waits for a worker."""
+        """True if the run, or the run that it belongs to, waits for a worker."""
         return QUEUED in (self.record.status, self.root.status)
 
     @property
     def is_tried_again(self) -> bool:
-        """True if a person wants another attempt of a run that was set aside. A room is set aside
-        with the run that it belongs to, and does not go on without it.
+        """True if a person wants a run that was set aside to be tried again. A room is set aside
+        together with the run that it belongs to, and does not go on without it.
         """
         return (
             isinstance(self.purpose, ToTryAgain) and not self.is_room and is_set_aside(self.record)
@@ -170,12 +169,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Return the run as its journal has it."""
+    """Return the run as its journal describes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteStatus:
-    """Note in the row what the journal says: the process that should have done it has died."""
+    """Write the status from the journal into the row: the process that should have done so has
+    died.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class EndRun:
     """End the run without continuing it first.
 
     Attributes:
-        reason: why.
+        reason: why it ends.
     """
 
     reason: str
@@ -194,7 +195,7 @@ class StayAside:
     """Leave a run set aside, and say why it does not go on.
 
     Attributes:
-        reason: why.
+        reason: why it was set aside.
     """
 
     reason: str
@@ -202,7 +203,9 @@ class StayAside:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Return the run with its open rooms as the journals have them: another process drives it."""
+    """Return the run and its open rooms as their journals describe them: another process drives
+    them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Note in the row that a run cannot go on here, and journal which outcomes are unknown.
+    """Write into the row that a run cannot go on here, and journal which outcomes are unknown.
 
     Attributes:
         fault: why it cannot go on.
@@ -239,10 +242,10 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Let a run that was left behind wait for a worker.
+    """Queue a run that its process left behind, for a worker.
 
     Attributes:
-        summary: for its row, still without what the run needs.
+        summary: the summary for its row, without the needs of the run, which are added later.
     """
 
     summary: StoredSummary
@@ -253,7 +256,7 @@ class SetAside:
     """Do not take the run up until a person asks for it.
 
     Attributes:
-        summary: for its row, still without the reason.
+        summary: the summary for its row, without the reason, which is added later.
         times: how often it was taken up without progress.
     """
 
@@ -266,7 +269,8 @@ class TakeUp:
     """Continue the run in this process.
 
     Attributes:
-        summary: for its row, with how often it was taken up; None for a room.
+        summary: the summary for its row, which counts how often the run was taken up; None for a
+            room.
     """
 
     summary: StoredSummary | None
@@ -276,11 +280,11 @@ WrittenStep: TypeAlias = NoteStatus | EndRun | Interrupt | Enqueue | SetAside | 
 """The outcomes that write, under the lease of the run."""
 
 NextStep: TypeAlias = Serve | StayAside | Follow | OpenRooms | KeepWaiting | Block | WrittenStep
-"""What becomes of a run; see the table above."""
+"""What happens to a run; see the table above."""
 
 
 def decide_next(facts: Facts) -> NextStep:
-    """Decide what becomes of a run; see the table above."""
+    """Decide what happens to a run; see the table above."""
     if facts.ended is not None:
         is_noted = facts.record.status == facts.ended
         return Serve() if is_noted or facts.is_held else NoteStatus()
@@ -328,7 +332,7 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
     before = facts.record.summary
     if facts.is_tried_again:
-        # One attempt is left.
+        # The run gets one more attempt.
         before = StoredSummary(taken_up=MOST_TAKEN_UP - 1, events=standing.events)
 
     if not facts.drives:
@@ -339,14 +343,12 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 
 def _counted(before: StoredSummary, standing: Standing) -> TakeUp | SetAside:
-    """Count that a run is taken up once more, or set it aside. `before` is the summary of its
-    row.
-    """
+    """Take a run up and count it, or set it aside; `before` is the present summary of its row."""
     times = 0
     if before.events == standing.events:
         times = before.taken_up or 0
 
-    # The process that queued it has handed it over; it has not died.
+    # The process that queued the run handed it over on purpose, so it counts as no failed attempt.
     was_handed_over = before.needs is not None and before.taken_up is None
     taken_up = 0 if was_handed_over else times + 1
     summary = StoredSummary(taken_up=taken_up, events=standing.events)

@@ -1,8 +1,9 @@
-"""Direct calls: what a client calls one by one, without a plan, as sessions that can be published.
+"""Direct calls: the calls that a client makes one by one, without a plan, grouped into sessions
+that can be published.
 
-The calls of one caller, client and connection are a session, until ten minutes pass without one. A
-session in progress is stored call by call. When it ends, it becomes a run of kind `session`. Parts
-of it can be made runs at any time.
+The calls of one caller, client and connection form a session, which ends after ten minutes without
+a call. A session in progress is stored call by call. When it ends, it becomes a run of kind
+`session`. Parts of it can be turned into runs at any time.
 """
 
 from __future__ import annotations
@@ -37,25 +38,26 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
 
 PAUSE: Final = 600.0
-"""Seconds without a call, from the end of the last one, that end a session."""
+"""A session ends when this many seconds have passed since its last call ended."""
 
 _MARGIN: Final = 60.0
-"""Seconds after the pause until a session becomes a run: its last calls may not be written yet."""
+"""Seconds between the end of a session and its becoming a run, so that its last calls are written.
+"""
 
 MOST_CALLS: Final = 2000
-"""Calls of one session. The next call begins another session."""
+"""The most calls of one session. The next call begins another session."""
 
 RESULT_BYTES: Final = 1_000_000
-"""Bytes of a result, or of parameters, that are kept."""
+"""The most bytes of a result, or of the parameters of a call, that are kept."""
 
 SESSION_BYTES: Final = 16_000_000
-"""Bytes of the calls of one session that are kept."""
+"""The most bytes of the calls of one session that are kept."""
 
 LISTED: Final = 5
-"""The number of sessions in a list."""
+"""The most sessions in a list."""
 
 _SEARCHED: Final = 100
-"""The number of latest sessions among which `session` is looked for."""
+"""The number of latest sessions that are searched for the one that `session` means."""
 
 SESSION: Final = "session"
 """The reference to the latest session."""
@@ -68,7 +70,7 @@ _FAILED: Final = ("failed", "cancelled", "limit", "stalled")
 """The statuses of a run that has ended without a result."""
 
 _OPEN: Final = "unknown"
-"""The kind of the error of a call whose run may still have a result."""
+"""The error kind of a call whose run may still produce a result."""
 
 T = TypeVar("T")
 
@@ -82,8 +84,8 @@ class SessionInfo:
     Attributes:
         run: the id of its run. It exists when the session has ended.
         client: name and version of the client; "" if it sent none.
-        session: hash of the connection; "" if the transport has none: several
-            conversations may be in it.
+        session: hash of the connection; "" if the transport has no connections. Such a session may
+            mix several conversations.
         began: when its first call arrived, in seconds since 1970.
         last: when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -102,7 +104,7 @@ class SessionInfo:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether it may be the calls of several conversations."""
+        """Whether the session may mix the calls of several conversations."""
         return not self.session
 
     def to_json(self) -> JSONObject:
@@ -154,7 +156,7 @@ class DirectSessions:
 
     Args:
         store: the store.
-        writer: writes into it; None: writes wait.
+        writer: writes into the store; None to write into it directly.
         screen: checks what is stored.
         settings: the settings of runs.
         fingerprint: the fingerprint of the configuration.
@@ -190,7 +192,7 @@ class DirectSessions:
         """Write calls; see `Writer.write`.
 
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the calls cannot be written into the store.
         """
         if self._writer is None:
             done(job())
@@ -222,9 +224,9 @@ class DirectSessions:
 
         Args:
             caller: the caller.
-            client: name and version of the client; None: any.
-            session: hash of the connection that asks; "": it has none; None: there
-                is no connection.
+            client: name and version of the client; None for any client.
+            session: hash of the connection that asks; "" if its transport has none; None if nobody
+                asks over a connection.
 
         Raises:
             PublicationError: the caller has no session, or it is not certain which one is meant;
@@ -280,16 +282,18 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """The run of some calls of a session or of another run, made if it does not exist.
+        """The run that consists of some calls of a session or of another run. It is created if it
+        does not exist.
 
         Args:
             ref: the id of a session or of a run.
-            calls: [first, last], from 0; None: all.
+            calls: the places of the first and the last call, from 0; None for all calls.
             caller: the owner.
 
         Raises:
             UnknownRunError: the caller has no such session or run.
-            PublicationError: it does not have these calls, or one of them cannot be published.
+            PublicationError: the session or run does not have these calls, or one of them cannot be
+                published.
         """
         row = self._store.sessions.get(ref)
         if row is not None and row.caller == caller:
@@ -319,7 +323,7 @@ class DirectSessions:
         try:
             await self._write(lambda: self._keep(own, row, run, origin))
         except RunExistsError:
-            # The same request, sent twice.
+            # The same request was sent twice.
             pass
 
         return own
@@ -327,10 +331,10 @@ class DirectSessions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end_idle(self, now: float | None = None) -> int:
-        """Make runs of the sessions that have ended, of every process; returns their number.
+        """Turn the ended sessions of every process into runs, and return their number.
 
         Args:
-            now: the present time in seconds since 1970; None: it is read.
+            now: the present time in seconds since 1970; None to read the clock.
         """
         count = 0
         if now is None:
@@ -363,14 +367,14 @@ class DirectSessions:
         except StoreError:
             raise
         except IdeabridgeError as error:
-            # One session that cannot be a run must not keep the others from ending.
+            # A session that cannot become a run must not keep the others from ending.
             logger.error("session %s is not kept: %s", row.id, error)
 
         if run is not None and run.unkept:
             origin["unkept"] = [{"call": place, "why": why} for place, why in run.unkept.items()]
 
         def keep() -> None:
-            # Another process on this store may have done it.
+            # Another process on this store may have ended the session meanwhile.
             if run is not None and self._store.sessions.get(row.id) is not None:
                 self._keep(row.id, row, run, origin)
             self._store.sessions.delete(row.id)
@@ -422,7 +426,7 @@ class DirectSessions:
                 session.unkept[place] = str(call.error.get("message"))
 
             if not call.parameters.keys().isdisjoint(META_PROPERTIES):
-                # A plan would read them as its own.
+                # A plan would read these parameters as meta-properties.
                 session.unkept.setdefault(place, _META_NAMES)
                 call = _without_meta(call)
 
@@ -445,7 +449,7 @@ class DirectSessions:
             error = cast("JSONObject | None", body.get("error"))
             return EndedCall(tool, parameters, step, body.get("value"), error)
 
-        # It became a run: that of an idea, or of one call that waited for approval.
+        # The call became a run: the run of an idea, or of a single call that waited for approval.
         run = read_run(self._store, run_id)
         if run is None:
             record = self._store.runs.get(run_id)
@@ -460,7 +464,7 @@ class DirectSessions:
         try:
             (call,) = calls_of(run, [0])
         except PublicationError as error:
-            # A person has put another kind of call in its place.
+            # A person has replaced the call by a call of another kind.
             failure: JSONObject = {"kind": "runtime", "message": str(error)}
             return EndedCall(tool, parameters, step, error=failure)
 
@@ -468,7 +472,7 @@ class DirectSessions:
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
-    """A call without the parameters that have names of meta-properties, as a call that failed."""
+    """Return a call as failed, without the parameters that have names of meta-properties."""
     parameters = {
         name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
     }
@@ -477,8 +481,8 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """The step of each call. A call that begins before the first call of a step has ended belongs
-    to that step.
+    """The step of each call. A step lasts until the first of its calls has ended; calls that begin
+    before belong to it.
     """
     steps: list[int] = []
     step = 0

@@ -38,8 +38,9 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""Seconds that a call waits for a module that is not up: a run may continue before its modules
-have connected."""
+"""Seconds that a call waits for a module that is not up, because a run may continue before its
+modules have connected.
+"""
 
 _ERROR_CHARACTERS = 4096
 
@@ -49,18 +50,20 @@ CALLER_MEMORY = 1024 * 1024 * 1024
 caller may take."""
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""The bytes of memory after which the results of the caller's other runs are counted again."""
+"""When a run has taken this many more bytes of memory, the results of the caller's other runs are
+counted again.
+"""
 
 _SMALL_RESULT = 16 * 1024
 
 
 class KeptBytes:
-    """Counts the bytes of results, and of calls of programs, that a run and its rooms keep, in
-    memory and in journals.
+    """Counts the bytes that a run and its rooms keep in memory and in journals: the results, and
+    the calls of programs.
 
     Args:
         most: the largest number of bytes to keep.
-        beside: the approximate bytes of memory that the caller's other runs take.
+        beside: returns the approximate bytes of memory that the caller's other runs take.
 
     Attributes:
         memory: the approximate bytes of memory that its context and its results take.
@@ -82,7 +85,7 @@ class KeptBytes:
         """Count a call that a program makes, of `size` bytes of JSON.
 
         Raises:
-            LimitExceededError: too much would be kept.
+            LimitExceededError: the run would keep too many bytes.
         """
         if self._bytes + size > self._most:
             raise LimitExceededError(f"a call with {size:,} bytes is not made: {self._why()}")
@@ -94,10 +97,10 @@ class KeptBytes:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
     def take(self, size: int, tool: str, memory: int) -> None:
-        """Count one more result, of `size` bytes of JSON and about `memory` bytes of memory.
+        """Count a result of `size` bytes of JSON that takes about `memory` bytes of memory.
 
         Raises:
-            ResultLimitError: too much would be kept.
+            ResultLimitError: the run, or the caller, would keep too many bytes.
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(
@@ -143,15 +146,16 @@ class CallingRun:
 
 
 class CallContext:
-    """The `ActivityContext` of one call, and what else the executor needs.
+    """The `ActivityContext` of one call, with what the executor needs besides.
 
     Attributes:
         run: the run that makes the call.
-        asker: takes the questions of the call's module.
-        most_shown: the most bytes of JSON of a value that a Request of the run shows whole.
+        asker: takes the questions that the call's module asks.
+        most_shown: the most bytes of JSON that a value may have for a Request of the run to show it
+            whole.
         chosen: the path of `p || q` that the activity has chosen.
-        content: the content blocks of the result of a module's tool, if they say something else
-            than the value.
+        content: the content blocks of the result of a module's tool, if they say more than the
+            value.
         returned: the message that the activity has returned, whose data is the result of the call.
     """
 
@@ -208,7 +212,7 @@ class CallContext:
         """Note the message that the activity has returned.
 
         Raises:
-            ActivityError: the call is made in a clean room, whose code adds nothing to the context.
+            ActivityError: the call is made in a clean room, whose code cannot add to the context.
         """
         if self._is_clean:
             raise ActivityError(
@@ -220,10 +224,10 @@ class CallContext:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Note the content of a result beside its value. The journal keeps it.
+        """Note the content blocks of a result, which the journal keeps beside the value.
 
         Raises:
-            ResultLimitError: too much would be kept.
+            ResultLimitError: the run, or the caller, would keep too many bytes.
         """
         data = encode(content)
         self.run.kept_bytes.take(len(data), str(self.call["_tool"]), _memory_of(data))
@@ -242,15 +246,15 @@ class CallContext:
 
 
 class RunObserver(Protocol):
-    """Watches one run while this process drives it. It must not raise, and must not keep values."""
+    """Watches one run while this process drives it. It must not raise errors or keep values."""
 
     def see(self, events: Sequence[Event]) -> None:
-        """Take events that were journaled."""
+        """Receive events after they were journaled."""
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
-        """The scope of one call. It gives a function that takes the result; a failed call leaves
-        it by its error.
+        """The scope of one call. It yields a function that takes the result; if the call fails, its
+        error leaves the scope.
         """
         ...
 
@@ -267,7 +271,7 @@ class ObservedRun(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine, once the run is made."""
+        """The machine of the run. It exists once the run is created."""
         ...
 
 
@@ -280,11 +284,11 @@ class Executor:
 
     Args:
         mask: replaces secrets in text that may reach a mind.
-        redact: replaces them in the results of activities; modules do so themselves.
-        result_bytes: most bytes of JSON in one result.
+        redact: replaces secrets in the results of activities; modules do so themselves.
+        result_bytes: the most bytes of JSON in one result.
 
     Attributes:
-        observers: watch the runs that begin, or are read, from now on.
+        observers: watch every run that begins or is read after they were added.
         traceparent: returns the trace of the present request, which the journals of its runs keep;
             None if it has no trace.
     """
@@ -333,7 +337,8 @@ class Executor:
         """Run a call, and return its result.
 
         Raises:
-            IdeabridgeError: the call failed; the message may be shown to a mind once masked.
+            IdeabridgeError: the call failed. A mind may see the message after its secrets are
+                masked.
         """
         tool = effect.tool
         context.run.kept_bytes.expect_room(tool.name)
@@ -365,10 +370,10 @@ class Executor:
         return value
 
     def _count(self, value: JSON, effect: Execute, context: CallContext) -> None:
-        """Count a result, as often as the run stores it.
+        """Count a result once for each time that the run stores it.
 
         Raises:
-            ResultLimitError: it is too large, or too much would be kept.
+            ResultLimitError: the result is too large, or the run would keep too many bytes.
         """
         if isinstance(value, str):
             size = len(value)
@@ -428,7 +433,7 @@ class Executor:
         that it returns.
         """
         if not activity.copies:
-            # A copy: the activity may change its arguments, and the state must not change.
+            # The activity gets a copy: it may change its arguments, and the state must not change.
             copied = normalise(parameters)
             parameters = copied if isinstance(copied, dict) else {}
 
@@ -444,7 +449,7 @@ class Executor:
         return value
 
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
-        """An error as a mind sees it: bounded, masked, without traceback.
+        """An error as a mind sees it: of bounded length, masked, without a traceback.
 
         Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if
         nobody knows whether the call took effect, and `ran` if it ran but its result cannot be
@@ -476,8 +481,8 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count what a failed call sent, which the journal keeps; if that is too much,
-    it is left out.
+    """Count the bytes that a failed call sent and the journal keeps. Content that would be too much
+    is left out.
     """
     if error.sent is None:
         return
@@ -499,7 +504,7 @@ async def _read(effect: Execute, most: int) -> JSONObject:
 
 
 def _memory_of(data: bytes) -> int:
-    """Estimate the bytes of memory that a value takes from its JSON."""
+    """Estimate from the JSON of a value how many bytes of memory the value takes."""
     if len(data) < _SMALL_RESULT:
         return 8 * len(data)
     return memory_of(data)

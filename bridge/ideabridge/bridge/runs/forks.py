@@ -1,9 +1,9 @@
-"""Forks: a run that continues from a point of another run, with another solution or
-input (time travel).
+"""Forks: runs that continue from a point of another run, with another solution or input (time
+travel).
 
-The fork's journal begins with the parent's. A new machine takes its events, so a fork is a run like
-any other: it can be folded, driven, resumed and published. Calls that had been started before the
-fork keep their results and do not run again.
+The fork's journal begins with the events of its parent. A new machine takes these events, so a fork
+is a run like any other: it can be folded, driven, resumed and published. Calls that were started
+before the point of the fork keep their results and do not run again.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ async def fork(
     new_input: JSONObject | None = None,
     solution: JSON = None,
 ) -> str:
-    """Store a fork of a run, which nobody drives yet, and return its id; see `Bridge.fork`, also
-    for the errors.
+    """Store a fork of a run without driving it, and return its id; see `Bridge.fork`, also for the
+    errors.
 
-    The fork begins after event `at`, from 1; with another `solution`, at the Request of that event.
-    The run's input becomes `new_input`. The configuration decides which calls ask from now on.
+    The fork begins after event `at`, counted from 1. With another `solution`, it begins at the
+    Request of that event. The run's input becomes `new_input`. The present configuration decides
+    which calls ask from now on.
     """
     store = runs.store
     record = store.runs.find(run_id, caller=caller)
@@ -84,7 +85,7 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # The calls of a plan are its whole answer: with other calls, it begins anew.
+        # A plan has no earlier Request to go back to: with other calls, it begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(
@@ -122,15 +123,15 @@ def _copy_ideas(store: Store, run_id: str, fork_id: str, requests: int, caller: 
 
 @dataclass(frozen=True, slots=True)
 class _ForkPoint:
-    """Where a fork leaves its parent, and what differs from there on.
+    """The point where a fork leaves its parent, and what differs from there on.
 
     Attributes:
         store: has the parent.
         run_id: the id of the parent.
         at: the number of the last event before the fork, from 1.
-        new_input: the input of the fork; None: that of the parent.
+        new_input: the input of the fork; None for the input of the parent.
         approval: decides which calls ask from now on.
-        solution: the answer to the Request of that event; None: that of the parent.
+        solution: the answer to the Request of that event; None for the answer in the parent.
         fork_id: the id of the fork.
     """
 
@@ -144,7 +145,9 @@ class _ForkPoint:
 
 
 async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) -> Sequence[Event]:
-    """The journal of a fork that keeps events of its parent, computed beside the event loop."""
+    """The journal of a fork that keeps events of its parent, computed in a worker process if
+    possible.
+    """
     # Handlers of users are code of this process, and so is what offers tools in
     # a first Request.
     needs_process = runs.has_own_handlers
@@ -185,7 +188,7 @@ def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
     """The first event of a run.
 
     Raises:
-        ForkError: it has none, or one of another version.
+        ForkError: the run has no first event, or another version of ideabridge wrote it.
     """
     started = next(_journal_of(store, run_id), None)
     if not isinstance(started, events.RunStarted):
@@ -255,7 +258,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
         else:
             copy.take(inherited)
             if began.mode == "plan" and not any(isinstance(event, _WHOLE) for event in inherited):
-                # A plan is proposed together with its beginning.
+                # The calls of a plan are proposed right after its first event.
                 copy.take([began, *(event for event in journal if isinstance(event, _WHOLE))])
 
         copy.cut_off()
@@ -268,7 +271,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
 
 
 def _until_last_request(journal: list[Event]) -> list[Event]:
-    """The events up to the last Request; the first event if there was no Request."""
+    """The events up to the last Request, or only the first event if there was no Request."""
     end = 1
     for number, event in enumerate(journal, 1):
         if isinstance(event, events.RequestMade):
@@ -277,9 +280,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """The first `at` events of a journal, and those after them that complete what had begun: the
-    ends of calls that were running, and the rest of an answer that was streaming in. A program
-    makes its next calls again.
+    """The first `at` events of a journal, and the later events that complete what they began: the
+    ends of running calls, and the rest of an answer that was streaming in. A program makes its next
+    calls again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -297,7 +300,7 @@ def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
 
 
 class _OpenParts:
-    """The calls of a journal that run after an event, and the answer that streams in."""
+    """The calls that run after an event of a journal, and the answer that is streaming in."""
 
     def __init__(self) -> None:
         self._running: set[tuple[int, int | None]] = set()
@@ -305,7 +308,7 @@ class _OpenParts:
         self._is_program = False
 
     def has(self, event: Event) -> bool:
-        """Whether an event belongs to a call that runs, or to the answer that streams in."""
+        """Whether an event belongs to a running call, or to the answer that is streaming in."""
         if isinstance(event, _OF_EXECUTION):
             return (event.call, event.item) in self._running
         if isinstance(event, events.MessageAdded):
@@ -332,7 +335,7 @@ class _OpenParts:
 
 
 def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
-    """The questions about outcomes that nobody has answered."""
+    """The questions about unknown outcomes that nobody has answered."""
     doubts: dict[tuple[int, int | None], events.OutcomeAsked] = {}
     for event in journal:
         if isinstance(event, events.OutcomeAsked):
@@ -344,7 +347,7 @@ def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
 
 
 def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
-    """The plan of another solution over the context of a run.
+    """The plan that another solution makes with the context of a run.
 
     Raises:
         RejectedSolutionError, ValueMismatchError: it is not a solution.
@@ -357,7 +360,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
     instances: dict[str, JSONObject] = {}
     state_schemas: dict[str, JSONObject] = {}
     messages = read_context(started.context)
-    # Backwards, so that the first input and the first text count.
+    # Messages are read backwards, so that the first input and the first text win.
     for message in reversed(messages):
         if message.type == "input" and not message.instance:
             input_value = message.value if isinstance(message.value, dict) else None
@@ -386,7 +389,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
 
 
 def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.RunStarted:
-    """The beginning of a run with another input.
+    """The first event of a run, with another input.
 
     Raises:
         ForkError: the run takes no input, or does not accept this input.
@@ -418,10 +421,10 @@ class _Copy:
     """A copy of a journal that a new machine takes, with a beginning that may differ.
 
     Args:
-        composer: composes the Requests: another input makes others.
+        composer: composes the Requests again, because another input changes them.
         started: the beginning of the fork.
-        approval: decides which calls ask from now on. The parent's decisions about calls that
-            ran remain valid.
+        approval: decides which calls ask from now on. The parent's decisions about calls that ran
+            remain valid.
     """
 
     def __init__(
@@ -453,17 +456,17 @@ class _Copy:
                 raise ForkError(self._why_not(event, number)) from None
 
     def _take_in_turn(self, event: Event) -> None:
-        """Take an event of the parent, as far as it holds for the fork."""
+        """Take an event of the parent as it applies to the fork, or leave it out."""
         match event:
             case events.RequestMade():
                 request = self._composer.compose(self.machine, event)
                 self._take(events.RequestMade.of(event.step, request))
             case events.ApprovalAsked() | events.PlanAsked():
-                # An undecided approval is asked again, and its time begins anew.
+                # An undecided approval is asked again, and its time limit starts again.
                 pass
             case events.ConfigurationChanged():
-                # A fork begins under the present configuration, but its calls ran under the
-                # rules of their time.
+                # A fork begins under the present configuration, but its earlier calls ran under the
+                # rules that were valid when they ran.
                 if event.rules > self.machine.settings.rules:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
@@ -487,7 +490,7 @@ class _Copy:
         proposed, _ = read_submission(solution, None, None)
         program = program_in(proposed)
         if not self.machine.awaits_mind:
-            # The fork begins before the first Request.
+            # The events of the fork end before the first Request.
             request = self._composer.compose(self.machine)
             self._take(events.RequestMade.of(self.machine.step, request))
 
@@ -503,7 +506,7 @@ class _Copy:
         self._take(proposed)
 
     def _why_not(self, event: Event, number: int) -> str:
-        """Why the fork cannot have an event of its parent."""
+        """Return why the fork cannot take an event of its parent."""
         if isinstance(event, events.SolutionProposed):
             errors = self.machine.check(event).errors
             if errors:
@@ -529,11 +532,11 @@ class _Copy:
     def _decide(self, event: events.CallDecided, *, ran: bool) -> None:
         question = self._asked(event.call)
         if question is None:
-            # The call does not ask now.
+            # Under the present configuration, the call does not ask.
             return
         if event.granted is not None or (event.digest != question.digest and not ran):
-            # The decision was about another call than the one that would run now, or a grant for
-            # the parent's run.
+            # The decision was about a different call than the one that would run now, or it came
+            # from a grant in the parent's run.
             return
 
         self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
@@ -542,7 +545,7 @@ class _Copy:
     def _start(self, event: events.CallStarted) -> None:
         question = self._asked(event.call)
         if question is not None:
-            # At that time, it ran without asking.
+            # The call asks now, but it ran without asking at the time.
             self._take(events.ApprovalAsked(event.call, question.approval, question.digest))
             self._take(
                 events.CallDecided(
@@ -552,7 +555,7 @@ class _Copy:
         self._take(event)
 
     def _doubt(self, event: events.OutcomeAsked) -> None:
-        # With another input the question differs, and its time begins anew.
+        # With another input the question differs, and its time limit starts again.
         question = outcome_question(self.machine.history[event.call], event.item)
         if question is not None:
             self._take(
