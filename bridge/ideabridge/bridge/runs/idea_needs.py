@@ -1,4 +1,6 @@
-"""What a published idea needs to be called, and lacks here."""
+"""Idea needs: the tools and ideas that a published idea needs when it is called, and that are
+missing here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey
 
 _NAMED: Final = 3
-"""The most tools and ideas that a reason names which an idea needs and lacks."""
+"""The most missing tools and ideas that a reason names."""
 
 
 def why_not_here(
@@ -26,7 +28,7 @@ def why_not_here(
     Args:
         store: holds the publications.
         publication: the idea.
-        caller: who would call it.
+        caller: the caller who would call it.
         lacking: see `MissingTools.lacking`.
     """
     lacks = list(dict.fromkeys(_lacks(store, publication, caller, lacking, set())))
@@ -46,7 +48,9 @@ def _lacks(
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:
-    """Yield what an idea, and the ideas that it calls, need and lack here, perhaps twice."""
+    """Yield the tools and ideas that an idea, and the ideas that it calls, need and that are
+    missing here. Some may come twice.
+    """
     visited.add((publication.name, publication.version))
     for module, name in _needs(store, publication):
         if module == ANONYMOUS:
@@ -69,7 +73,7 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """The tools that every call of a published idea needs, as far as they are known before its
+    """The tools that every call of a published idea needs, as far as they can be known before its
     modules are up.
     """
     if publication.answer == "recorded":
@@ -92,8 +96,8 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if isinstance(module, str):
             needs.append((module, name))
         elif name not in defined:
-            # As `Ways.pinned`: if the call does not say whose tool it means, the schema of
-            # its Request may.
+            # If the call does not say whose tool it means, the schema of its Request may;
+            # `Ways.pinned` does the same.
             if listed is None:
                 listed = tools_listed_by(store, publication)
             if listed.get(name):

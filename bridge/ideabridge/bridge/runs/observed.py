@@ -1,7 +1,7 @@
 """Observed: the shapes of results of tools that declare none, learned from the runs of each caller.
 
-A shape is a JSON Schema of types and names alone. It contains no value of a result, and no name
-that looks like data.
+A shape is a JSON Schema that contains only types and names: no value of a result, and no name that
+looks like data.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""Seconds within which at most one result of a tool is inspected for each owner of runs."""
+"""At most one result of a tool is inspected in this many seconds, for each owner of runs."""
 
 _STORED: Final = 4
-"""Most different shapes of a tool that are stored."""
+"""The most different shapes of a tool that are stored."""
 
 _BYTES: Final = 1500
-"""Most bytes of JSON in one shape."""
+"""The most bytes of JSON in one shape."""
 
 _DEPTH: Final = 5
 _NAMES: Final = 20
 _ITEMS: Final = 4
 _PARTS: Final = 100
 _TEXT: Final = 32_768
-"""Most characters of a text that is searched for JSON."""
+"""A text with more characters than this is not searched for JSON."""
 
 _TRACKED: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$.:-]{0,39}", re.ASCII)
@@ -48,7 +48,7 @@ _TYPES: Final[dict[type[object], str]] = {
     list: "array",
     dict: "object",
 }
-"""A bool is an int, too, so it comes first."""
+"""`bool` comes first, because a bool is also an int."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Observed:
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """Note the result of a call in a run of `owner`. Most results cost one
-        look-up in a table.
+        """Note the result of a call in a run of `owner`. For most results this costs one look-up in
+        a table.
         """
         if tool.output is not None or tool.in_room:
             return
@@ -99,7 +99,7 @@ class Observed:
         if tool.output is not None:
             return None
         stored = self._memory.shapes(owner, tool.prose_digest)
-        # If all together are too large to be shown, the latest alone.
+        # If all shapes together are too large to be shown, only the latest is.
         for shape in (merged(stored), merged(stored[:1])):
             if shape and len(encode(shape)) <= _BYTES:
                 return shape
@@ -107,7 +107,7 @@ class Observed:
 
 
 def observed_shape(value: JSON) -> JSONObject:
-    """A bounded JSON Schema of the types in a value, which contains nothing of the value itself.
+    """A JSON Schema of bounded size with the types in a value, and no data of the value itself.
 
     For a text that contains a JSON object or array, it has `contentMediaType` and `contentSchema`.
     """
@@ -141,7 +141,7 @@ def _type(value: JSON) -> str:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """The shape down to a depth; `left` counts the parts that may still be inspected."""
+    """The shape of a value down to a depth; `left` counts the parts that may still be inspected."""
     shape: JSONObject = {"type": _type(value)}
     left[0] -= 1
     if depth <= 1 or left[0] < 0 or not value:
@@ -181,8 +181,8 @@ def _content(value: JSON) -> JSONObject | list[JSON] | None:
     ):
         return None
     try:
-        # Only types are read from it, to a small depth, so numbers need not be exact, and no
-        # other limit is needed.
+        # Only types are read from the text, down to a small depth. So numbers need not be exact,
+        # and no other limit is needed.
         return cast("JSONObject | list[JSON]", orjson.loads(value))
     except orjson.JSONDecodeError:
         return None
@@ -211,7 +211,7 @@ def _merge(first: JSONObject, second: JSONObject) -> JSONObject:
 
     texts = [shape.get("contentSchema") for shape in shapes if "string" in _types(shape)]
     if texts and all(texts):
-        # Only if every text contained JSON.
+        # The shape describes the JSON in texts only if every text contained JSON.
         result |= {"contentMediaType": "application/json", "contentSchema": merged(texts)}
 
     return result

@@ -1,11 +1,12 @@
 """People: the questions of a run, and the decisions on them.
 
-A run asks about calls (may this run?), about outcomes (a call was in flight when its process died:
-how did it end?) and about plans (a lazy run's, as a whole), and passes on the questions of modules.
-Each is a `Question` of its machine, bound to the digest of what is shown. `read_decision` checks a
-`Decision` and makes its event. `People` makes sure that each question of a run is settled: it asks
-the approver, if there is one, and refuses a question that nobody settles in time. Several answers
-may race: the first that the machine takes counts, and later ones change nothing.
+A run asks about calls (may this call run?), about outcomes (a call was in flight when its process
+died: how did it end?) and about plans (may the whole plan of this lazy run be carried out?), and it
+passes on the questions of modules. Each is a `Question` of the run's machine, bound to the digest
+of what is shown. `read_decision` checks a `Decision` and makes its event. `People` makes sure that
+each question of a run is settled: it asks the approver, if there is one, and refuses a question
+that nobody settles in time. Several answers may race: the first one that the machine takes counts,
+and later ones change nothing.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ _NAMED: Final = 5
 """The most pending approvals that an error names."""
 
 _NAP: Final = 60.0
-"""Seconds between two looks at the clock: while a computer sleeps its clock runs,
-but timers do not."""
+"""Seconds between two looks at the clock, because timers stand still while a computer sleeps, but
+its clock does not.
+"""
 
 _AGAIN: Final = 1.0
 """Seconds until a decision that the store did not accept is submitted again."""
@@ -95,24 +97,24 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One question to a person: whether a call may run, (`kind` is `outcome`) how a call ended that
-    was in flight when its process died, (`plan`) whether a lazy run's plan is accepted, or
-    (`question`) what a module asks during a call.
+    """One question to a person: whether a call may run; how a call ended that was in flight when
+    its process died (`kind` is `outcome`); whether a lazy run's plan is accepted (`plan`); or what
+    a module asks during a call (`question`).
 
     Attributes:
         caller: the owner of the run.
-        approval: id of the approval.
+        approval: the id of the approval.
         tool: the tool of the call; None for a plan.
         call: the call with its references resolved; empty for a plan.
         why: the reason for the question.
-        deadline: the time, in seconds since 1970, after which it is denied (an outcome or a
-            question: skipped); None: never.
+        deadline: the time, in seconds since 1970, after which the call or plan is denied, or the
+            outcome or question skipped; None if that never happens.
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
-        question: `{"module", "message", "schema"}` of a form; the module wrote them, so do
-            not trust them.
-        assumed: the values of the call that are not determined, with what else they could be; `why`
-            tells them, too.
+        question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
+            schema, so do not trust them.
+        assumed: the values of the call that are not certain, with what else they could be; `why`
+            names them, too.
     """
 
     run: str
@@ -150,21 +152,22 @@ class Decision:
     """A decision on one question.
 
     Attributes:
-        decision: `approve`; `deny`; `edit`: `call` replaces the call, with literal values. For an
-            unknown outcome: `retry`: it runs again; `skip`: it fails as unknown; `value`: `value`
-            is its result. For a whole plan: `approve`, `deny`, or `edit`: `plan` replaces it, with
-            live references. For a module's question: `value`: `value` fills in its form; `deny`:
-            the module gets the answer `decline`; `skip`: `cancel`.
-        call: for `edit`, the resolved call that replaces the call.
+        decision: for a call: `approve`, `deny`, or `edit`, with which `call` replaces the call, in
+            literal values. For an unknown outcome: `retry` runs the call again, `skip` lets it fail
+            as unknown, `value` makes `value` its result. For a whole plan: `approve`, `deny`, or
+            `edit`, with which `plan` replaces it, with live references. For a module's question:
+            `value` fills in its form with `value`, `deny` answers `decline`, `skip` answers
+            `cancel`.
+        call: for `edit`, the call that replaces the call, with its references resolved.
         reason: the reason, which the mind sees.
-        by: who decided; a text is the name of an approver. A program that has asked a person
-            passes a `Decider`.
+        by: who decided. A text is the name of an approver; a program that has asked a person passes
+            a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
-        grant: with `approve` of a call, what a person allows for the rest of the run without a
-            question: further calls of the same tool, `{"for": "run", "max"?, "parameters"?}`. `max`
-            counts executions, without this call; `parameters` is a JSON schema that their
-            parameters match. Only a person grants: `by` says so.
+        grant: with `approve` of a call, the further calls of the same tool that a person allows
+            without a question for the rest of the run: `{"for": "run", "max"?, "parameters"?}`.
+            `max` is the most executions, not counting this call; `parameters` is a JSON Schema that
+            their parameters must match. Only a person can grant, so `by` must name a person.
     """
 
     decision: DecisionName
@@ -177,8 +180,8 @@ class Decision:
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Decides on one question; several calls may run at once. If it raises an exception, the call is
-denied (an outcome is skipped), with the exception's text as reason.
+"""Decides on one question. It may be called for several questions at once. If it raises an
+exception, the call is denied (an outcome is skipped), with the exception's text as the reason.
 """
 
 
@@ -191,8 +194,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """The question with this approval. Its name has the number of its call, so only that
-    call is looked at.
+    """The question with this approval. The name of the approval contains the number of its call, so
+    this call is looked at first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -208,7 +211,9 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """By whom the call of an approval was denied, for an error; empty if it was not."""
+    """A part of an error message that says who denied the call of an approval; empty if nobody
+    did.
+    """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
     if place >= len(machine.history):
@@ -242,7 +247,7 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
 
 
 def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
-    """The question that an event has just asked; None if it is settled already."""
+    """The question that an event has just asked; None if it has already been settled."""
     if isinstance(event, events.PlanAsked):
         return machine.plan_question
     listed = _questions_of(machine.history[event.call])
@@ -250,8 +255,8 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
-    """The questions that an event settles. The end of a call settles those about it, and
-    those of its module.
+    """The questions that an event settles. The end of a call settles the questions about it and the
+    questions of its module.
     """
     match event:
         case events.CallDecided():
@@ -271,15 +276,15 @@ def _settled_by(event: Event) -> tuple[Key, ...]:
 def read_decision(
     machine: Machine, approval: str, decision: Decision, offered: Catalogue
 ) -> DecidedEvent:
-    """Check a decision, and return its event. A person may replace a call of a plan by a call of an
-    `offered` tool.
+    """Check a decision, and return its event. A person may replace a call of a plan with a call of
+    an `offered` tool.
 
-    A `value` is a literal, whatever it looks like. The references of an edited `plan` are live;
-    without `output`, the output of the plan stays.
+    A `value` is always a literal, even if it looks like a reference. The references of an edited
+    `plan` are live; if it has no `output`, the output of the plan stays.
 
     Raises:
-        DecisionError: there is no such question, it has no such choice, or the decision's
-            arguments are invalid.
+        DecisionError: there is no such question, it has no such choice, or the decision's arguments
+            are invalid.
     """
     by = decider_of(decision.by)
     if by.user is not None:
@@ -405,8 +410,8 @@ def _edited_call(
 
     catalogue = machine.catalogue
     if machine.mode == "plan":
-        # The journal of a plan contains only the tools it names; a mind's run is limited to
-        # those of its caller.
+        # The journal of a plan contains only the tools that the plan names; the run of a mind is
+        # limited to the tools of its caller.
         catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
 
     edit = read_edit(
@@ -504,12 +509,12 @@ class _Run(Protocol):
 
 
 class People:
-    """Makes sure that the questions of one run are settled: by an approver, if there is one,
-    or by a time-out.
+    """Makes sure that the questions of one run are settled by a person, by an approver if there is
+    one, or by a time-out.
 
     Args:
-        group: task group that outlives the run.
-        approver: see `Approver`; None: people decide elsewhere, with `Run.decide`.
+        group: a task group that outlives the run.
+        approver: see `Approver`; None if people decide elsewhere, with `Run.decide`.
         mask: removes secrets from texts.
 
     Attributes:
@@ -539,10 +544,10 @@ class People:
                 self._open[question.approval] = question
                 self._arm(question)
                 if not self._run.runner.follows:
-                    # Otherwise the process that drives the run asks its approver.
+                    # If another process drives the run, that process asks its own approver.
                     self._start(question)
         elif isinstance(event, events.ConfigurationChanged):
-            # Stricter rules may have denied what was asked.
+            # Stricter rules may have denied what a question asked for.
             asked = {question.approval for question in questions(self._run.runner.machine)}
             for approval in [approval for approval in self._open if approval not in asked]:
                 del self._open[approval]
@@ -558,7 +563,9 @@ class People:
                 self._let_go(approval)
 
     def take_up(self, journal: Iterable[Event]) -> None:
-        """Note the questions of a run that was read from its journal, and when they were asked."""
+        """Note the questions of a run that was read from its journal, with the times when they were
+        asked.
+        """
         for event in journal:
             if isinstance(event, AskedEvent):
                 self._note(event)
@@ -578,17 +585,15 @@ class People:
         for question in list(self._pending().values()):
             deadline = self._deadline(question.approval)
             if deadline is not None and deadline <= time.time():
-                # If the store cannot be written, its timer refuses it later, or the next look-up
-                # of the run does.
+                # If the store cannot be written, the question is refused later, by its timer or at
+                # the next look-up of the run.
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
     # -- what is pending ---------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """The questions that wait for a person. Those that the approver is deciding on are
-        not among them.
-        """
+        """The questions that wait for a person, without those that the approver is deciding on."""
         return [
             self._request(question)
             for question in self._pending().values()
@@ -596,8 +601,8 @@ class People:
         ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return the time at which a pending approval is denied, in seconds since
-        1970; None: never.
+        """Return the time at which a pending approval is denied, in seconds since 1970; None if it
+        never is.
         """
         seconds = approval_timeout(self._run.runner.machine.settings.approval)
         if seconds is None:
@@ -606,7 +611,7 @@ class People:
 
     def _pending(self) -> dict[str, Question]:
         run = self._run
-        # Not from all calls: this is read at every event.
+        # This is read at every event, so it does not go through all calls.
         if run.runner.machine.ended or run.runner.lost is not None:
             return {}
         return self._open
@@ -630,13 +635,13 @@ class People:
         )
 
     def _note(self, event: AskedEvent) -> None:
-        # If the journal has no time, the time counts from now.
+        # If the journal has no time for the question, its time limit counts from now.
         self._asked[event.approval] = time.time() if event.at is None else event.at
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question of its module, which exists in
-        this process only.
+        """True while a call waits for an answer to a question of its module: such a question exists
+        in this process only.
         """
         return any(question.kind == "question" for question in self._pending().values())
 
@@ -698,7 +703,7 @@ class People:
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
-        """Submit a decision, and repeat this while the store cannot be written."""
+        """Submit a decision, and try again while the store cannot be written."""
         while True:
             try:
                 await self._run.patiently(lambda: self._hand_in(question, decision))
@@ -711,11 +716,12 @@ class People:
         approval = question.approval
         by = decision.by
         run = self._run
-        # The machine knows a decision before it is journaled, and watchers are called after that.
+        # The machine takes a decision before it is journaled, and watchers hear of it only
+        # afterwards.
         if approval not in self._pending() or all(
             asked.approval != approval for asked in questions(run.runner.machine)
         ):
-            # It was settled meanwhile, or the run has ended.
+            # The question was settled meanwhile, or the run has ended.
             return
 
         try:
@@ -730,8 +736,8 @@ class People:
         except PASSING:
             raise
         except IdeabridgeError as error:
-            # Usually the run is no longer driven here, and its status says why. If it is, nobody
-            # else would decide.
+            # Usually the run is no longer driven here, and its status says why. If it is still
+            # driven here, nobody else would decide, so it fails.
             if run.runner.lost is None and approval in self._pending():
                 run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge

@@ -1,4 +1,5 @@
-"""Pins: the tools that a published plan calls, each by module, name and digest of its definition.
+"""Pins: the tools that a published plan calls, each with its module, its name and the digest of its
+definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
 its calls name. A call of a module's tool has `_module` and the tool's name there, so that no other
@@ -28,7 +29,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey, changes_of_ess
 _UNKNOWN: Final = "its earlier definition is not in this store"
 
 Definition: TypeAlias = "Callable[[str], JSONObject | None]"
-"""The essence of a tool by its digest; None if the store does not contain it."""
+"""Returns the essence of a tool by its digest; None if the store does not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Pin:
         return f"{self.module}.{self.tool}"
 
     def to_json(self) -> JSONObject:
-        """The pin as an entry of a plan."""
+        """The pin as an entry of the list in a plan."""
         pin: JSONObject = {
             "module": self.module,
             "tool": self.tool,
@@ -82,7 +83,7 @@ class Pin:
         return pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
-        """The pin of the present definition, which a person accepts in place of the earlier one."""
+        """A pin of the present definition, which a person accepts in place of the earlier one."""
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
@@ -124,7 +125,7 @@ def _read_pin(entry: JSON) -> Pin | None:
 
 
 def calls_in(plan: JSON) -> list[JSON]:
-    """The calls of a published plan, or of the plan in a guide."""
+    """The calls in a published plan, or in the plan of a guide."""
     return list_or_empty(object_or_empty(plan).get("calls"))
 
 
@@ -144,8 +145,8 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """(module, name) of the tools that a run which solves the idea anew may call, without those its
-    context defines.
+    """The (module, name) of each tool that a run may call when it solves the idea anew, without the
+    tools that its context defines.
     """
     tools: list[tuple[str | None, str]] = []
     for pair in list_or_empty(guide.get("tools")):
@@ -157,12 +158,14 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """The call with the `_module` of its tool, and the tool's name there, if it needs them."""
+    """The call with the `_module` of its tool and the tool's name in that module, if the call needs
+    them.
+    """
     tool = catalogue.look_up(call) if isinstance(call, dict) else None
     if not isinstance(call, dict) or tool is None or tool.module is None:
         return call
     if tool.in_room and ("_module" in call or tool.module == ANONYMOUS):
-        # With `_module`, the version that the call names stays.
+        # A call that has `_module` keeps the version that it names.
         return call
 
     module, name = tool.origin
@@ -176,12 +179,12 @@ _built_in = cache(builtin_toolbox)
 
 
 def _is_built_in(tool: Tool) -> bool:
-    """True for a tool of ideabridge itself, in its present definition."""
+    """True for a tool of ideabridge itself, with its present definition."""
     return is_reader(tool) or (tool.module is None and _built_in().tools.get(tool.name) == tool)
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Whether a tool, unless it is built in, is defined outside the plan."""
+    """Whether a tool needs a pin unless it is built in: it is defined outside the plan."""
     if tool.module is None:
         return tool.name not in defined
     return tool.module != ANONYMOUS
@@ -207,14 +210,13 @@ def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
 
 @dataclass(slots=True)
 class PinCheck:
-    """The result of a comparison of pins with the present tools.
+    """The result of comparing pins with the present tools.
 
     Attributes:
-        faults: a sentence for each reason why the plan cannot be called: a tool is gone,
-            away or changed.
+        faults: one sentence for each reason why the plan cannot be called: a tool is gone, away or
+            changed.
         notes: changes of descriptions, which do not affect calls.
-        modules: the modules of the changed tools, which a person may accept; "" for tools
-            of the process.
+        modules: the modules whose changed tools a person may accept; "" for tools of the process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -222,7 +224,7 @@ class PinCheck:
     modules: list[str] = field(default_factory=list[str])
 
     def text(self, name: str) -> str:
-        """Return why a call of the idea `name` is refused, with the commands that help."""
+        """Return the reason for refusing a call of the idea `name`, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             accept = " or ".join(
@@ -254,7 +256,7 @@ def check_pins(
     """
     pins = read_pins(pinned)
     defined = defined_in(pinned)
-    # What a program may call has no order.
+    # The tools that a program may call have no order.
     is_program = "program" in (pinned or {})
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()
@@ -305,7 +307,7 @@ def _present_tool(
 
 
 def _why_unpinned(call: JSONObject, tool: Tool) -> str:
-    """Why a call cannot be made whose tool has no pin."""
+    """The reason why a call whose tool has no pin cannot be made."""
     module = call.get("_module")
     names_module = isinstance(module, str) and module != ANONYMOUS
     if tool.module is None or names_module:
@@ -328,9 +330,9 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """The tools of a module ("": of the process) that have changed since a version was
-    published or a change accepted. A tool that is gone is not among them, because nothing can
-    be accepted in its place.
+    """The tools of a module ("" for the process) that have changed since a version was published or
+    a change was accepted. A tool that is gone is left out, because nothing can be accepted in its
+    place.
     """
     changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
@@ -350,8 +352,8 @@ def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decide
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """True if a pin is that of a built-in tool of an earlier ideabridge: it has the same hints.
-    Another tool of this name, which the user had, is unlikely to have the same hints.
+    """True if a pin names a built-in tool of an earlier version of ideabridge, because it has the
+    same hints. A tool of the user that has this name is unlikely to have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()
@@ -359,7 +361,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
 
 
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
-    """The differences between the definition that a pin has and the present one."""
+    """The differences between the pinned definition and the present one."""
     then = definition(pin.digest)
     return [_UNKNOWN] if then is None else changes_of_essence(then, now.essence)
 

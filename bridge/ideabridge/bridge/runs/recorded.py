@@ -1,4 +1,4 @@
-"""Recorded: finished runs, read from their journals, from which ideas are published."""
+"""Recorded: finished runs, read from their journals. Ideas are published from them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class RecordedRun:
     """A run that has ended, read from its journal.
 
     Attributes:
-        id: its id.
+        id: the id of the run.
         started: its first event: context, tools, settings, and the wanted output schema.
         events: its journal.
         machine: the journal, folded.
         steps: for each call, in listing order, the Request in which it was listed, from 0.
-        proposed: the calls that a person changed, with resolved references, as they were
-            before the change.
+        proposed: the calls that a person changed, with resolved references, as they were before the
+            change.
     """
 
     id: str
@@ -52,17 +52,19 @@ class RecordedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended well; another run ended early, and has no result as a function."""
+        """Whether the run ended well. A run that ended early has no result as a function."""
         return self.machine.status == "done"
 
     @property
     def has_results(self) -> bool:
-        """Whether a call of it has ended well."""
+        """Whether any of its calls has ended well."""
         return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property
     def places(self) -> list[JSON] | None:
-        """The places of the run's calls in the plan, if instances share them."""
+        """The places of the run's calls in the plan, if the calls of several instances share one
+        place.
+        """
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
@@ -72,8 +74,8 @@ class RecordedRun:
         return gathered(self.machine.solution.calls, self.places)
 
     def ends(self) -> list[CallFinished]:
-        """The ends of calls, in order. The decision of a person on an unknown outcome counts as the
-        end of its call.
+        """The events that end calls, in order. A person's decision on an unknown outcome counts as
+        the end of its call.
         """
         ends: list[CallFinished] = []
         for event in self.events:
@@ -114,8 +116,8 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal; None unless its status is `done`, or with `ended`
-    unless it has ended.
+    """Read a run from its journal; None unless its status is `done` or, with `ended`, unless it has
+    ended in any way.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
@@ -135,7 +137,7 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
             approval = machine.history[event.call].approval
             proposed[event.call] = {} if approval is None else approval.resolved
 
-        # Read before, because the event may end the step.
+        # The step is read before the event is taken, because the event may end it.
         step = max(machine.step, 0)
         machine.receive(event)
         steps.extend([step] * (len(machine.history) - len(steps)))
@@ -146,12 +148,14 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and the run of this caller that ended with it: `ref` itself
-    if it is a run, otherwise the latest, preferably one whose status is `done`.
+    """Find the idea that `ref` names, and the run of this caller that ended with this idea. This is
+    `ref` itself if it names a run, otherwise the latest such run, preferably one whose status is
+    `done`.
 
     Raises:
-        UnknownIdeaError: it does not exist, or only other callers have it.
-        NoFinishedRunError: no run in this store ended with it, or it is a run that has no solution.
+        UnknownIdeaError: the idea does not exist, or only other callers have it.
+        NoFinishedRunError: no run in this store ended with the idea, or `ref` is a run without a
+            solution.
     """
     record = store.runs.get(ref)
     if record is not None and record.caller == caller:
@@ -165,7 +169,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     runs = [run for run in records if run is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
-        # The error is that of an unknown idea, because runs of other callers are private.
+        # The idea counts as unknown, because the runs of other callers are private.
         raise store.ideas.unknown(ref, caller)
 
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]

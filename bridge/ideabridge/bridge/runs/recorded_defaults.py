@@ -1,10 +1,11 @@
 """Recorded defaults: values of a recorded run that a published plan uses for absent parameters.
 
-A default was recorded together with the other values of its call. So a text, list or object is
-assumed where another value of the call is passed, and any value where one is passed that was a
-member of the same object of an earlier result, as the other coordinate of a place is. Words are
-always assumed: a mind wrote them for the values of that time. Nothing is assumed if two runs had
-the same value, or if the author of the plan wrote it for any input.
+A default was recorded together with the other values of its call, so it may not fit if one of them
+is replaced. A default that is a text, list or object is an assumption if the caller passes another
+value of the call. Any default is one if the caller passes a value that was a member of the same
+object of an earlier result, such as the other coordinate of a place. Words are always an
+assumption: a mind wrote them for the values of that time. A default is no assumption if two runs
+had the same value, or if the author of the plan wrote it for any input.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from ideabridge.bridge.plan import with_defaults
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 OWN_WORDS: Final = "words that were recorded are its default"
-"""Why a parameter that the caller does not pass is assumed: its default is a text of several
-words."""
+"""The reason why the value of a parameter that the caller does not pass is an assumption: its
+default is a text of several words.
+"""
 
 _LONG_TEXT: Final = 40
-"""The characters above which a text without a space is taken for words, too."""
+"""A text without a space counts as words, too, if it has more characters than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ class _Literal:
 
     Attributes:
         form: see `Explained.to_json`.
-        at: its place.
-        passed: the parameter that is passed in its place; None if none is.
-        is_whole: that parameter has the place of the literal in the plan. None of its
-            explanations is needed.
+        at: its place in the plan.
+        passed: the parameter that the caller passes in its place; None if the caller passes none.
+        is_whole: true if the plan has a reference to that parameter in place of the literal, which
+            then needs no explanation.
     """
 
     form: JSONObject
@@ -51,7 +53,9 @@ class _Literal:
 
     @property
     def holders(self) -> list[str]:
-        """The objects in earlier results that it may be a member of; see `Explanation.holder`."""
+        """The objects in earlier results that the literal may be a member of; see
+        `Explanation.holder`.
+        """
         by = list_or_empty(self.form.get("by"))
         references = [raw for raw in by if isinstance(raw, str) and is_reference(raw)]
         holders = [PathTo(reference).holder for reference in references]
@@ -59,14 +63,15 @@ class _Literal:
 
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Return a published plan for a call with these arguments: without explanations of parameters
-    that are passed, and with a reason why a recorded default may not belong to the other arguments.
+    """Return a published plan for a call with these arguments: without the explanations of
+    parameters that are passed, and with a reason for each recorded default that may not belong to
+    the other arguments.
 
     Args:
-        plan: the plan. It has the parameter's reference where such a literal was; a followed value
-            is still a literal.
-        arguments: what the caller passes.
-        schema: that of the arguments.
+        plan: the plan. A literal that became a parameter is a reference there; a followed value is
+            still a literal.
+        arguments: the arguments that the caller passes.
+        schema: the schema of the arguments.
     """
     literals = _literals_of(plan, arguments)
     reasons: dict[Path, JSONObject] = {}
@@ -86,8 +91,8 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """The explained literals of the recorded defaults that may not belong to the
-    arguments, by place.
+    """The recorded defaults that may not belong to the arguments, as explained literals by
+    place.
     """
     filled = with_defaults(arguments, schema)
     defaults = {name: value for name, value in filled.items() if name not in arguments}
@@ -112,7 +117,7 @@ def _reasons(
                 companion = companions.of(literal)
 
             if form.get("why") is not None:
-                # The plan itself says why.
+                # The plan already gives a reason.
                 continue
 
             if companion is not None:
@@ -126,15 +131,15 @@ def _reasons(
 
 
 class _Companions:
-    """The parameters that are passed for values recorded together with a default.
+    """The parameters that the caller passes for values that were recorded together with a default.
 
     Attributes:
-        followed: by call, the parameters that are passed for its values that are followed.
+        followed: for each call, the parameters that the caller passes for its followed values.
     """
 
     def __init__(self, literals: Iterable[_Literal]) -> None:
         self.followed: dict[Path, list[str]] = {}
-        # By object in an earlier result, the parameter that is passed for one of its members.
+        # For each object in an earlier result, the parameter that is passed for one of its members.
         self._by_holder: dict[str, str] = {}
         for literal in literals:
             if literal.passed is None:
@@ -145,9 +150,7 @@ class _Companions:
                 self.followed.setdefault(literal.at[:2], []).append(literal.passed)
 
     def of(self, literal: _Literal) -> str | None:
-        """The parameter that is passed for another member of the same object; None if there is
-        none.
-        """
+        """The parameter that is passed for another member of the same object, or None."""
         for holder in literal.holders:
             if holder in self._by_holder:
                 return self._by_holder[holder]
@@ -155,8 +158,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Why a default may not belong to what is passed to the same call; None if it may be the same
-    for every input.
+    """The reason why a default may not belong to the values that are passed to the same call; None
+    if it may be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
@@ -187,7 +190,7 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
 
 
 def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
-    """The parameter that gives a followed value, if it is passed."""
+    """The parameter that gives a followed value; None if the caller does not pass it."""
     reference = form.get("given")
     if not isinstance(reference, str):
         return None

@@ -3,8 +3,8 @@
 A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone
 (its process has ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE`
 concurrently. A run that cannot be taken up is reported once, and tried again after a delay that
-doubles. A run that makes no progress is set aside by `Runs`; then only a person takes it up.
-`docs/survival.md` describes what users see of this.
+doubles. `Runs` sets a run aside that makes no progress; from then on, only a person can have it
+taken up. `docs/survival.md` describes what users see of this.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ AT_ONCE: Final = 8
 waits for somebody."""
 
 MOST: Final = 1000
-"""Most runs in a sweep, the latest first."""
+"""The most runs in a sweep, the latest first."""
 
 SWEEP_SECONDS: Final = 1.0
-"""Mean seconds between two sweeps of a server; random, so that several servers do not look at
-the same moment."""
+"""The mean number of seconds between two sweeps of a server. The interval is random, so that
+several servers do not sweep at the same moment.
+"""
 
 _HELD_SECONDS: Final = 1.0
-"""Seconds for which a run that was taken up delays others: a run that ends its process does
-so immediately."""
+"""Seconds for which a run that was taken up delays the others: if a run makes its process die, it
+usually does so at once.
+"""
 
 _MOST_DELAY: Final = 60.0
-"""Most seconds until a run that could not be taken up is tried again; the delay begins with 1
-s, and doubles."""
+"""The most seconds until a run that could not be taken up is tried again. The delay begins with 1 s
+and doubles.
+"""
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The same if only the store failed, or another process had the run: such causes pass and
-are not reported."""
+"""The most seconds if only the store failed, or another process had the run: such causes pass."""
 
 Tell = Callable[[RunRecord, str], None]
 """Called with each run that could not be taken up, and the reason."""
@@ -65,8 +67,8 @@ class _Failed:
     Attributes:
         delay: seconds between the last failure and the next attempt.
         due: the time of the next attempt.
-        hopeless: the epoch in which it cannot continue here. The next attempt follows after another
-            process drove it.
+        hopeless: the epoch in which it cannot continue here. It is tried again only after another
+            process has driven it.
         by_store: True if the last report said that the store could not be written.
     """
 
@@ -77,13 +79,13 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up the runs that were at work when their process died, or gave them up, and that
-    nobody else drives.
+    """Takes up the runs that were at work when their process died or gave them up, and that no
+    other process drives.
 
     Runs that wait for a solution or an approval continue when somebody answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
-    that was taken up twice without progress is set aside, because it may have ended the processes
-    that took it up.
+    that was taken up twice without progress is set aside, because it may have made the processes
+    die that took it up.
 
     Args:
         fingerprint: the fingerprint of the configuration.
@@ -112,40 +114,41 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs; return when each has ended, waits for somebody, or was given up. If it
-        is not known whether a driver is alive, wait until its lease has lapsed.
+        """Take up all runs, and return when each has ended, waits for somebody, or was given up. If
+        nobody knows whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
             while True:
                 undecided = self._sweep(group, None)
                 if deadline is None:
-                    # A live driver has a heartbeat meanwhile, and is not waited for any longer.
+                    # A live driver has renewed its lease by then, and there is no reason to wait
+                    # for it.
                     deadline = anyio.current_time() + max(undecided, default=0.0) + SWEEP_SECONDS
                 if not undecided or anyio.current_time() > deadline:
                     return
                 await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
     async def keep(self) -> None:
-        """Take up all runs, and from then on those that other processes leave behind. Runs
-        until cancelled.
+        """Take up all runs, and later also those that other processes leave behind, until
+        cancelled.
         """
         fingerprint: str | None = None
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
-                    # Those who use the store get its error; the sweeps continue when
-                    # the store works.
+                    # Whoever uses the store sees its error; the sweeps continue when the store
+                    # works again.
                     self._sweep(group, fingerprint)
                     if fingerprint is None and self._runs.queue.role == "worker":
                         self._adopt_queued()
-                    # Runs of other configurations are reported once.
+                    # Runs of other configurations are reported only once, in the first sweep.
                     fingerprint = self._fingerprint
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _adopt_queued(self) -> None:
-        """Take over the queued runs of other configurations that can go on here: perhaps no worker
-        of these is left.
+        """Take over the queued runs of other configurations that can go on here, because perhaps no
+        worker with such a configuration is left.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST):
             record = self._store.runs.get(lease.run)
@@ -157,8 +160,8 @@ class Recovery:
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Begin to take up every run that was left behind; of runs at work, only those with
-        this `fingerprint`.
+        """Begin to take up every run that was left behind. Of the runs at work, take only those
+        with this `fingerprint`.
 
         Returns:
             The seconds until the lease lapses, for each run of which it is not known whether its
@@ -169,7 +172,7 @@ class Recovery:
         interrupted = self._store.leases.of_runs(
             "interrupted", self._fingerprint, MOST - len(running)
         )
-        # The oldest first, because it has waited longest.
+        # The oldest run comes first, because it has waited longest.
         for lease in reversed([*running, *interrupted]):
             if lease.run in self._busy:
                 continue
@@ -188,8 +191,8 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report the runs that ended although the store failed while they were taken up: the write
-        that failed was done later, so no sweep finds them again.
+        """Report the runs that have ended although the store failed while they were taken up: the
+        failed write succeeded later, so no sweep finds them again.
         """
         for run_id in [
             failed_id
@@ -213,7 +216,7 @@ class Recovery:
             if run.runner.lost is None:
                 self._failed.pop(run.id, None)
             else:
-                # It was given up here, and is tried again, here or elsewhere.
+                # The run was given up here, and will be tried again here or elsewhere.
                 self._delay(run.id, run.runner.failure)
         finally:
             self._busy.discard(lease.run)
@@ -234,7 +237,7 @@ class Recovery:
                 if record is not None:
                     self._give_up(record, error)
                 if isinstance(error, PASSING):
-                    # The others would fail as well: they are delayed.
+                    # The other runs would fail as well, so they are delayed.
                     await anyio.sleep(_HELD_SECONDS)
                 return None
             with anyio.move_on_after(_HELD_SECONDS):
@@ -247,8 +250,8 @@ class Recovery:
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
-            # Another process was faster, or the run (or the one that it is a room of)
-            # waits for a person.
+            # Another process was faster, or the run (or the run that it belongs to) waits for a
+            # person.
             return None
 
         if root is not None and root.id != record.id and self._goes_on_with(root):
@@ -256,13 +259,13 @@ class Recovery:
         try:
             return self._runs.resume(record.id, SEES_ALL)
         except FinishedRunError:
-            # Its driver died after the last event, before it noted the status. That is noted now,
-            # and reported to those who wait for the end of the run.
+            # The driver died after it wrote the last event and before it wrote the status. Looking
+            # the run up writes the status, and those who wait for the end of the run hear of it.
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """True if a room continues with the run that it belongs to: a worker takes them
-        together.
+        """True if a room continues together with the run that it belongs to, because a worker takes
+        both.
         """
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 
@@ -295,8 +298,8 @@ class Recovery:
             self._tell(record, why)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Do not take up a run for some time, because of an error or (None) because another
-        process has it.
+        """Do not take up a run for some time, because of `error` or, if it is None, because another
+        process has the run.
         """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))

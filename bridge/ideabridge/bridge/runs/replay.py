@@ -1,4 +1,4 @@
-"""Replay: answers calls of published ideas with the recorded output, by the plan, or by
+"""Replay: answers calls of published ideas with the recorded output, by running the plan, or by
 solving them anew.
 
 A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
@@ -68,8 +68,8 @@ class Replay:
 
     Attributes:
         answer: the source of the output: recorded, a plan, a program, or a mind.
-        output: the recorded output, if the answer is recorded.
-        run: the run that computes any other output; wait for it.
+        output: the recorded output, if it is the answer.
+        run: the run that computes any other output. The caller waits for its end.
     """
 
     answer: Literal["recorded", "plan", "program", "solve"]
@@ -80,7 +80,7 @@ class Replay:
 def same_input(value: JSON) -> JSON:
     """The input with the keys of its objects sorted, for comparison with a recorded one.
 
-    Nothing else is normalised: 1.0 is not 1, and a missing member is not its default.
+    Nothing else is normalised: 1.0 differs from 1, and a missing member differs from its default.
     """
     if isinstance(value, dict):
         return {key: same_input(value[key]) for key in sorted(value)}
@@ -93,7 +93,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     """The stored output, if the arguments are the stored input.
 
     Raises:
-        PublicationError: they are another input.
+        PublicationError: the arguments differ from the stored input.
     """
     recording = publication.recording
     if not recording.has_output:
@@ -111,7 +111,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """The published plan with new input; absent parameters have their defaults.
+    """The published plan with new input. Absent parameters get their defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -126,12 +126,12 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
-    """Check the arguments of a call against the tool's parameters, without and with the defaults
-    of absent ones.
+    """Check the arguments of a call against the tool's parameters, both without and with the
+    defaults of absent arguments.
 
     Raises:
-        ValueMismatchError: they do not satisfy the parameters; the message has path,
-            found and expected.
+        ValueMismatchError: the arguments do not satisfy the parameters. The message has the path,
+            what was found and what was expected.
     """
     schema = publication.input_schema
     if schema is None:
@@ -149,8 +149,8 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """The context of a run that solves the idea anew: the idea's own with the caller's input, and
-    its plan first.
+    """The context of a run that solves the idea anew: the idea's own context with the caller's
+    input, and its plan before the input.
     """
     plan_messages: list[JSON] = []
     plan = guide.get("plan")
@@ -175,7 +175,7 @@ def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
     if not has_input:
         messages += plan_messages
     if arguments and not has_input:
-        # Its run had no input: the parameters come from the arguments of its calls.
+        # The recorded run had no input: the parameters come from the arguments of its calls.
         messages.append({"type": "input", "input": arguments})
 
     return messages
@@ -191,7 +191,7 @@ class Ways:
     """Decides how calls of published ideas are answered, and makes the starts of the runs
     that answer them.
 
-    `patiently` writes into the store, see `Writer.patiently`.
+    `patiently` writes into the store; see `Writer.patiently`.
     """
 
     def __init__(self, store: Store, offer: Offer, patiently: Patiently) -> None:
@@ -211,22 +211,23 @@ class Ways:
     ) -> Replay | Start:
         """Answer a call of a published idea with its recorded output, or with the start of a run.
 
-        The mind of the run, or for a plan of its rooms, is `choice`; the messages in `before`
-        precede its context.
+        `choice` names the mind of the run or, if the run is a plan, the mind of its rooms. The
+        messages in `before` precede the context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
-            PublicationError: `recorded` with another input, or the publication has no
-                plan and no guide.
+            PublicationError: the answer is `recorded` and the input differs, or the publication has
+                no plan and no guide.
             PlanError, SchemaError: the plan cannot run.
-            MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
+            MeantToolError: a tool that the idea calls, or was solved with, is gone, away or
+                changed.
         """
         self._expect_here(publication, caller)
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
 
-        # `auto` is the plan, if there is one.
+        # `auto` means the plan, if the publication has one.
         planned = publication.answer in PLANNED or (
             publication.answer == "auto" and publication.plan is not None
         )
@@ -258,7 +259,7 @@ class Ways:
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens; only a client's model must
+        # As in any plan, each room chooses its mind when it opens. Only the model of a client must
         # be recorded now.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
@@ -273,7 +274,9 @@ class Ways:
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
-        """The tools of a run that solves an idea anew; `more` are tools that it has in any case."""
+        """The tools of a run that solves an idea anew. The run has the tools in `more` in any
+        case.
+        """
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide_tools(guide))
         offered = self._offer.named(guide_tools(guide), caller)
@@ -286,7 +289,7 @@ class Ways:
         """Refuse a plan without pins that would call another user's idea by its plain name.
 
         Raises:
-            MeantToolError: a call would.
+            MeantToolError: one of the calls would do so.
         """
         foreign = self._idea_of_others(publication, plan.calls, catalogue)
         if foreign is not None:
@@ -301,10 +304,12 @@ class Ways:
         return why_not_here(self._store, publication, caller, self._offer.missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Refuse a plan, before anything of it runs, for an idea that cannot be called here.
+        """Refuse a plan before any of its calls runs, if it calls an idea that cannot be called
+        here.
 
         Raises:
-            MeantToolError: an idea among the modules lacks something; see `why_not_here`.
+            MeantToolError: one of the modules is an idea that lacks something here; see
+                `why_not_here`.
         """
         ideas = dict.fromkeys(
             module for module in modules if isinstance(module, str) and module.startswith(IDEA)
@@ -315,7 +320,7 @@ class Ways:
                     module.removeprefix(IDEA), caller=caller
                 )
             except UnknownPublicationError:
-                # The check of the call itself reports it.
+                # The check of the call itself reports an unknown publication.
                 continue
             self._expect_here(publication, caller)
 
@@ -330,14 +335,14 @@ class Ways:
     # -- which tools are meant ---------------------------------------------------------------------
 
     async def pinned(self, publication: Publication, caller: str) -> Publication:
-        """The publication with pins for the tools that its calls use.
+        """Return the publication with pins for the tools that its calls use.
 
-        An application that calls `Store.publish`, and an import, store a plan without pins, because
-        a pin contains the digest of a definition, which neither of them has. So the first use of
-        the publication pins it, and the store keeps the pins. The definitions come from the journal
-        of the run that the plan was lifted from; without this journal they are the present ones, of
-        the modules that the schema of the idea names. If a module is down, the publication stays
-        without pins, and the next use tries again.
+        An import, or an application that calls `Store.publish`, stores a plan without pins: a pin
+        contains the digest of a definition, which neither of them has. So the first use of the
+        publication pins its tools, and the store keeps the pins. The definitions come from the
+        journal of the run that the plan was lifted from. Without this journal, they are the present
+        definitions in the modules that the schema of the idea names. If such a module is down, the
+        publication stays without pins, and the next use tries again.
         """
         plan: JSONObject | None = publication.plan
         unpinned = plan or publication.guide
@@ -351,7 +356,7 @@ class Ways:
             calls = [with_module(call, listed) for call in calls]
             catalogue = await self._present_catalogue(calls, unpinned, caller)
             if self._idea_of_others(publication, calls, catalogue) is not None:
-                # A call refuses it.
+                # The call itself is refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
                 # The definitions are unknown until the modules are up.
@@ -364,8 +369,8 @@ class Ways:
     async def _present_catalogue(
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
-        """The present tools of the calls of a plan or guide; none if a module is down, which the
-        call itself reports.
+        """The present tools of the calls of a plan or guide; no tools if a module is down, which
+        the call itself reports.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
@@ -380,7 +385,7 @@ class Ways:
         calls: list[JSON],
         catalogue: Catalogue,
     ) -> Publication:
-        """Store the pins of a plan or guide, with the calls that name the pinned tools."""
+        """Store a plan or guide with its pins and with calls that name the pinned tools."""
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
         own_calls = [with_own_module(call, catalogue) for call in calls]
@@ -402,9 +407,9 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """The idea of another user that a call without `_module` would mean. When the plan was
-        published, no tool had this name, which anybody may publish since; a call of an idea that
-        was here has its `_module`.
+        """The idea of another user that a call without `_module` would mean, or None. When the plan
+        was published, no tool had this name; any user may have published an idea under it since. A
+        call of an idea that existed then has its `_module`.
         """
         for call in calls:
             if not isinstance(call, dict) or "_module" in call:
@@ -419,7 +424,7 @@ class Ways:
 
     def _recorded_catalogue(self, publication: Publication) -> Catalogue | None:
         """The tools of the run that a version was published from; None if the store does not
-        contain its journal.
+        contain the journal of that run.
         """
         named = publication.origin.run
         for run_id in [named] if named else self._store.ideas.runs_of(publication.idea_id):
@@ -468,7 +473,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """The call with the module that the schema of its Request gives."""
+    """The call with the module that the schema of its Request names for its tool."""
     need = need_of(call, {tool: module for tool, module in listed.items() if module})
     if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
         return call
@@ -483,5 +488,5 @@ def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
         return False
     if tool.module is None or "_module" in call:
         return True
-    # A tool of the process must not become a module's tool of the same name.
+    # A call of a tool of the process must not become a call of a module's tool with the same name.
     return listed.get(str(call.get("_tool"))) != ""

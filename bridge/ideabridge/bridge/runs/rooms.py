@@ -3,15 +3,15 @@
 A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by
 another run, its room.
 
-- The room has its own journal and ideas. Its id consists of those of the run and the call
+- The room has its own journal and ideas. Its id consists of the ids of the run and of the call
   (`room_name`), so any process that takes the run up finds the room, and a call that a room answers
   never runs twice.
 - `Rooms.open` starts the room, or enters it again. Its context is composed here: a latent call sees
   the context of its Request, a clean room sees only the call and its imports.
-- Nobody waits for a room. When it ends, its driver posts `CallFinished` to the run. If another
-  process drives the run, the driver repeats that until the run has the result; the other process
-  may also take it at its own next heartbeat.
-- A room whose call has ended without it (the call was cancelled, or the run has ended) is
+- No task waits for a room. When the room ends, its driver posts `CallFinished` to the run. If
+  another process drives the run, the driver tries again until the run has the result; the other
+  process may also read the result at its own next heartbeat.
+- If the call ends without its room (the call was cancelled, or the run has ended), the room is
   cancelled, and never continues. All rooms of a run count against the run's budget.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
-"""Seconds until a room hands its result again to a run that another process drives."""
+"""Seconds until a room tries again to hand its result to a run that another process drives."""
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
@@ -87,11 +87,11 @@ class _Runs(Protocol):
 
 
 class Rooms:
-    """Opens rooms, and hands their results to the runs they belong to.
+    """Opens rooms, and hands their results to the runs that they belong to.
 
     Args:
-        runs: contains the runs and their rooms. Its mind answers in the rooms of plans; in the
-            rooms of another run, the mind of that run does.
+        runs: contains the runs and their rooms. Its mind answers in the rooms of plans. In the
+            rooms of any other run, the mind of that run answers.
     """
 
     def __init__(self, runs: _Runs) -> None:
@@ -111,7 +111,7 @@ class Rooms:
         try:
             await run.patiently(lambda: self._opened(run, effect.key, opened))
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
-            # The process that continues the run reads the journals.
+            # If the run is lost here, the process that continues it reads the journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
@@ -120,7 +120,7 @@ class Rooms:
             self._answer(run, opened)
             return
         if opened.is_orphan:
-            # Its call ended while it was being opened.
+            # The call of the room ended while the room was being opened.
             self._cancel(run, opened, ORPHANED)
             return
 
@@ -150,8 +150,8 @@ class Rooms:
                 f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}"
             )
 
-        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their
-        # calls ask as usual.
+        # Rooms of a lazy run are eager: a person has accepted the plan as a whole, and the calls of
+        # the rooms ask as usual.
         settings = dataclasses.replace(
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
@@ -196,9 +196,10 @@ class Rooms:
         )
 
     def _choice(self, run: Run) -> Choice:
-        """Return the mind of the rooms of a run: the mind of the run. For a plan that is itself a
-        room, return the mind of its run, unless that is `turns`; for other plans, return the mind
-        that `auto` chooses.
+        """Return the mind that answers in the rooms of a run. In a run that a mind solves, it is
+        the same mind. In a plan that is itself a room, it is the mind for the rooms of the run that
+        the plan belongs to, unless this is `turns`. In any other plan, it is the mind that `auto`
+        chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -213,7 +214,7 @@ class Rooms:
     # -- events and ends ---------------------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Take an event of a run or room. If another process drives it, only the watchers
+        """Receive an event of a run or room. If another process drives the run, only the watchers
         here are called.
         """
         follows = run.runner.follows
@@ -233,7 +234,8 @@ class Rooms:
         if isinstance(event, RunEnded) and not follows:
             self._runs.group.start_soon(self._settle, run, parent)
         elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
-            # In a task: the room is taking an event, and the end of the root ends the room too.
+            # The root ends in a task of its own, because its end also ends this room, which is
+            # still taking an event.
             self._runs.group.start_soon(_end, run.root)
 
         for watcher in list(run.root.room_watchers):
@@ -242,8 +244,8 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its run, and repeat that while another process
-        drives the run.
+        """Hand the result of a room to its run, and try again while another process drives the
+        run.
         """
         key = room.key
         while True:
@@ -261,7 +263,7 @@ class Rooms:
                 return
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # The run counts as behind until the ends of these rooms are written.
+        # The run counts as behind until the ends of the rooms in `ending` are written.
         run.ending = [
             ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
         ]
@@ -287,8 +289,8 @@ class Rooms:
                 run.rooms[key] = self._runs.enter(record, run)
 
     def look(self, run: Run) -> None:
-        """At each heartbeat of a run, look at the rooms that other processes drive, and at the
-        run it belongs to.
+        """At each heartbeat of a run, look at its rooms that other processes drive and, if it is a
+        room, at the run that it belongs to.
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # If the store fails, the next heartbeat looks again.
@@ -317,8 +319,8 @@ def _nesting(run: Run, effect: Execute) -> str:
 def _start_clean_room(
     machine: Machine, effect: Execute, settings: Settings, choice: Choice
 ) -> Start:
-    """The start of `solve` in a clean room, whose tools are at most those of the run it belongs
-    to.
+    """The start of `solve` in a clean room. Its tools are at most the tools of the run that it
+    belongs to.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
@@ -348,14 +350,14 @@ def _start_clean_room(
 
 
 async def _end(run: Run) -> None:
-    # Counted again: a closing room may have been counted twice, in the journal of its run and
-    # as an open room.
+    # The budget is counted again here, because a closing room may have been counted twice: in the
+    # journal of its run and as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
             run.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The budget is counted again where the run continues.
+            # The process that continues the run counts the budget again.
             return
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
             run.runner.fail(error)
@@ -365,15 +367,15 @@ async def _end(run: Run) -> None:
 
 
 def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Context messages in which the imports (path, value) have the paths that they
-    have in the run.
+    """Context messages that contain the imports (path, value) under the same paths as in the
+    run.
     """
     messages: list[JSON] = []
     for path, value in imports:
         kind = path[0]
         rest = list(path[1:])
         if kind == "results":
-            # In a run that did not make these calls, their results are data.
+            # A room did not make these calls, so their results are data there.
             kind = "data"
             rest = ["results", *rest]
 
@@ -397,8 +399,8 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """The context of the Request in which a latent call was proposed (None: in a plan), as far as
-    its instance sees it. The messages have no instance in the room.
+    """The context of the Request in which a latent call was proposed (None for a call of a plan),
+    with the messages that the instance of the call sees. The messages have no instance in the room.
     """
     if request is not None:
         context = request.context_json
@@ -414,7 +416,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
         value = message.value
         if message.type == "state":
-            # Calls of the same Solution may have written since.
+            # Other calls of the same Solution may have written since the Request.
             value = machine.state_of(message.instance)
         elif message.type == "call" and isinstance(value, dict):
             value = _call_in_room(value, instance)
@@ -425,9 +427,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
 
 def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
-    """An earlier call with references that can be read in the room, where its result is data
-    and not a result.
-    """
+    """An earlier call with references that can be read in the room, where its result is data."""
     changed = dict(call)
     for name in ("value", "also"):
         texts = call.get(name)
@@ -453,8 +453,8 @@ def _reference_in_room(text: str, instance: str) -> str:
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
-    """The context in which a mind writes the result of a latent call: `before`, then whole
-    parameters and imports.
+    """The context in which a mind writes the result of a latent call: the messages `before`, then a
+    message for each import, then the call.
     """
     call: JSONObject = {"_tool": effect.tool.name}
     if effect.tool.description:
