@@ -3,8 +3,9 @@
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
 lease under which this process may write its journal). A run that waits for somebody returns its
 lease, and any process may take the next step. A call of a run can be answered by another run, its
-room. A room has its own journal, is in `Run.rooms` of the run it belongs to, and counts as part of
-it: its status, approvals, requests and usage are those of the run as well.
+room. A room has its own journal, is listed in `Run.rooms` of the run that it belongs to, and counts
+as part of that run: the status, approvals, requests and usage of the run include those of its
+rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
     interrupted: the run cannot continue in this process; its journal stays as it is
@@ -109,18 +110,20 @@ WITHOUT_RESULT: Final[dict[str, str]] = {
     "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
     "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
 }
-"""Why a run in this status has no result."""
+"""The reason why a run with this status has no result."""
 
 _RUN_NOTHING: Final = ("deny", "skip", "value")
-"""The decisions that settle a question and run nothing. They are taken also where the
-run cannot go on."""
+"""The decisions that settle a question without running a call. They are accepted even if the run
+cannot go on here.
+"""
 
 _NOTES: Final = 20
-"""Most decisions, assumptions, skipped calls, and notes in an answer."""
+"""The most decisions, assumptions, skipped calls and notes in an answer, each."""
 
 _WRITTEN: Final = 64 * 1024
-"""Most bytes of a Solution that is kept as it was written, beside the form that
-satisfies its schema."""
+"""The most bytes of a Solution that is kept as it was written, in addition to the form that
+satisfies its schema.
+"""
 
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever "
@@ -153,18 +156,19 @@ class Run:
     """One run.
 
     Args:
-        caller: who started it; others do not see it.
-        mind: answers its Requests; None: they are answered by turns.
+        caller: the caller who started it; other callers do not see it.
+        mind: answers its Requests; None if they are answered by turns.
         parent: for a room, the run whose call it answers.
 
     Attributes:
-        rooms: the runs that now answer its calls, by call and item.
+        rooms: the runs that answer its calls at present, by call and item.
         ending: rooms that are ending because their calls have ended.
-        room_watchers: called with every event of its rooms, at any depth; see `watching`.
-        people: settles its approvals, by an approver or a time-out.
-        bound: the start definitions of its modules, see `RunStarted`.
-        made_under: the fingerprint of the configuration under which it was driven last.
-        idea: the id of the idea saved last.
+        room_watchers: functions that are called with every event of its rooms, at any depth; see
+            `watching`.
+        people: makes sure that its questions are settled.
+        bound: the start definitions of its modules; see `RunStarted`.
+        made_under: the fingerprint of the configuration under which it was last driven.
+        idea: the id of the idea that was saved last.
         active_seconds: the seconds that it has been at work in this process.
         turns: the turns that its journal records.
     """
@@ -213,7 +217,7 @@ class Run:
 
     @property
     def machine(self) -> Machine:
-        """The machine the runner drives."""
+        """The machine that the runner drives."""
         return self.runner.machine
 
     @property
@@ -229,13 +233,13 @@ class Run:
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
 
-        # Rooms that are about to open are waited for, so that all their Requests are
-        # reported together.
+        # The run waits for rooms that are about to open, so that it reports all their Requests
+        # together.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
-            # An approver may be deciding.
+            # The run counts as at work while an approver decides.
             if any(run.people.deciding for run in self.with_rooms()):
                 return "running"
             return "needs_approval"
@@ -244,15 +248,15 @@ class Run:
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal of the run, or of one of its rooms, lacks events. Nobody is
-        shown these events.
+        """True while the journal of the run, or of one of its rooms, lacks events. Nobody sees
+        these events until they are written.
         """
         return any(run.runner.is_behind for run in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for somebody and any process may take it up. If the module of a
-        running call waits for an answer, the run stays with the process in which the call runs.
+        """True if the run waits for somebody and any process may take it up. While the module of a
+        running call waits for an answer, the run stays in the process that runs the call.
         """
         return (
             self._is_still
@@ -269,7 +273,7 @@ class Run:
     @property
     def waits_in_journal(self) -> bool:
         """True if a run that was read from its journal only waits. It is False if a module had
-        asked: its call ran in another process and may have ended with it.
+        asked a question: the call ran in another process and may have ended with that process.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -280,8 +284,7 @@ class Run:
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # The result of an ended room has still to be handed to its run. A lost room is at
-            # work elsewhere.
+            # An ended room must still hand its result to its run. A lost room is at work elsewhere.
             return self.runner.lost is not None
 
         if machine.awaits_solution or machine.waits_for_people:
@@ -291,8 +294,8 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """Return the run and its rooms, at any depth; with `ending`, also the rooms
-        that are ending.
+        """Yield the run and its rooms, at any depth; with `ending`, also the rooms that are
+        ending.
         """
         yield self
         for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
@@ -305,13 +308,13 @@ class Run:
 
     @property
     def key(self) -> ExecutionKey:
-        """The call, and item, of its parent that a room answers."""
+        """The call and the item of the parent that this room answers."""
         return call_of_room(self.id)
 
     @property
     def is_orphan(self) -> bool:
-        """True for a room whose call has ended without it, if the run it belongs to
-        is driven here.
+        """True for a room whose call has ended without it, if this process drives the run that it
+        belongs to.
         """
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
@@ -327,13 +330,13 @@ class Run:
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method of the run, and repeat it while the store cannot be written; see
+        """Call a method of the run, and call it again while the store cannot be written; see
         `Bridge.patiently`.
         """
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
-        """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
+        """Wait until the run needs somebody or has ended, for at most `seconds` seconds."""
         with anyio.move_on_after(seconds):
             while self.status == "running" or self.is_being_left:
                 await self.runner.wait_changed()
@@ -341,8 +344,8 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while writes of the run or of its rooms are queued: their status, or the return
-        of their leases.
+        """True while the status of the run or of its rooms, or the return of their leases, is
+        queued to be written.
         """
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
@@ -353,11 +356,12 @@ class Run:
             self.parent.poke()
 
     def beat(self, seconds: float) -> None:
-        """Renew the lease, `seconds` after the last beat, and end the run when its time is up."""
+        """Renew the lease `seconds` after the last beat, and end the run when its time is up."""
         try:
             is_held = self.driver.renew()
         except StoreError:
-            # Nobody takes the run over before several beats are missing; until then it stays here.
+            # Another process takes the run over only when several beats are missing. Until then it
+            # stays here.
             return
         if not is_held:
             self.driver.epoch = None
@@ -372,8 +376,8 @@ class Run:
     def watching(
         self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None
     ) -> Generator[None]:
-        """`with run.watching(...):` calls `watcher` with every event of the run itself, and
-        `room_watcher` with every event of its rooms, at any depth, after it is journaled.
+        """Inside `with run.watching(...):`, call `watcher` with every event of the run itself, and
+        `room_watcher` with every event of its rooms, at any depth, after the event is journaled.
         """
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
@@ -393,15 +397,15 @@ class Run:
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """The events in the run's journal, until the run has ended or cannot continue
-        in this process.
+        """The events in the run's journal, until the run has ended or cannot continue in this
+        process.
 
-        While the run waits for somebody, the iteration waits too; its body may decide, or
-        submit a solution.
+        While the run waits for somebody, the iteration waits too; the body of the loop may decide,
+        or submit a solution.
 
         Args:
-            from_now: leave out the events until now; otherwise every iteration begins with
-                the first event.
+            from_now: leave out the events so far; otherwise every iteration begins with the first
+                event of the run.
         """
         if from_now:
             last = max((number for number, _ in self.driver.events()), default=0)
@@ -418,8 +422,8 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """The event with the name of its call's tool, or of the tool with which a person
-        replaced the call.
+        """The event with the name of the tool that its call names, or that a person put in its
+        place.
         """
         if not isinstance(event, OfCall):
             return event
@@ -439,15 +443,16 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the end of the run, and return its output; without an output schema its state,
-        or else the results.
+        """Wait for the end of the run, and return its output. Without an output schema, this is its
+        state or, if it has none, its results.
 
         Args:
-            model: the type to return, a pydantic model or any type that pydantic knows; None: JSON.
+            model: the type to return: a pydantic model or any type that pydantic knows; None for
+                JSON.
 
         Raises:
-            RunFailedError: the run has no output, or none was wanted and calls failed, or it
-                waits for somebody.
+            RunFailedError: the run has no output; or no output was wanted, and calls failed; or the
+                run waits for somebody.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
@@ -481,13 +486,13 @@ class Run:
     ) -> list[str]:
         """Submit the solution of a turn.
 
-        Its calls run as if they streamed in: a malformed call fails, those that depend on it fail
-        with it, and the others run; the next Request has the errors.
+        Its calls run as if they streamed in: a malformed call fails, the calls that depend on it
+        fail with it, and the others run. The next Request shows the errors.
 
         Args:
-            turn: the turn it answers.
-            raw: the solution, which is read leniently.
-            mind: who wrote it; None: the caller, by turns.
+            turn: the turn that the solution answers.
+            raw: the solution. It is read leniently.
+            mind: the mind that wrote it; None for the caller, by turns.
             model: the model that wrote it, if known.
             pattern: makes its calls a group, which is always `strict`.
             strict: run nothing unless all of it is well formed.
@@ -497,12 +502,12 @@ class Run:
             changes nothing.
 
         Raises:
-            ValueMismatchError: it is not a solution.
-            RejectedSolutionError: its calls are not an array, are more than the run may list,
-                or contain a secret; it is a program that cannot run here, or has calls or an
-                output beside it; with `strict`, also any malformed part. Nothing ran, and the
+            ValueMismatchError: `raw` is not a solution.
+            RejectedSolutionError: the calls are not an array, are more than the run may list, or
+                contain a secret; the solution is a program that cannot run here, or that has calls
+                or an output beside it; with `strict`, any part is malformed. Nothing ran, and the
                 turn stays open.
-            SettledTurnError: another solution settled the turn, or the turn is not the run's.
+            SettledTurnError: another solution settled the turn, or the run has no such turn.
             FinishedRunError: the run has ended.
         """
         read, notes = values.read_submission(
@@ -533,7 +538,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # Before it is driven: the step may end at once, and its idea be saved.
+        # The author is noted before the event is posted, because the step may end at once, and its
+        # idea be saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
@@ -541,8 +547,8 @@ class Run:
     def _read_program(
         self, read: SolutionProposed
     ) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
-        """The event of a submitted solution, which may be a program, and the errors
-        of the program.
+        """Return the event of a submitted solution, which may be a program, and the errors of the
+        program.
         """
         extra: JSONObject = {
             key: value for key, value in (read.extra or {}).items() if key != "program"
@@ -556,7 +562,7 @@ class Run:
             return read, [error_message("structural", str(error))]
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
-        """Journal an answer to a turn from which no solution could be read. Nothing runs, and the
+        """Journal an answer to a turn that could not be read as a solution. Nothing runs, and the
         turn stays open.
 
         Raises:
@@ -566,7 +572,9 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease, which is returned if the run then waits for somebody."""
+        """Post an event under the lease. The lease is returned if the run then waits for
+        somebody.
+        """
         if self._is_blocked:
             self._host.journal_alone(self, event)
             return
@@ -578,8 +586,8 @@ class Run:
         self.runner.post(event)
 
     def follow_configuration(self) -> None:
-        """Let the rules of this configuration hold from now on, in the run and its rooms, if they
-        were made under another one.
+        """Let the rules of this configuration apply from now on to the run and its rooms, if they
+        were driven under another configuration before.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -592,14 +600,16 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """What can be done about a run that cannot go on here, as a sentence."""
+        """A sentence that says what can still be done about a run that cannot go on here."""
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
             return f"What still works: deny (or skip) what it asks, or end it: {end}"
         return f"What still works: end it by {end}"
 
     def block(self, why: str) -> None:
-        """Note that a run cannot go on here; see `_RUN_NOTHING` for what still works."""
+        """Note that the run cannot go on here; see `_RUN_NOTHING` for the decisions that still
+        work.
+        """
         self._is_blocked = True
         self.runner.interrupt(f"{sentence(why)} {self.works_still}")
 
@@ -615,8 +625,8 @@ class Run:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """Take the lease, if this process does not hold it, and note the status;
-        both or neither.
+        """Take the lease, if this process does not hold it, and note the status. Both happen, or
+        neither does.
         """
         if self.parent is not None:
             self.parent.hold()
@@ -642,12 +652,12 @@ class Run:
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
-                # Another process may take the run up; the program begins again where
-                # the run continues.
+                # Another process may take the run up now. Its program begins again in the process
+                # that continues the run.
                 self.runner.program.stop()
             except StaleDriverError:
-                # Another process drives the run and its rooms, which only a room has
-                # noticed so far.
+                # Another process drives the run and its rooms; until now, only a room had noticed
+                # it.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
@@ -688,8 +698,8 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run answers: by a plan or a program alone, or by a mind, also
-        after one of these.
+        """How the run finds its answer: by a plan or a program alone, or by a mind, even if a plan
+        or a program came first.
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
@@ -710,12 +720,12 @@ class Run:
         reason: str | None = None,
         grant: ObjectLike | JSON = None,
     ) -> None:
-        """Settle a pending approval; `Decision` describes the other arguments. The decision holds
-        for exactly what was shown.
+        """Settle a pending approval. `Decision` describes the other arguments. The decision applies
+        to exactly what was shown.
 
         Raises:
-            DecisionError: no such approval is pending, it has no such choice, or the other
-                arguments are invalid.
+            DecisionError: no such approval is pending, it does not offer this decision, or the
+                other arguments are invalid.
             FinishedRunError: the run has ended.
         """
         self.settle(approval, Decision(decision, call, reason, by, value, plan, grant))
@@ -734,8 +744,8 @@ class Run:
         self._host.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """Check a decision; return its event, and the run or room that is to take it. Raises
-        as `decide` does.
+        """Check a decision, and return its event with the run or room that is to take it. Raises
+        the errors of `decide`.
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
@@ -760,13 +770,13 @@ class Run:
         self.runner.end_at_limit(reason)
 
     def end_budget(self, reason: str) -> None:
-        """End the run that has the budget, with its rooms: of a room, the run that it belongs
-        to.
+        """End the run whose budget counts, with its rooms: this run or, if it is a room, the run
+        that it belongs to.
         """
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
-            # The budget is counted again where that run continues.
+            # The process that continues that run counts the budget again.
             self.end_at_limit(reason)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -774,8 +784,8 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls; what was done stays. Raises `InterruptedRunError` if another
-        process drives it.
+        """End the run and its calls; everything done so far is kept. Raises `InterruptedRunError`
+        if another process drives it.
         """
         if self.machine.ended:
             return
@@ -791,14 +801,14 @@ class Run:
         """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
 
         Args:
-            whole: all values in full.
-            blocks: takes the content blocks out of the values before these are shortened.
+            whole: true to show all values in full.
+            blocks: takes the content blocks out of the values before the values are shortened.
         """
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
         unwritten = self.unwritten
         if unwritten is not None:
-            # Events that are not in the journal could still be lost, so nobody is shown them.
+            # Events that are not in the journal yet could still be lost, so nobody sees them.
             return {**result, "errors": [], "notes": [unwritten]}
 
         result.update(self._mind_and_reason())
@@ -813,9 +823,11 @@ class Run:
         return result
 
     def _mind_and_reason(self) -> dict[str, Any]:
-        """Who answers, and why the run has ended or cannot go on, for the answer."""
+        """The part of the answer that says who answers, and why the run has ended or cannot go
+        on.
+        """
         part: dict[str, Any] = {}
-        # In a plan only rooms ask.
+        # In a plan, only rooms ask minds.
         minded = self if self.machine.mode == "solve" else next(self.open_requests(), None)
         if minded is not None:
             part["mind"] = {"name": minded.turns.mind or "turns"}
@@ -829,7 +841,7 @@ class Run:
         return part
 
     def _values(self, status: RunStatus, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
-        """The output, the state and the results, for the answer."""
+        """The part of the answer with the output, the state and the results."""
         machine = self.machine
         part: dict[str, Any] = {}
         if machine.has_output:
@@ -845,7 +857,7 @@ class Run:
             if results:
                 part["results"] = results
 
-        # The next Request shows it, too.
+        # While the run waits for a solution, its Request shows what was printed.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             part["printed"] = printed if whole else values.short_printed(printed)
@@ -853,7 +865,7 @@ class Run:
         return part
 
     def _faults(self, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
-        """The errors and the skipped calls, for the answer."""
+        """The part of the answer with the errors and the skipped calls."""
         skipped = self.skipped
         if whole:
             part: dict[str, Any] = {"errors": self.errors()}
@@ -870,7 +882,7 @@ class Run:
         return part
 
     def _open_questions(self, status: RunStatus) -> dict[str, Any]:
-        """The open Requests and approvals, for the answer."""
+        """The part of the answer with the open Requests and approvals."""
         part: dict[str, Any] = {}
         if status == "needs_solution":
             if self.machine.awaits_solution:
@@ -888,7 +900,7 @@ class Run:
         return part
 
     def _remarks(self, *, whole: bool) -> dict[str, Any]:
-        """Decisions, grants, doubts, content blocks and notes, for the answer."""
+        """The part of the answer with decisions, grants, doubts, content blocks and notes."""
         machine = self.machine
         part: dict[str, Any] = {}
         if machine.decisions:
@@ -915,13 +927,13 @@ class Run:
         return part
 
     def _usage(self) -> dict[str, Any]:
-        """What the run has used, for the answer."""
+        """The part of the answer that says what the run has used."""
         part: dict[str, Any] = {}
         asking = next((run for run in self.with_rooms() if run.machine.awaits_mind), None)
         if asking is not None and asking.runner.request is not None:
             part["request"] = _cost_of(asking.runner.request)
 
-        # By turns the host's model answers, and its tokens are not counted.
+        # In a run by turns, the client's model answers, and its tokens are not counted.
         spent = self.spent()
         in_rooms = self.machine.usage.requests + sum(
             room.spent().requests for room in self.rooms.values()
@@ -941,7 +953,7 @@ class Run:
         result: JSONObject = {"id": request.id}
         instructions = turns_instructions(request.schema)
         if asking is not self:
-            # By turns one model answers the requests of the run and of its rooms.
+            # In a run by turns, one model answers the requests of the run and of its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {instructions}"
         return {
@@ -958,31 +970,31 @@ class Run:
 
     @property
     def state(self) -> JSONObject:
-        """The present state; with instances, a map by instance. Raises `UnwrittenRunError`,
-        as `value` does.
+        """The present state; with instances, a map of the states by instance. Raises
+        `UnwrittenRunError`, as `value` does.
         """
         self._expect_written()
         return self.machine.state
 
     @property
     def assumed(self) -> list[JSONObject]:
-        """What was not determined and confirmed by nobody:
-        `{"at", "taken"?, "from"?, "instead"?, "why"}` each.
+        """The assumptions that nobody confirmed: `{"at", "taken"?, "from"?, "instead"?, "why"}`
+        each.
         """
         return self.machine.doubts.assumed
 
     @property
     def approved(self) -> list[JSONObject]:
-        """What was not determined and somebody approved who was asked: as `assumed`, with
-        `approved`: who did.
+        """The assumptions that somebody approved when asked: as in `assumed`, with the name of that
+        person or approver in `approved`.
         """
         return self.machine.doubts.approved
 
     @property
     def noted(self) -> list[JSONObject]:
-        """What is not certain about the run and hardly ever wrong, such as a value of a kind that
-        no earlier run had read: `{"at": reference or place, "what", "mild"?: true}`. What is not
-        mild asks before a change.
+        """The notes on the run: what is uncertain but hardly ever wrong, such as a value of a kind
+        that no earlier run had read: `{"at": reference or place, "what", "mild"?: true}`. A note
+        that is not mild makes a changing call ask first.
         """
         return self.machine.doubts.notes
 
@@ -994,16 +1006,16 @@ class Run:
 
     @property
     def skipped(self) -> list[JSONObject]:
-        """The calls of the last Solution that were skipped, because they read what only a branch
-        that was not taken gives: `{"place", "tool", "instance"?, "why"}` each. They are no errors.
+        """The calls of the last Solution that were skipped because they read a path which was not
+        chosen: `{"place", "tool", "instance"?, "why"}` each. They are not errors.
         """
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """The questions of the run and its rooms that wait for a person; `decide` takes each by
+        """The questions of the run and its rooms that wait for a person. `decide` settles each by
         its `approval`.
 
-        Questions that an approver is deciding on are not among them.
+        Questions that an approver is deciding on are left out.
         """
         requests = self.people.requests()
         for room in self.rooms.values():
@@ -1015,8 +1027,8 @@ class Run:
 
     def approvals(self) -> list[JSON]:
         """Every pending approval in the form that assistants receive; see `Question.to_json`. The
-        `plan` of a lazy run has the form of `WaitingPlan.to_json`; an approval of a room has the
-        name `CALL/approval`.
+        `plan` of a lazy run has the form of `WaitingPlan.to_json`. An approval of a room is named
+        `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1055,7 +1067,8 @@ class Run:
             ReferenceSyntaxError: the text is not a reference.
             UnknownPathError: there is no value.
             ArgumentError: the reference is not text.
-            UnwrittenRunError: the journal lacks the last values; `await run.wait()` waits for them.
+            UnwrittenRunError: the journal lacks the last values; `await run.wait()` waits until it
+                has them.
         """
         check_text("reference", text)
         self._expect_written()
@@ -1063,9 +1076,10 @@ class Run:
 
     @property
     def unwritten(self) -> str | None:
-        """Why the journal of the run, or of a room, lacks the last events; None if it has them.
+        """The reason why the journal of the run, or of a room, lacks the last events; None if it
+        has them.
 
-        Until the journal has them, they have no effect, the run is `running`, and its
+        Until the journal has these events, they have no effect, the run is `running`, and its
         values are not shown.
         """
         if not self.is_behind:
@@ -1103,8 +1117,8 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """The usage of the run and all its rooms, open or ended; `under_way`: with the usage so far
-        of answers that are about to be interrupted.
+        """The usage of the run and all its rooms, open or ended; with `under_way`, also the usage
+        so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage
@@ -1130,8 +1144,8 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """Return the usage of open rooms that are about to end: of one call, or (None) of
-        all; None if none.
+        """Return the usage of the open rooms that are about to end: the rooms of one call or, for
+        None, of all calls. None if they used nothing.
         """
         total = Spending()
         for room_key, room in self.rooms.items():
@@ -1140,7 +1154,9 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Return why the run and its rooms must end; None while they are within the budget."""
+        """Return the reason why the run and its rooms must end; None while they are within the
+        budget.
+        """
         settings = self.machine.settings
         spent = self.spent()
         if spent.requests > settings.requests:
@@ -1153,8 +1169,8 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent: what it costs at least is more than the
-        run may still use.
+        """Return the reason why a Request must not be sent: it costs at least more than the run may
+        still use. None if it may be sent.
         """
         most = self.machine.settings.tokens
         if most is None:
@@ -1191,7 +1207,7 @@ class Run:
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
             :4000
         ]
-        # An uncertain outcome in the room is uncertain outside it, too.
+        # An unknown outcome in the room is unknown outside it, too.
         kinds = {
             str((progress.error or {}).get("kind"))
             for progress in machine.history
@@ -1209,10 +1225,10 @@ class Run:
     # -- ideas -------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
-        """Make the function that saves the idea of a Solution that has run, together with the
+        """Return a function that saves the idea of a Solution that has run, together with the
         events of the next step.
 
-        The idea's parent is the idea of the step before, or the one that the run began from.
+        The idea's parent is the idea of the step before, or the idea that the run began from.
 
         Args:
             request: the Request of the step.
@@ -1225,7 +1241,7 @@ class Run:
         idea = Idea.of(request, stored)
         written = solution.to_json()
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
-        # Once the next Request is due, the machine counts the next step.
+        # When the next Request is due, the machine already counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(
             dict.fromkeys(
@@ -1261,13 +1277,12 @@ class Run:
         )
 
         def save() -> None:
-            # If the transaction is undone, the id is the same the next time: it is computed
-            # from the content.
+            # If the transaction is undone, the next one computes the same id from the content.
             self.idea = host.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE)
 
 
 def _cost_of(request: Request) -> JSONObject:
-    """What a Request under way costs: its bytes, and an estimate of its tokens."""
+    """The cost of a Request that a mind is answering: its bytes, and an estimate of its tokens."""
     return {"bytes": request.size, "about_tokens": request.about_tokens}

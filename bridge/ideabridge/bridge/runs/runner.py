@@ -1,7 +1,7 @@
 """Runner: drives one machine, performs its effects with anyio, and runs its calls.
 
-`Runner.post` takes events. The machine receives them first, because an event that it refuses must
-not reach the journal. Then `perform` repeats three steps until no effect is due:
+`Runner.post` takes events. The machine receives them first, because an event that the machine
+refuses must not reach the journal. Then `perform` repeats three steps until no effect is due:
 
 1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with
    `RequestMade`).
@@ -10,12 +10,12 @@ not reach the journal. Then `perform` repeats three steps until no effect is due
 3. Call the watchers, start the calls, and let the mind answer.
 
 So no effect is performed before the journal contains its event. If a write is queued, the runner
-waits until it is done. An error in the journal, or a defect, gives the run up in this process
-(`fail`); another process can read the journal and continue the run.
+waits until it is done. If the journal cannot be written, or the code has a defect, this process
+gives the run up (`fail`); another process can read the journal and continue the run.
 
 `RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the
-same pass of the event loop are posted together; large ones one after another. `CallAsker` journals
-what the module of a running call asks, and waits for the answer.
+same pass of the event loop are posted together, but large results one after another. `CallAsker`
+journals what the module of a running call asks, and waits for the answer.
 """
 
 from __future__ import annotations
@@ -102,18 +102,18 @@ from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.turns import asked_by
 
 _CHARACTERS: Final = 500
-"""Characters of a defect's message that a run reports."""
+"""The most characters of a defect's message that a run reports."""
 
 _MOST_PAUSE: Final = 2.0
-"""Seconds after a large result before the next one is posted, at most."""
+"""The most seconds between a large result and the next one that is posted."""
 
 logger = logging.getLogger(__name__)
 
 Watcher: TypeAlias = Callable[[Event], None]
-"""Called with every event after it was journaled and taken."""
+"""Called with every event after it was taken and journaled."""
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
-"""(call, progress, total, message): what an activity or a module reports while it runs."""
+"""Called with (call, progress, total, message) when an activity or a module reports progress."""
 
 
 class _Run(DrivenRun, Protocol):
@@ -136,13 +136,13 @@ class _Run(DrivenRun, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a journal leaves beside the machine that has taken it.
+    """The machine that has taken a journal, and what else results from it.
 
     Attributes:
         machine: the machine.
-        composer: has composed the last Request.
-        request: the last Request; None without one.
-        failed: why it could not be composed.
+        composer: the composer of the last Request.
+        request: the last Request; None if there was none.
+        failed: the error with which it could not be composed.
     """
 
     machine: Machine
@@ -162,8 +162,8 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
     failed: HandlerError | None = None
     for number, event in enumerate(events):
         if asked and number == asked[-1] and isinstance(event, RequestMade):
-            # Composed at its place: the machine holds what the Request contains only until
-            # it is answered.
+            # The Request is composed at its place in the journal: the machine holds its content
+            # only until the Request is answered.
             try:
                 request = composer.compose(machine, event)
             except HandlerError as error:
@@ -178,25 +178,26 @@ class Runner:
     """Drives one machine.
 
     Args:
-        machine: new, or folded from a journal.
+        machine: a new machine, or one that was folded from a journal.
         driver: writes the journal.
         screen: searches events for secrets before they are taken.
-        group: task group of the calls, which outlives the run.
-        kept_bytes: bounds the bytes of the results; a room shares that of the run it belongs to.
+        group: the task group of the calls, which outlives the run.
+        kept_bytes: bounds the bytes of the results. A room shares it with the run that it belongs
+            to.
         sandbox: runs programs.
         queue: decides whether this process performs the effects.
-        mind: answers the Requests; None: somebody submits the solutions, by turns.
+        mind: answers the Requests; None if somebody submits the solutions, by turns.
 
     Attributes:
         request: the Request that waits for its answer, or was answered last.
         lost: why the run cannot continue in this process; None while it can, and after it has
             ended. Only the runner sets it.
-        binding: what the run may call here, once it was read from its journal; None: everything.
+        binding: what the run may call here, if it was read from its journal; None if it may call
+            everything.
         failure: the error for which the run was given up.
         follows: True while the watchers receive events of another process.
         waiting: the number of tasks that wait for a change.
-        unreported: the answer under way, if it can report its usage so far and has not
-            reported it yet.
+        unreported: the answer under way, if it can report its usage so far and has not done so yet.
         observers: watch the run while it is driven here.
     """
 
@@ -240,7 +241,7 @@ class Runner:
         self._answering: TaskHandle[None] | None = None
         self._taken: list[Event] = []
         self._ideas: list[SaveIdea] = []
-        # What is being written, and what is done once it is.
+        # The events and ideas that are being written, and the effects that follow.
         self._batch: list[Event] | None = None
         self._saved: list[SaveIdea] = []
         self._follows: Sequence[Effect] = ()
@@ -260,17 +261,19 @@ class Runner:
 
     @property
     def wanted(self) -> bool:
-        """True while the run can still take events here."""
+        """True while the run can still take events in this process."""
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Do not continue a run without work in this process; `abandon` is for runs with work."""
+        """Do not continue the run in this process. The run has no work here; `abandon` is for runs
+        that have.
+        """
         self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal lacks events that the machine has taken. These events have
-        no effects yet.
+        """True while the journal lacks events that the machine has taken. Until they are written,
+        these events have no effects.
         """
         return self._batch is not None and self.lost is None
 
@@ -280,35 +283,34 @@ class Runner:
         """Take events, journal them, and perform what follows.
 
         Raises:
-            StaleDriverError: another process drives the run now; nothing was done, and the run
-                is given up here.
-            StoreError: the journal could not be written; the run is given up here, and can be
-                taken up again.
-            JournalError: an event does not fit the state of the run; neither it nor those
-                after it were taken.
-            Exception: a defect, of ideabridge or of a handler it was given; the run is
-                given up likewise.
-            SecretGivenError: they contain a secret; none was taken.
+            StaleDriverError: another process drives the run now. Nothing was done, and the run is
+                given up here.
+            StoreError: the journal could not be written. The run is given up here, and can be taken
+                up again.
+            JournalError: an event does not fit the state of the run. Neither this event nor any
+                later one was taken.
+            Exception: ideabridge or a handler has a defect. The run is given up likewise.
+            SecretGivenError: the events contain a secret; none was taken.
         """
         admitted = self._screen.admit(events)
         try:
             try:
                 self._take(admitted)
             except JournalError:
-                # The events before it were taken, so their effects are performed.
+                # The events before the refused one were taken, so their effects are performed.
                 self.perform()
                 raise
             self.perform()
         except JournalError:
             raise
         except Exception as error:
-            # The machine has events that the journal lacks. Only the journal counts; the run is
-            # read from it again.
+            # The machine has events that the journal lacks. Only the journal counts, so the run
+            # will be read from it again.
             self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine take events, before they are journaled: what it refuses must not
+        """Let the machine take events before they are journaled: an event that it refuses must not
         reach the journal.
         """
         for event in events:
@@ -340,7 +342,7 @@ class Runner:
         return True
 
     def _written(self, error: Exception | None) -> None:
-        """Continue after a queued write was done or has failed."""
+        """Continue after a queued write has succeeded or failed."""
         if self._closed:
             self._batch = None
             return
@@ -349,8 +351,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The first reason stays; those who wait for the last write learn that it is
-                # no longer queued.
+                # The run keeps its first reason. Tasks that wait for the last write learn that it
+                # is no longer queued.
                 self.poke()
             else:
                 self.fail(error)
@@ -415,15 +417,17 @@ class Runner:
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """The error, as a mind sees it, of a call that failed in this code. It names a defect as
-        such and logs it.
+        """Return the error, as a mind sees it, of a call that failed in the code of ideabridge. A
+        defect is named as such, and logged.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
     async def wait_changed(self) -> None:
-        """Wait for the next event, of this process or of the one that drives the run."""
+        """Wait for the next event, whether from this process or from the one that drives the
+        run.
+        """
         changed = self._changed
         self.waiting += 1
         try:
@@ -440,13 +444,13 @@ class Runner:
             await self.wait_changed()
 
     def begin(self, *events: Event) -> None:
-        """Journal the first events of a run whose machine has taken the first already, and
-        perform what follows.
+        """Journal the first events of a run, and perform what follows. The machine has already
+        taken the very first one.
 
-        In the agent loop, the others answer the first Request, which is made here.
+        In the agent loop, this makes the first Request, and the remaining events answer it.
 
         Raises:
-            SecretGivenError: they contain a secret; nothing was journaled.
+            SecretGivenError: the events contain a secret; nothing was journaled.
         """
         first, *rest = self._screen.admit(events)
         self._taken.append(first)
@@ -465,8 +469,8 @@ class Runner:
     def perform(self) -> None:
         """Journal the events that were taken, and perform every effect that is due. All unblocked
         calls start together, and the events that unblocked them are journaled with their start.
-        While a write is queued nothing is done; `_written` calls this again. If a handler of
-        messages fails, the run is kept and given up here.
+        While a write is queued, this does nothing, and `_written` calls it again. If a handler of
+        messages fails, the events so far are journaled, and the run is given up here.
         """
         try:
             self._perform()
@@ -492,7 +496,8 @@ class Runner:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            # A room that is about to be ended uses nothing more: its usage has been counted.
+            # A room that is about to be ended must not use anything more: its usage has been
+            # counted.
             if self._ending is not None or self._run.is_orphan:
                 due = []
             else:
@@ -502,7 +507,7 @@ class Runner:
                 if is_left and not due and not self._taken:
                     self._queue.hand_over(self._run)
                     return
-            # An idea is saved only of events that the journal holds.
+            # An idea is saved only after the journal holds its events.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(
                 isinstance(due_effect, AskMind | Finish) for due_effect in due
@@ -522,9 +527,11 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """The effects without those that another process performs, and whether there are any."""
+        """Return the effects that this process performs, and whether any are left for another
+        process.
+        """
         if self.machine.program is not None and self._taken:
-            # The other process knows what the program has had of these events.
+            # The other process continues the program with these events.
             self._leaves_program = True
         own_effects: list[Effect] = [
             effect
@@ -542,14 +549,12 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while something of the run is at work here that cannot be interrupted without
-        loss.
-        """
+        """True while a part of the run is at work here that cannot be interrupted without loss."""
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if another process is to continue it; called when something
-        has ended here.
+        """Hand the run over if another process is to continue it. This is called when some work has
+        ended here.
         """
         if not self.drives and self.wanted and not self.is_behind:
             self.perform()
@@ -599,7 +604,7 @@ class Runner:
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
 
     def _expect_choice(self, request: Request) -> None:
-        """Refuse a model that a handler asks for where nobody can choose one."""
+        """Refuse a model that a handler asks for if the run cannot choose its model."""
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
@@ -610,7 +615,8 @@ class Runner:
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
-            # A plan's author was never asked: its Request is what a mind would have been.
+            # The author of a plan was never asked. Its Request is the one that a mind would have
+            # been sent.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             stored = self._composer.stored(self.machine, self.request)
@@ -625,7 +631,7 @@ class Runner:
 
     async def _ask(self, mind: Mind, request: Request) -> None:
         if not self.wanted:
-            # The run ended before this task began, for example by its budget.
+            # The run ended before this task began, for example because its budget was used up.
             return
 
         reason = self._run.too_dear(request)
@@ -648,7 +654,7 @@ class Runner:
 
         Raises:
             StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other
-                error of a mind breaks its answer off, or ends the run (`MindError`).
+                error of a mind cuts off its answer or, if it is a `MindError`, ends the run.
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -679,7 +685,9 @@ class Runner:
                     _log(error, self._screen.mask)
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post the events of pieces; return False once the answer or the run has ended."""
+        """Post the events of pieces of an answer. Return False once the answer or the run has
+        ended.
+        """
         if not self.wanted:
             return False
 
@@ -709,7 +717,9 @@ class Runner:
         return not events or not isinstance(events[-1], SolutionClosed | ProgramProposed)
 
     def _end_of_answer(self, piece: EndPiece) -> Event:
-        """The event at the end of an answer. If the answer is a program, the program begins now."""
+        """Return the event at the end of an answer. If the answer is a program, this event begins
+        it.
+        """
         broken = piece.broken
         extra = piece.extra
         if piece.program is not None:
@@ -723,8 +733,8 @@ class Runner:
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
-        """The usage of an answer that is interrupted before it has reported its usage.
-        It is read once.
+        """The usage of an answer that is interrupted before it has reported its usage. A second
+        call returns nothing.
         """
         answer = self.unreported
         self.unreported = None
@@ -734,14 +744,14 @@ class Runner:
     # -- ends --------------------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that the machine cannot see (wall time), with
+        """End the run at a limit that the machine cannot see, such as wall time, and keep
         everything done so far.
         """
         if self.machine.phase != "ending":
             self.end("limit", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run early, with everything done so far, and cancel its calls, remote ones too."""
+        """End the run early, keep everything done so far, and cancel its calls, remote ones too."""
         if self.machine.ended or self._ending is not None:
             return
         # The answer under way is interrupted; its usage must be journaled before the run ends.
@@ -756,13 +766,15 @@ class Runner:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Stop driving because of an error; `lost` is its `cause`. An error is reported once."""
+        """Stop driving because of an error, and say in `lost` why; see `cause`. The same error is
+        reported once.
+        """
         if error is not self.failure:
             self.failure = error
             self.abandon(cause(error, self._screen.mask))
 
     def abandon(self, why: str) -> None:
-        """Stop driving, and journal nothing: another process has the run, or the journal
+        """Stop driving without journaling anything: another process has the run, or the journal
         cannot be written.
         """
         self.lost = why
@@ -771,7 +783,7 @@ class Runner:
         self.poke()
 
     def close(self) -> None:
-        """Perform nothing more, because the process ends. A queued write still journals what has
+        """Stop performing effects, because the process ends. A queued write still journals what has
         happened, but not that calls have started.
         """
         self._closed = True
@@ -798,7 +810,7 @@ class Runner:
         self.take_folded(fold(self.machine, self._composer, events))
 
     def take_folded(self, folded: Folded) -> None:
-        """Take what `fold` made with the machine of this runner."""
+        """Take the result of `fold` for the machine of this runner."""
         self._composer = folded.composer
         if folded.request is not None:
             self.request = folded.request
@@ -820,7 +832,9 @@ class Runner:
             self.follows = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
-        """Continue after `fold`; see `resume_events`. `changed`: under another configuration."""
+        """Continue after `fold`; see `resume_events`. `changed` is the event if the configuration
+        is another one now.
+        """
         if changed is not None:
             self._take(self._screen.admit([changed]))
 
@@ -844,8 +858,8 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
     The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the
-    machine refused, is a defect of ideabridge or of code it was given: the message says so, and the
-    traceback is logged, as it is of a handler of messages. `mask` removes secrets.
+    machine refused, is a defect of ideabridge or of the user's code. The message says so, and the
+    traceback is logged, as it is when a handler of messages fails. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -877,8 +891,8 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # By digest too: a module may ask again before the journal holds the answer to
-        # its last question.
+        # The digest is part of the key, because a module may ask again before the journal holds the
+        # answer to its last question.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
@@ -889,11 +903,13 @@ class RunningCalls:
         return bool(self._handles)
 
     def start(self, effect: Execute) -> None:
-        """Start a call whose start is journaled."""
+        """Start a call after its start was journaled."""
         self._handles[effect.key] = self._group.create_task(self._execute(effect))
 
     def watch(self, event: Event) -> None:
-        """Pass an answer to the call that waits for it; release a call that has ended."""
+        """Pass an answer to the call that waits for it, and release the waiting questions of a call
+        that has ended.
+        """
         if isinstance(event, QuestionAnswered):
             waiting = self._waiting.pop(((event.call, event.item), event.digest), None)
             if waiting is not None:
@@ -915,7 +931,7 @@ class RunningCalls:
         self._cancelled.add(key)
 
     def cancel(self, key: ExecutionKey) -> None:
-        """Cancel the task of a call whose cancellation is journaled."""
+        """Cancel the task of a call after its cancellation was journaled."""
         handle = self._handles.get(key)
         if handle is not None:
             handle.cancel()
@@ -923,8 +939,8 @@ class RunningCalls:
     async def _execute(self, effect: Execute) -> None:
         asked_by.set(self._runner.caller)
         try:
-            # The run may have been given up before this task began; a call that no journal
-            # holds must not run.
+            # The run may have been given up before this task began. A call that no journal holds
+            # must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
                 if is_large_value(ended.finished.value):
@@ -939,14 +955,14 @@ class RunningCalls:
         self._runner.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
-        """Post a large result while no other is posted, then yield the event loop for as long as
-        the posting took.
+        """Post a large result while no other is being posted, then leave the event loop to others
+        for as long as the posting took.
         """
         lock = _lock_of_loop()
         try:
             await lock.acquire()
         except anyio.get_cancelled_exc_class():
-            # The call has run, so its result is journaled although its task is cancelled.
+            # The call has run, so its result is journaled even though its task is cancelled.
             await self._post(ended)
             raise
 
@@ -1061,8 +1077,8 @@ class RunningCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A call that has ended, and the message that it returned. Both are journaled at
-    once, or neither is.
+    """A call that has ended, and the message that it returned. Both are journaled together, or
+    neither is.
     """
 
     finished: CallFinished
@@ -1073,8 +1089,8 @@ class _Ended:
         return self.finished.call, self.finished.item
 
     def events(self, machine: Machine, now: float) -> list[Event]:
-        """The events for the journal. The message is first: who reads the data waits for the
-        end of the call.
+        """The events for the journal. The message comes first, because calls that read its data
+        wait for the end of this call.
         """
         returned: list[Event] = [] if self.returned is None else [self.returned]
         return [*returned, *finish_events(machine, self.finished, now)]
@@ -1082,7 +1098,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call that waits for an answer; the `reply` stays `cancel` if the call ends without one."""
+    """A call that waits for an answer. Its `reply` stays `cancel` if the call ends without one."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     reply: FormAnswer = field(default_factory=lambda: FormAnswer("cancel"))
@@ -1126,8 +1142,8 @@ class CallAsker:
         return waiting.reply
 
     def refuse(self, message: str, why: str) -> None:
-        """Journal a question that nobody is asked. The mind sees that it existed, but not the
-        module's words.
+        """Journal a question that is refused without asking anybody. The mind sees that it existed,
+        but not the module's words.
         """
         if self._runs:
             content = (
@@ -1143,7 +1159,7 @@ class CallAsker:
 
     def withdraw(self) -> None:
         """Journal that the module withdraws its question."""
-        # The machine knows which question is open; the watchers are called only after an
+        # The machine is asked which question is open, because the watchers are called only after an
         # answer is journaled.
         question = self._progress.items[self._key[1] or 0].question
         if question is not None and (self._key, question.digest) in self._waiting:
@@ -1160,8 +1176,8 @@ class CallAsker:
 
     @property
     def _runs(self) -> bool:
-        """True while the call runs for the machine, which knows of a cancellation before
-        the journal does.
+        """True while the call is running according to the machine, which knows of a cancellation
+        before the journal does.
         """
         progress = self._progress
         item = progress.items[self._key[1] or 0]
@@ -1185,8 +1201,8 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 
 def _lock_of_loop() -> anyio.Lock:
-    """The lock under which an event loop posts large results, one after another. Posting 8 MB takes
-    up to 1.5 s, and 200 such results at once would block the event loop.
+    """The lock that lets an event loop post large results one after another. Posting 8 MB takes up
+    to 1.5 s, and 200 such results at once would block the event loop.
     """
     try:
         return _lock.get()
