@@ -498,8 +498,8 @@ class Run:
             strict: run nothing unless all of it is well formed.
 
         Returns:
-            Sentences about the parts that were read leniently. The same solution for a settled turn
-            changes nothing.
+            Sentences about the parts that were read leniently. A solution that is submitted again
+            for the turn that it settled changes nothing.
 
         Raises:
             ValueMismatchError: `raw` is not a solution.

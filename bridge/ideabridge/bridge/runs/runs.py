@@ -6,12 +6,12 @@ so each look-up compares the run in memory with the store:
 - This process drives the run: the run in memory is current.
 - Another process drives it: its new events are read from the journal (`read_on`) and reported
   to the watchers.
-- Nobody drives it: it is read from its journal, and `decide_next` says what becomes of it
+- Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
   (`decision.py`). `_hand_off` performs that.
 
 Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests
-of other processes about runs that are driven here (to cancel one, to take a decision), and `follow`
-reads the journals of runs that somebody waits for here and another process drives.
+of other processes about runs that are driven here (to cancel a run, or to take a decision), and
+`follow` reads the journals of runs that somebody waits for here and that another process drives.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ ANSWERS_SECONDS: Final = 5.0
 """Seconds in which the process that drives a run must cancel it, or take a decision."""
 
 _MANY_TOOLS: Final = 500
-"""The number of tools above which the schema of a Request is composed in a thread:
-each takes 0.3 ms."""
+"""The number of tools above which the schema of a Request is composed in a thread: each tool takes
+0.3 ms.
+"""
 
 _GO_ON: Final = ToGoOn()
 
@@ -137,11 +138,12 @@ _AT_HAND = 256
 
 
 _LARGE_CONTEXT = 256 * 1024
-"""The bytes of memory of a context from which on the caller's other runs are counted
-before a run begins."""
+"""If the context of a new run takes more bytes of memory than this, the caller's other runs are
+counted before it begins.
+"""
 
 _FIRST_EVENTS: Final = 2
-"""The events with which a run begins: that it started, and the Solution of a plan."""
+"""The events with which a run begins: its start and, for a plan, its Solution."""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
@@ -165,10 +167,11 @@ class ListedRun(TypedDict):
         run: the id.
         status: see `RunStatus`.
         title: one line for people.
-        kind: `plan`, `solve`, or `session` (calls that were made before, elsewhere or one by one).
+        kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
+            by one).
         created: the time at which it began, ISO 8601 in UTC.
-        reason: why it is interrupted.
-        refused: why the program that a mind wrote in it was refused.
+        reason: why the run is interrupted.
+        refused: why a program that a mind wrote was refused.
     """
 
     run: str
@@ -181,8 +184,9 @@ class ListedRun(TypedDict):
 
 
 REFUSED_PROGRAM: Final = "program_refused."
-"""The prefix of the settings that say why the program of a run was refused. They are
-deleted with the run."""
+"""The prefix of the keys under which the store keeps why the program of a run was refused. They are
+deleted with the run.
+"""
 
 
 def _who(record: RunRecord) -> str:
@@ -195,7 +199,9 @@ def _who(record: RunRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ReadJournal:
-    """The events of a journal, and the number of the last; `folded` if a machine has taken them."""
+    """The events of a journal and the number of the last one; `folded` is set if a machine has
+    taken them.
+    """
 
     events: Sequence[Event]
     last: int
@@ -213,27 +219,27 @@ def _why_set_aside(run: Run, times: int) -> str:
 
 
 def _nothing() -> None:
-    """Nothing is left to be done after the write."""
+    """Do nothing: nothing is left to be done after the write."""
 
 
 class Runs:
     """Creates, keeps and takes up runs.
 
     Args:
-        group: task group of their calls.
+        group: the task group of their calls.
         offer: the tools for ideas that answer calls, and for edits of a plan's calls.
         handlers: what each type of message does to a Request.
         configuration: the configuration of this process.
-        mind: answers the Requests of runs made for it.
-        approver: decides on calls that need approval; None: people decide, with `Run.decide`.
-        lease_seconds: the seconds for which a lease is valid without a heartbeat; None:
+        mind: answers the Requests of the runs that are made for it.
+        approver: decides on calls that need approval; None if people decide, with `Run.decide`.
+        lease_seconds: the seconds for which a lease is valid without a heartbeat; None for
             `LEASE_SECONDS`.
-        notices: what other processes report.
+        notices: tells what other processes report.
         queue: decides which runs this process drives.
 
     Attributes:
-        fingerprint: names the configuration.
-        definitions: how each module of the configuration starts, see `start_definitions`.
+        fingerprint: the fingerprint of the configuration.
+        definitions: how each module of the configuration starts; see `start_definitions`.
     """
 
     def __init__(
@@ -259,10 +265,9 @@ class Runs:
         self.sandbox = Sandbox(offer.missing.absent)
         self._handlers = handlers
         self._schemas = SchemaCache()
-        # Journals that a thread has read for runs that are taken up at once.
+        # Journals that a thread has read, for runs that are taken up right afterwards.
         self._read: dict[str, _ReadJournal] = {}
-        # Locks of those who read journals in threads, by the run to which all of
-        # their rooms belong.
+        # Locks for reading journals in threads, by the id of the run that the rooms belong to.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self.screen = screen
         self.approver = approver
@@ -279,8 +284,8 @@ class Runs:
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # Weak: a run that is dropped from `_kept` but still used somewhere must be the one
-        # that others find.
+        # The references are weak. A run that is dropped from `_kept` but still used somewhere is
+        # found here.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
@@ -289,25 +294,25 @@ class Runs:
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
         self.shared_calls = SharedCalls(store, writer, notices, self._name)
-        # Decisions of other processes that are being written here.
+        # The keys of decisions that other processes submitted and that are being written here.
         self._taking: set[str] = set()
 
     async def create(
         self, start: Start, caller: str, title: str, room: tuple[str, Run] | None = None
     ) -> Run:
-        """Create a run and drive it here. When this returns, the store contains the run with
-        its first events.
+        """Create a run and drive it here. When this returns, the store contains the run with its
+        first events.
 
         Args:
             start: the machine and the first events.
             caller: the owner.
             title: one line for people.
-            room: for a room: its id, and the run whose call it answers.
+            room: for a room, its id and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user has the largest allowed number of runs at work, or the
-                runs of the caller take too much memory.
-            StoreError: the run could not be stored; nothing of it has begun.
+            LimitExceededError: a named user already has the largest allowed number of runs at work,
+                or the runs of the caller take too much memory.
+            StoreError: the run could not be stored, and has not begun.
         """
         if room is None:
             self._expect_place(caller)
@@ -315,7 +320,7 @@ class Runs:
         if start.machine.mode == "solve" and len(start.machine.offer.initial.tools) > _MANY_TOOLS:
             await compute_in_thread(self.composer().prepare, start.machine)
             if room is None:
-                # Others may have begun in the meantime.
+                # Other runs may have begun in the meantime.
                 self._expect_place(caller)
 
         memory = memory_of_start(start.events)
@@ -346,7 +351,8 @@ class Runs:
         run = self._attach(run_id, caller, start.machine, first, parent, memory)
         run.made_under = self.fingerprint
         if parent is not None:
-            # Before it is created: its usage counts, and it ends with the run it belongs to.
+            # The room is added before it is created, so that its usage counts, and it ends with the
+            # run that it belongs to.
             parent.rooms[run.key] = run
 
         try:
@@ -363,16 +369,16 @@ class Runs:
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
-            # If it was stored, and a later step failed, any process may take it up.
+            # If the run was stored and a later step failed, any process may take it up.
             run.driver.leave(None, None, lambda: None)
             raise
 
         return run
 
     def _expect_place(self, caller: str) -> None:
-        """Refuse a run for which there is no place. Raises `LimitExceededError`."""
+        """Refuse a run that would be one too many. Raises `LimitExceededError`."""
         if self.queue.role == "front":
-            # Workers keep to the limit of a user: more runs wait.
+            # Workers enforce the limit of a user themselves: further runs wait in the queue.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
             busy = sum(
@@ -385,8 +391,8 @@ class Runs:
                 )
 
     def _expect_memory(self, caller: str, memory: int) -> None:
-        """Refuse a run whose context does not fit beside the caller's other runs. Raises
-        `LimitExceededError`.
+        """Refuse a run whose context does not fit into memory beside the caller's other runs.
+        Raises `LimitExceededError`.
         """
         if memory < _LARGE_CONTEXT:
             return
@@ -409,8 +415,8 @@ class Runs:
                 run.runner.leave_work()
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Do what `get` does, but read a large journal in a thread. A worker process cannot do
-        this, because the run goes on in this process.
+        """Do what `get` does, but read a large journal in a thread. A worker process cannot read
+        it, because the run goes on in this process.
         """
         self.store.runs.find(run_id, caller=caller)
         async with self.reading_ahead(run_id):
@@ -418,20 +424,22 @@ class Runs:
 
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
-        """Read the journal of a run, those of its open rooms and those of the runs that it is a
-        room of, in a thread if they are large. Who takes the run up inside finds them read.
+        """Read the journals of a run, of its open rooms and of the runs that it belongs to, in a
+        thread if they are large. Code that takes the run up inside the block finds them already
+        read.
         """
         root = run_id.partition(".")[0]
         lock = self._reading.get(root)
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
 
-        # Who wants the same run meanwhile finds it in memory afterwards, and need
+        # A task that wants the same run meanwhile waits, finds it in memory afterwards, and need
         # not read it again.
         async with lock:
             absent: list[str] = []
             try:
-                # If a journal cannot be read or folded, who takes up the run gets the error.
+                # If a journal cannot be read or folded, the code that takes up the run gets the
+                # error.
                 with contextlib.suppress(StoreError, JournalError):
                     absent += self._absent(run_id)
                     for absent_id in absent:
@@ -446,8 +454,8 @@ class Runs:
                     self._read.pop(absent_id, None)
 
     def _absent(self, run_id: str) -> list[str]:
-        """The runs that are read from their journals to take up a run: itself, those that it is a
-        room of, and its open rooms.
+        """The ids of the runs whose journals must be read to take up a run: the run itself, the
+        runs that it belongs to, and its open rooms.
         """
         absent: list[str] = []
         record = self.store.runs.get(run_id)
@@ -503,18 +511,18 @@ class Runs:
         return self._reach(record, parent)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
-        """Take a run up and continue it here. A run that waits for somebody is returned unchanged.
+        """Take up a run and continue it here. A run that waits for somebody is returned unchanged.
 
-        `caller` is who asks.
+        `caller` is the owner of the run.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            FinishedRunError: it has ended.
+            FinishedRunError: the run has ended.
             InterruptedRunError: another process drives it, it was made under another configuration,
                 or it is set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
-        # Read before, because the run may end as soon as it is taken up.
+        # The status is read first, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -529,8 +537,8 @@ class Runs:
         return run
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
-        """`resume` for a person: also a run that was set aside. If only a heartbeat can show
-        whether its driver is alive, this waits for one, at most for the duration of the lease. A
+        """Resume a run for a person, even one that was set aside; see `resume`. If only a heartbeat
+        can show whether the driver is alive, wait for one, at most for the duration of the lease. A
         process that leaves runs to workers queues the run.
         """
         first = self.store.runs.find(run_id, caller=caller)
@@ -543,7 +551,7 @@ class Runs:
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
                 if now is not None and now.status == QUEUED:
-                    # This process leaves it to workers.
+                    # This process leaves the run to workers.
                     return self.get(run_id, now.caller)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
@@ -553,18 +561,18 @@ class Runs:
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, in whatever process it is at work. A run that has ended
-        stays as it is.
+        """End a run and its calls, whichever process it is at work in. A run that has ended stays
+        as it is.
 
         A run that nobody drives is ended without being continued first. If another live process
-        drives it, this asks that process, and waits until it has ended the run. `caller` is its
-        owner; None: anybody.
+        drives it, this asks that process to end the run, and waits until it has done so. `caller`
+        is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            InterruptedRunError: the process that drives the run does not answer. The
-                request is stored: the run ends as soon as that process looks, or when
-                another takes the run up.
+            InterruptedRunError: the process that drives the run does not answer. The request is
+                stored, so the run ends as soon as that process looks, or when another process takes
+                the run up.
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
@@ -587,11 +595,11 @@ class Runs:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, in whatever process drives it; see `Bridge.decide`,
-        also for errors.
+        """Settle a pending approval of a run, whichever process drives it; see `Bridge.decide`,
+        also for the errors.
         """
         with contextlib.suppress(InterruptedRunError):
-            # Otherwise the process that drives the run applies its own rules.
+            # If another process drives the run, that process applies its own rules.
             await self.writer.patiently(run.root.follow_configuration)
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
@@ -613,8 +621,8 @@ class Runs:
             else:
                 return
 
-            # Nobody drives the run now, or the other process took the decision; then the approval
-            # is no longer pending.
+            # Either nobody drives the run now, or the other process took the decision, and the
+            # approval is no longer pending.
             if run.is_elsewhere:
                 self.read_on(run)
 
@@ -622,11 +630,11 @@ class Runs:
                 return
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Refuse a decision for another process that the rules of this one do not allow; that
-        process applies its own.
+        """Refuse to pass on a decision that the rules of this process do not allow; the other
+        process applies its own rules.
 
         Raises:
-            DecisionError: only persons decide here, or the call is denied here.
+            DecisionError: only a person decides here, or the call is denied here.
         """
         if event.by.kind == "assistant" and only_persons(self._approval):
             raise DecisionError(
@@ -646,9 +654,10 @@ class Runs:
         """Ask the process that drives a run to take an event.
 
         Raises:
-            DecisionError: it refused.
-            InterruptedRunError: it did not answer.
-            SecretGivenError: the event contains a secret, which is not stored for another process.
+            DecisionError: that process refused.
+            InterruptedRunError: that process did not answer.
+            SecretGivenError: the event contains a secret, which must not be stored for another
+                process.
         """
         [event] = self.screen.admit([event])
         key = self.store.requests.ask(run.id, event.to_json())
@@ -702,16 +711,16 @@ class Runs:
             self._taking.discard(key)
 
         with contextlib.suppress(StoreError):
-            # The process that asked waits for a few seconds, and reads the journal then.
+            # If this fails, the process that asked waits for a few seconds, then reads the journal.
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait, for a moment, until another process has returned the lease of a run that has
-        come to rest there.
+        """Wait a moment until another process has returned the lease of a run that has come to rest
+        there.
         """
-        # A process that asks its approver keeps the lease, and nobody waits long for it. One that
-        # waits for a solution returns the lease with its next write: who answers faster waits,
-        # because the solution would be lost.
+        # A process that asks its approver keeps the lease, so there is no use in waiting long. A
+        # process whose run waits for a solution returns the lease with its next write; a faster
+        # answer waits here, because it would be lost.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
@@ -741,8 +750,8 @@ class Runs:
         return run, record
 
     async def listen(self) -> None:
-        """Cancel the runs that other processes ask to cancel, and take their decisions. Runs
-        until cancelled.
+        """Cancel the runs that other processes ask to cancel, and take their decisions, until
+        cancelled.
         """
         while True:
             await self.notices.wait("ask", LISTENS_SECONDS)
@@ -765,13 +774,13 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """True if the run in memory has all events of the store and this process need
-        not continue it.
+        """True if the run in memory has all events of the store, and this process need not continue
+        it.
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may contain events of which this process does not know yet that
-            # they are written.
+            # The store may already contain events that are still being written as far as this
+            # process knows.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
@@ -781,14 +790,14 @@ class Runs:
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
-        # Otherwise another process drives it, or none: only its lease shows which.
+        # Otherwise the run rests, or only its lease shows whether another process drives it.
         return run.may_rest
 
     def _reach(
         self, record: RunRecord, parent: Run | None = None, purpose: Purpose = _GO_ON
     ) -> Run:
-        """Return the current run, from memory or from its journal, and do what becomes of it; see
-        `decide_next`.
+        """Return the current run, from memory or from its journal, and do what is to happen to it;
+        see `decide_next`.
         """
         run = self._runs.get(record.id)
         if run is None or run.runner.lost is not None:
@@ -798,7 +807,7 @@ class Runs:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Calls that still run under the old handle would not notice before they end.
+            # Calls that still run for the old `Run` object would notice this only when they end.
             run.runner.abandon("another process has gone on with it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -809,7 +818,7 @@ class Runs:
 
     def left(self, lease: Lease) -> float:
         """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver
-        here holds has lapsed: it could not be returned.
+        here holds counts as lapsed: it could not be returned.
         """
         if lease.driver != self._name:
             return self._watch.left(lease)
@@ -859,8 +868,8 @@ class Runs:
         self.following.note_waiting(run)
 
     def read_on(self, run: Run) -> bool:
-        """Take the new events that another process has journaled for a run and its rooms; False if
-        they do not fit.
+        """Take the new events that another process has journaled for a run and its rooms. Return
+        False if they do not fit.
         """
         try:
             numbered = list(run.driver.events(run.driver.seen))
@@ -883,9 +892,9 @@ class Runs:
         return True
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """`PlanTools.catalogue`, after a check of the ideas and programs among the calls.
+        """Return `PlanTools.catalogue`, after a check of the ideas and programs among the calls.
 
-        Raises PlanError, ProgramError and MeantToolError, too.
+        Raises `PlanError`, `ProgramError` or `MeantToolError` if the check fails.
         """
         self.ways.expect_here(
             (call.get("_module") for call in plan.calls if isinstance(call, dict)), caller
@@ -917,11 +926,11 @@ class Runs:
     async def start_program(
         self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
     ) -> Start:
-        """Make the start of a plan that is a program, after its check.
+        """Check a plan that is a program, and make its start.
 
         Raises:
-            PlanError: the program is malformed or not allowed here, or a module that it
-                names is not up.
+            PlanError: the program is malformed or not allowed here, or it names a module that is
+                not up.
             SchemaError: the output schema is invalid.
             ProgramError: there is no interpreter.
         """
@@ -980,24 +989,26 @@ class Runs:
         return names
 
     def release(self) -> None:
-        """Return every lease, because this process ends; any other may continue the runs."""
+        """Return every lease, because this process ends. Any other process may then continue the
+        runs.
+        """
         for run in list(self._runs.values()):
             run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # Queued events are written first. A lease that cannot be returned can be taken from
-                # an ended driver.
+                # Queued events are written first. If a lease cannot be returned, other processes
+                # can take it after this one has ended.
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Let leases that could not be returned be taken, also in this process. Nothing may be
-        written after this.
+        """Let others take the leases that could not be returned, even in this process. Nothing may
+        be written after this.
         """
         retire(self._name)
 
     async def heartbeat(self) -> None:
-        """Renew the leases, end runs whose wall time is up, and index saved ideas. Runs
-        until cancelled.
+        """Renew the leases, end runs whose wall time is up, and index saved ideas, until
+        cancelled.
         """
         beat = self._lease / 5
         while True:
@@ -1012,14 +1023,14 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # The views and search tables are current within a beat; if the store fails,
-            # at the next one.
+            # This keeps the views and search tables current to within a beat. If the store fails,
+            # the next beat tries again.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
-        """Count the runs of a caller, or of all, that are at work here, without rooms."""
+        """Count the runs of a caller, or of all callers, that are at work here, without rooms."""
         return sum(
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
         )
@@ -1028,8 +1039,8 @@ class Runs:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """The runs whose leases are held here. They are few; runs that have ended stay in `_runs`
-        and `_drivers` until the collector of garbage finds their cycles.
+        """The runs whose leases are held here. They are found in `_kept`, because `_runs` and
+        `_drivers` also have ended runs until the garbage collector finds their cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
@@ -1044,8 +1055,8 @@ class Runs:
         parent: Run | None,
         memory: int,
     ) -> Run:
-        """Make a run and keep it in memory, of which its first events take `memory` bytes. `first`
-        names its mind.
+        """Make a `Run` and keep it in memory. Its first events take `memory` bytes; `first` names
+        its mind.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -1074,8 +1085,8 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: KeptBytes | None) -> int:
-        """Estimate the bytes of memory that the caller's other runs take. If they are many, first
-        drop runs that have ended or wait, which are read from their journals when needed.
+        """Estimate the bytes of memory that the caller's other runs take. If these are many, first
+        drop the runs that have ended or wait: they are read from their journals when needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -1100,8 +1111,8 @@ class Runs:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop all but the latest runs that have ended or wait; they are read from their
-        journals when needed.
+        """Drop all but the latest runs that have ended or wait: they are read from their journals
+        when needed.
         """
         if len(self._kept) < _AT_HAND:
             return
@@ -1110,7 +1121,7 @@ class Runs:
             del self._kept[run_id]
 
     def _load(self, record: RunRecord, parent: Run | None, purpose: Purpose) -> Run:
-        """Read a run from its journal, and do what becomes of it; see `decide_next`.
+        """Read a run from its journal, and do what is to happen to it; see `decide_next`.
 
         Raises:
             JournalError: its journal cannot be folded.
@@ -1118,7 +1129,7 @@ class Runs:
         try:
             return self._hand_off(self._read_whole(record, parent), record, purpose)
         except JournalError as error:
-            # Half of a run must not stay in memory.
+            # A run that is only partly folded must not stay in memory.
             for registry in (self._runs, self._kept, self._drivers):
                 registry.pop(record.id, None)
             raise JournalError(
@@ -1164,8 +1175,8 @@ class Runs:
     # -- what becomes of a run ---------------------------------------------------------------------
 
     def _hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Decide what becomes of a run whose journal was read and that is not driven here, and do
-        it; see `decide_next`. Returns the run, which was read again if its journal had grown.
+        """Decide what happens to a run whose journal was read and that is not driven here, and do
+        it; see `decide_next`. Return the run, which was read again if its journal had grown.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
@@ -1178,7 +1189,7 @@ class Runs:
             return run
 
         reached = self._perform(step, run, record, purpose)
-        # Those who wait for a run that this process knew already look at it again.
+        # Tasks that already wait for this run look at it again.
         run.runner.poke()
         return reached
 
@@ -1230,14 +1241,15 @@ class Runs:
         )
 
     def _standing_of(self, run: Run, record: RunRecord) -> Standing:
-        """What is known of a run whose rooms are opened."""
+        """The state of a run whose rooms are open."""
         waiting = {"needs_solution", "needs_approval"}
         if self.approver is not None:
             waiting.remove("needs_approval")
 
         return Standing(
             status=run.status,
-            # A room may ask while a call of the run itself was cut off: then the run continues.
+            # A room may wait for an answer while a call of the run itself was cut off; then the run
+            # continues.
             waits=run.waits_in_journal and run.status in waiting,
             fault=self._bind(run).why_not_resumable(),
             events=None if record.parent is not None else self._events_of(record),
@@ -1253,7 +1265,7 @@ class Runs:
     def _perform_under_lease(
         self, step: WrittenStep, run: Run, record: RunRecord, purpose: Purpose
     ) -> Run:
-        """Take the lease and write what becomes of a run in one transaction, then do the rest."""
+        """Take the lease and write the outcome for a run in one transaction, then do the rest."""
         try:
             with run.driver.whole():
                 is_current = run.driver.take()
@@ -1264,7 +1276,7 @@ class Runs:
                     run.driver.release()
                     proceed = None
         except InterruptedRunError:
-            # Another process drives it.
+            # Another process drives the run.
             return run
 
         if proceed is not None:
@@ -1273,7 +1285,9 @@ class Runs:
         return self._reach(self.store.runs.get(record.id) or record, run.parent, purpose)
 
     def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
-        """Write what becomes of a run, under its lease. Returns what is to be done afterwards."""
+        """Write the outcome for a run under its lease. Return the function that does the rest
+        afterwards.
+        """
         driver = run.driver
         match step:
             case EndRun(reason):
@@ -1307,12 +1321,13 @@ class Runs:
         """Continue a run under its lease."""
         run.people.ask()
         run.runner.resume(self.change_of_configuration(run))
-        # Not earlier: calls that a denial starts would look as if they had been in flight.
+        # Questions expire only after the run has resumed: otherwise, calls that a denial starts
+        # would look as if they had been in flight.
         run.people.expire()
 
     @staticmethod
     def _let_wait(run: Run) -> None:
-        """Return the lease of a run that waits, with the status that its row lacks."""
+        """Return the lease of a run that waits, and write the status that its row lacks."""
         run.rest()
         run.people.expire()
 
@@ -1323,14 +1338,14 @@ class Runs:
         run.block(fault)
 
     def _end_found(self, run: Run, reason: str) -> None:
-        """End a run under its lease, and the rooms whose calls have ended with it."""
+        """End a run under its lease, with its rooms, whose calls have ended with it."""
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
             self._reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
-        """Journal what is unknown of a run that cannot go on here, so that a person can settle it;
-        see `resume_events`. Call this under the lease. Returns the events.
+        """Journal the unknown outcomes of a run that cannot go on here, so that a person can settle
+        them; see `resume_events`. Call this under the lease. Return the events.
         """
         _, events = resume_events(run.machine, time.time())
         if events:
@@ -1343,9 +1358,8 @@ class Runs:
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """The event by which a run that was made under another configuration, or by an
-        earlier version whose rules were others, continues under this one; None if it was made
-        under this one.
+        """The event with which a run continues under this configuration, if it was last driven
+        under another one or by an earlier version with other rules; otherwise None.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
@@ -1354,8 +1368,8 @@ class Runs:
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     def adopt(self, record: RunRecord) -> None:
-        """Let workers of this configuration claim a queued run of another one, if it
-        can go on here.
+        """Let workers of this configuration claim a queued run of another configuration, if it can
+        go on here.
         """
         run = self._reach(record)
         changed = self.change_of_configuration(run)
@@ -1365,7 +1379,7 @@ class Runs:
 
         with run.driver.whole():
             if not run.driver.take():
-                # It has gone on since.
+                # The run has gone on since it was read.
                 run.driver.release()
                 return
             run.driver.append([changed])
@@ -1374,11 +1388,11 @@ class Runs:
         run.runner.follow([changed])
 
     def journal_alone(self, run: Run, event: Event) -> None:
-        """Journal a decision in a run that cannot go on here, without performing anything. The run
-        continues if it can do so now: it no longer needs a call that was denied.
+        """Journal a decision in a run that cannot go on here, without performing any effect. The
+        run continues if it now can, because it no longer needs a call that was denied.
 
         Raises:
-            InterruptedRunError: another process drives the run, or has changed it.
+            InterruptedRunError: another process drives the run, or has changed it meanwhile.
             SecretGivenError: the reason contains a secret.
         """
         [event] = self.screen.admit([event])
@@ -1400,11 +1414,11 @@ class Runs:
 
     @property
     def has_own_handlers(self) -> bool:
-        """Whether messages have handlers of the user, which are code of this process."""
+        """Whether the user has defined handlers of messages, which are code of this process."""
         return not self._handlers.are_built_in
 
     def composer(self) -> Composer:
-        """Make what composes the Requests of one run."""
+        """Make the composer of the Requests of one run."""
         return Composer(self._handlers, self._schemas, self.offer.latent, program_schema)
 
     async def open_room(self, run: Run, effect: Execute) -> None:
@@ -1412,7 +1426,7 @@ class Runs:
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
-        """Take an event of a run."""
+        """Receive an event of a run."""
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint
             if run.runner.binding is not None:

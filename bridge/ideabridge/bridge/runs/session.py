@@ -50,22 +50,22 @@ _SUCCEEDED = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 class Session:
     """The application's side of one run; see `Bridge.session`.
 
-    Each method submits one Solution and waits for its calls. It is journaled, saved as an idea,
-    and subject to limits and approval as in any run. A second method waits for the first, so calls
-    that should run concurrently belong in one group. In a session that is taken up again, a
-    Solution that the journal contains does not run again: the method returns its result, or raises
-    its error, again.
+    Each method submits one Solution and waits for its calls. As in any run, the Solution is
+    journaled, saved as an idea, and subject to limits and approval. A second method waits for the
+    first, so calls that should run concurrently belong in one group. In a session that is taken up
+    again, a Solution that the journal contains does not run again: the method returns its recorded
+    result, or raises its recorded error.
 
-    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the
-    session continues.
+    If a method is cancelled (by a time-out, for example), its calls are cancelled, and the session
+    continues.
 
     Args:
         run: the run.
-        waits: wait while a call asks a person; otherwise the step fails and its
-            calls are cancelled.
+        waits: whether to wait while a call asks a person; otherwise the step fails, and its calls
+            are cancelled.
 
     Attributes:
-        underlying: the run, with its events, approvals and ideas.
+        underlying: the run itself, with its events, approvals and ideas.
     """
 
     def __init__(self, run: Run, *, waits: bool = True) -> None:
@@ -93,15 +93,15 @@ class Session:
         """Run one call.
 
         Returns:
-            Its value, or the failure that `p || q` caught: `{"kind", "message"}`.
+            The value of the call, or the failure that `p || q` caught: `{"kind", "message"}`.
 
         Raises:
             RejectedSolutionError: the call is malformed; nothing ran.
             ArgumentError: the call is not an object.
-            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the
-                call has no value.
-            RunFailedError, InterruptedRunError: the run has ended, or cannot continue
-                in this process.
+            CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: the call has
+                no value.
+            RunFailedError, InterruptedRunError: the run has ended, or cannot continue in this
+                process.
         """
         checked = read_object("call", call)
         if checked is None:
@@ -110,20 +110,20 @@ class Session:
         return self._value_of(ended[0])
 
     async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
-        """Run calls concurrently, as far as their references allow: all or nothing.
+        """Run calls concurrently, as far as their references allow, all or nothing.
 
-        A failure cancels the rest. What the calls write is visible only to each other until all
-        have ended; after a failure, it is discarded.
+        A failure cancels the other calls. Until all have ended, only the calls themselves see what
+        they write; after a failure, it is discarded.
 
         Returns:
-            Their values, in the order of the calls; None for a call that was skipped (a
-            branch not taken).
+            Their values, in the order of the calls; None for a call that was skipped (a branch not
+            taken).
 
         Raises:
-            GroupFailedError: a call failed; `effects` lists the calls that took
-                effect nevertheless.
-            RejectedSolutionError, CancelledCallsError, RunFailedError,
-                InterruptedRunError: as for `run`.
+            GroupFailedError: a call failed; `effects` lists the calls that took effect
+                nevertheless.
+            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
+                `run`.
         """
         ended = await self._group(calls, "all", GroupFailedError)
         return [self._value_of(progress) for progress in ended]
@@ -144,10 +144,10 @@ class Session:
         are cancelled, and write nothing.
 
         Raises:
-            CallFailedError, CallDeniedError, UnknownOutcomeError: why the first that
-                ended has no value.
-            RejectedSolutionError, CancelledCallsError, RunFailedError,
-                InterruptedRunError: as for `run`.
+            CallFailedError, CallDeniedError, UnknownOutcomeError: the first call that ended has no
+                value.
+            RejectedSolutionError, CancelledCallsError, RunFailedError, InterruptedRunError: as for
+                `run`.
         """
         return self._first(await self._group(calls, "race", None))
 
@@ -191,8 +191,8 @@ class Session:
         try:
             await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
         except SettledTurnError:
-            # In a session that is taken up again, an error in its journal is raised again; the
-            # program corrects it again.
+            # In a session that is taken up again, an error in its journal is raised again, and the
+            # application corrects it as it did before.
             faults = _faults_of(run.turns.rejected_in.get(turn, ()), calls)
             if faults is None:
                 raise
@@ -201,7 +201,9 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls of a turn, unless another process drives the run: that one decides."""
+        """Cancel the calls of a turn. If another process drives the run, leave this to that
+        process.
+        """
         run = self.underlying
         machine = run.machine
         if run.runner.lost is None and machine.phase == "solving" and machine.step == turn:
@@ -222,7 +224,7 @@ class Session:
             await run.runner.wait_changed()
 
     def _is_at(self, turn: int) -> bool:
-        """Whether the calls of a turn may still run here."""
+        """Whether the calls of a turn may still be running here."""
         run = self.underlying
         return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
 
@@ -241,11 +243,11 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """The error of calls that have no value: `failure` if there is one and a call failed, else
-        that of the cause.
+        """The error for calls that have no value: a `failure` if one is passed and a call failed,
+        otherwise the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
-        # Without a failed call, all were cancelled.
+        # If no call failed, all were cancelled.
         causes = failed or ended[:1]
         errors: list[JSONObject] = [
             {**progress.call.located, "error": progress.error} for progress in causes
@@ -300,7 +302,9 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """The errors of a Solution with these calls, if it is among the rejected ones."""
+    """The errors of a Solution with these calls, if it is one of the rejected ones; otherwise
+    None.
+    """
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
@@ -322,7 +326,7 @@ async def open_session(
     start: Callable[[], Awaitable[Run]], *, waits: bool = True
 ) -> AsyncGenerator[Session]:
     """Open a session over the run that `start` returns; `waits` is as in `Session`. When the block
-    ends, the run ends as `done`, `cancelled`, or, if the block raises an error, `failed`.
+    ends, the run ends as `done`, or as `failed` if the block raised an error, or as `cancelled`.
     """
     run = await start()
     try:
@@ -334,11 +338,11 @@ async def open_session(
         raise
     except BaseException:
         with suppress(IdeabridgeError):
-            # Nothing can wait in a cancelled scope; the end is written when the bridge
-            # closes, at the latest.
+            # A cancelled scope cannot wait, so the end is written when the bridge closes, at the
+            # latest.
             run.end("cancelled", "the application was cancelled")
         raise
 
     run.end("done")
-    # Until the status is stored, too: what is published next reads it.
+    # This also waits until the status is stored, because a publication that follows reads it.
     await run.wait()

@@ -2,7 +2,7 @@
 cannot continue.
 
 A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be
-journaled. Its settings come from the configuration; a caller may ask for lower limits than the
+journaled. The settings come from the configuration. A caller may ask for lower limits than the
 configured ones, but not for higher ones.
 """
 
@@ -37,8 +37,8 @@ from ideabridge.tools.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning of a run, for `Runs.create`: `machine` has taken the first of
-    `events` already.
+    """The beginning of a run, for `Runs.create`: `machine` has already taken the first of
+    `events`.
     """
 
     machine: Machine
@@ -54,12 +54,12 @@ def start_plan(
 ) -> Start:
     """Make the start of a plan.
 
-    The messages in `before` precede its context. The mind of its rooms is `choice`; None: it is
+    The messages in `before` precede the context. `choice` is the mind of the rooms; None if it is
     chosen when they open.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
-        SchemaError: its output schema is invalid.
+        SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
@@ -68,7 +68,7 @@ def start_plan(
         "plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why
     )
     calls, places = plan.expanded()
-    # Checked before anything is stored: a malformed plan leaves no run behind.
+    # The plan is checked before anything is stored, so a malformed plan leaves no run behind.
     machine.receive(start)
     proposed = SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     errors = machine.check(proposed).errors
@@ -108,10 +108,10 @@ def start_program(
     Args:
         plan: the plan.
         catalogue: the tools that it may call.
-        settings: those of the run.
+        settings: the settings of the run.
         names: the names of the tools in the program; see `ProgramNames.used_by`.
         before: messages that precede its context.
-        choice: the mind of its rooms; None: it is chosen when they open.
+        choice: the mind of its rooms; None if it is chosen when they open.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -142,12 +142,12 @@ def start_step(
     """Make the start of a program that is a call of a plan; see `programs/steps.py`.
 
     Args:
-        machine: the run of the plan, which has the tools that the program may call.
-        program: the text.
-        given: its input; null: none.
-        settings: those of the room.
+        machine: the machine of the plan, which has the tools that the program may call.
+        program: the text of the program.
+        given: its input; null for none.
+        settings: the settings of the room.
         before: messages that precede its context.
-        choice: the mind of its rooms; None: it is chosen when they open.
+        choice: the mind of its rooms; None if it is chosen when they open.
 
     Raises:
         PlanError: programs are turned off.
@@ -166,7 +166,7 @@ def _proposed(
     plan: Plan, names: JSONObject, machine: Machine, mind: str | None = None
 ) -> ProgramProposed:
     expect_programs(machine.settings)
-    # Nothing outside its names can be called, so these are what its pins and hints are made of.
+    # A program can call only the tools in its names. This checks that each of them exists.
     ProgramNames.of(names, machine.offer.every.tools)
     seed = secrets.token_hex(8)
     return ProgramProposed(
@@ -192,15 +192,15 @@ def program_of_mind(
     """Make the event of a program with which a mind answers the current Request.
 
     Args:
-        machine: the run.
-        program: the text.
+        machine: the machine of the run.
+        program: the text of the program.
         run: the id of the run.
         extra: the other members of the answer.
-        mind: who wrote it; None: the caller, by turns.
+        mind: the mind that wrote it; None for the caller, by turns.
         model: the model that wrote it, if known.
 
     Raises:
-        RejectedSolutionError: programs are turned off, the run is lazy or over instances, or the
+        RejectedSolutionError: programs are turned off, the run is lazy or has instances, or the
             program is too long.
         ProgramError: the interpreter is missing.
     """
@@ -219,7 +219,7 @@ def program_of_mind(
         )
 
     names = ProgramNames(machine.offer.current.tools).used_by(program)
-    # The same turn has the same seed, so a solution that is sent twice is the same one.
+    # The seed depends only on the turn, so a solution that is sent twice makes the same event.
     seed = f"{run}/{machine.step}"
     return ProgramProposed(
         program, interpreter(), time.time(), seed, names, extra or None, mind, model
@@ -235,9 +235,9 @@ def start_solve(
     *,
     idea: str | None = None,
 ) -> Start:
-    """Make the start of the agent loop on a context. Without `output_schema` the output is text.
+    """Make the start of the agent loop with a context. Without `output_schema`, the output is text.
 
-    `idea` is the id of an idea that is solved anew: the parent of the run's first idea.
+    `idea` is the id of an idea that is solved anew. It becomes the parent of the run's first idea.
 
     Raises:
         MessageError: a message is malformed, or its value does not satisfy its schema.
@@ -263,17 +263,17 @@ def start_solve(
 
 
 PLAN = "plan"
-"""Stands for the mind in a Solution that is the plan of an idea."""
+"""The name in place of a mind's name in a Solution that is the plan of an idea."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:
-    """Let a plan answer the first Request of the agent loop. A mind answers the next one, if the
-    plan gives no output.
+    """Let a plan answer the first Request of the agent loop. If the plan gives no output, a mind
+    answers the next one.
 
     Raises:
-        PlanError: the plan is malformed; `errors` has every fault with its call. Or it is a
-            program, and programs are turned off, or the run is lazy.
-        ProgramError: it is a program, and one of its tools is not offered.
+        PlanError: the plan is malformed, and `errors` has every fault with its call. Or the plan is
+            a program, and programs are turned off or the run is lazy.
+        ProgramError: the plan is a program, and one of its tools is not offered.
     """
     machine = begun.machine
     if plan.program is not None:
@@ -283,7 +283,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
     output = plan.output
     explained = plan.explained
     if wrap_output(machine.output_schema)[1]:
-        # A mind writes its output so.
+        # A mind has to wrap its output in the same way.
         output = {"value": output}
         explained = _below_value(explained)
 
@@ -295,7 +295,9 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
-    """What a plan does not know for certain, after its output was wrapped."""
+    """The explained values of a plan, with the places that they have after its output was
+    wrapped.
+    """
     listed = (explained or {}).get("values")
     if not isinstance(listed, list):
         return explained
@@ -325,13 +327,14 @@ def settings_under(
     """Make the settings of a run.
 
     Args:
-        configuration: gives order, approval and limits.
-        limits: lower limits that a caller asks for; a higher one than configured has no effect.
+        configuration: has the order, the approval rules and the limits.
+        limits: lower limits that a caller asks for. A limit above the configured one has no effect.
         output_by_instance: whether the output is a map by instance.
         planning: `eager` or `lazy`.
-        thought_process: True if minds write their reasoning before the calls; None: as configured.
-        shown: how many bytes of results the mind is shown, as far as the run or its mind says;
-            see `read_shown`.
+        thought_process: True if minds write their reasoning before the calls; None to do as
+            configured.
+        shown: how many bytes of results the mind is shown, if the run or its mind says so; see
+            `read_shown`.
 
     Raises:
         PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for
@@ -394,14 +397,14 @@ def settings_under(
         foresight=True,
         rules=RULES,
         shown={**configuration.shown.stated, **(shown or {})},
-        # None means without bound, here and in the configuration.
+        # None means no limit, both here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )
 
 
 def _shown(value: object) -> str:
-    """A value as JSON, if it can be JSON."""
+    """A value as JSON text, if it can be written as JSON."""
     try:
         return show(normalise(value))
     except IdeabridgeError:

@@ -1,8 +1,8 @@
-"""Stretch: calls that have ended, as a run of their own that can be published.
+"""Stretch: calls that have ended, turned into a run of their own that can be published.
 
-Such a run is of kind `session`. Its journal is that of a run by turns: calls that were listed
-before any of their results had been seen are one Solution. Its output is the value of the last call
-that succeeded.
+Such a run is of kind `session`. Its journal is like the journal of a run by turns: calls that were
+listed before any of their results had been seen form one Solution. Its output is the value of the
+last call that succeeded.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class EndedCall:
 
     Attributes:
         tool: its tool.
-        parameters: its parameters, as values: no text is a reference.
-        step: calls of the same step were listed together.
+        parameters: its parameters as literal values: no text is a reference.
+        step: the number of its step. Calls of one step were listed together.
         value: its value.
-        error: `{"kind", "message"}` if it failed; None: it succeeded.
+        error: `{"kind", "message"}` if it failed; None if it succeeded.
     """
 
     tool: Tool
@@ -85,7 +85,8 @@ class EndedRun:
         solution: all of its calls with its output, as one Solution.
         tools: the names of its tools.
         unkept: why some of the calls cannot be published, by their places. A call that succeeded,
-            but that no run can make because it does not fit its tool, has failed in this run.
+            but that no run could make because it does not fit its tool, counts as failed in this
+            run.
     """
 
     context: list[JSON]
@@ -95,7 +96,7 @@ class EndedRun:
     unkept: dict[int, str] = field(default_factory=dict[int, str])
 
     def with_all_calls(self, first: int) -> EndedRun:
-        """The run itself, if each of its calls can be published.
+        """Return the run itself if each of its calls can be published.
 
         Args:
             first: the number of its first call in the run from which the calls are taken.
@@ -116,9 +117,9 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
     """Make the run of calls, at least one, in the order in which they were listed.
 
     Args:
-        calls: the calls. No parameter has the name of a meta-property.
-        settings: the settings of a run; every call is admitted.
-        task: what was asked for; "": unknown.
+        calls: the calls. No parameter may have the name of a meta-property.
+        settings: the settings of the run. Every call is admitted.
+        task: what somebody asked for; "" if that is unknown.
         why: why nobody answers its Requests, for `RunStarted`.
 
     Raises:
@@ -180,13 +181,13 @@ class _Writing:
         self.events.append(event)
 
     def propose(self, calls: list[JSON], output: JSON = None) -> None:
-        # Nobody was asked: the id of the Request only has to be another one for each step.
+        # Nobody was asked, so the id of the Request only has to differ for each step.
         step = self.machine.step
         self.take(RequestMade(step, content_hash([self._digest, step])))
         self.take(SolutionProposed(calls, output))
 
     def end_calls(self, calls: Sequence[EndedCall]) -> None:
-        """End the proposed calls as these calls of the whole run ended."""
+        """End the proposed calls as they ended before; `calls` has all calls of the run."""
         while due := [effect for effect in self.machine.due() if isinstance(effect, Execute)]:
             for effect in due:
                 index = effect.call.index
@@ -200,7 +201,7 @@ class _Writing:
         Raises:
             JournalError: the value cannot be the output of a run.
         """
-        # A value that may be null is wrapped, as a mind writes it.
+        # An output that may be null is wrapped, as a mind has to write it.
         self.propose([], {"value": output})
         if not self.machine.has_output:
             raise JournalError(
@@ -226,9 +227,9 @@ def keep_ended(
         run_id: the id of the run.
         run: the run.
         caller: its owner.
-        title: one line for people; "": the names of the tools.
+        title: one line for people; "" for the names of the tools.
         fingerprint: the fingerprint of the configuration.
-        origin: where it comes from, for its summary.
+        origin: where the run comes from, for its summary.
 
     Raises:
         RunExistsError: the id is taken.
@@ -258,7 +259,7 @@ def part_id(run_id: str, first: int, last: int) -> str:
 
 
 def unkept(record: RunRecord) -> dict[int, str]:
-    """Why calls of a session cannot be published, by their numbers."""
+    """The reasons why calls of a session cannot be published, by the numbers of the calls."""
     origin = record.summary.origin or {}
     reasons: dict[int, str] = {}
     for mark in list_or_empty(origin.get("unkept")):
@@ -269,8 +270,8 @@ def unkept(record: RunRecord) -> dict[int, str]:
 
 
 def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
-    """Store some calls of a run as a run of their own, and return its id. The same calls
-    are stored once.
+    """Store some calls of a run as a run of their own, and return its id. The same calls are stored
+    once.
 
     Values that the calls read from the rest of the run become literals.
 
@@ -283,8 +284,8 @@ def store_part(store: Store, run_id: str, first: int, last: int, caller: str) ->
 
     Raises:
         UnknownRunError: the caller has no run of this id.
-        PublicationError: it is not done, does not have these calls, or one of them is more than one
-            call of a tool.
+        PublicationError: the run is not done, does not have these calls, or one of them is more
+            than one call of a tool.
     """
     record = store.runs.find(run_id, caller=caller)
     own = part_id(run_id, first, last)
@@ -359,5 +360,5 @@ def is_plain(progress: Progress) -> bool:
         return False
     if call.has_each or call.has_latent or call.instance:
         return False
-    # Of the calls that are answered in a room, only those of ideas are plain.
+    # If a call is answered in a room, it is plain only if it calls an idea.
     return call.room is None or (tool.module or "").startswith(IDEA)

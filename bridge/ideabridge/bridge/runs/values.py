@@ -39,10 +39,10 @@ from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.reading import BESIDE_PROGRAM, read_program, read_solution
 
 INLINE: Final = 4096
-"""Most bytes of JSON of a value that an answer shows whole."""
+"""The most bytes of JSON that a value may have for an answer to show it whole."""
 
 RESULTS: Final = 128 * 1024
-"""Most bytes of results in one answer; beyond that, it shows references."""
+"""The most bytes of results in one answer. Beyond that, the answer shows references."""
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
@@ -59,7 +59,7 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a submitted solution; also return sentences about the parts that were read leniently.
+    """Read a submitted solution. Return it with sentences about the parts that were read leniently.
 
     Raises:
         ValueMismatchError: it is not a solution.
@@ -76,10 +76,11 @@ def read_submission(
 
 
 def program_in(proposed: SolutionProposed) -> str | None:
-    """The program, if a submitted solution is one: `{"program": TEXT}`.
+    """The text of the program, if a submitted solution is one: `{"program": TEXT}`; otherwise None.
 
     Raises:
-        RejectedSolutionError: it has calls or an output as well, or the program is not text.
+        RejectedSolutionError: the solution has calls or an output as well, or the program is not
+            text.
     """
     try:
         program = read_program((proposed.extra or {}).get("program"))
@@ -97,8 +98,8 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
     Args:
         machine: the machine of the run.
-        whole: false: large values are shortened.
-        blocks: takes the content blocks out of them before they are shortened.
+        whole: false to shorten large values.
+        blocks: takes the content blocks out of the values before they are shortened.
     """
     results: JSONObject = {}
     room = RESULTS
@@ -136,8 +137,8 @@ def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
 
 
 def given_by(machine: Machine) -> JSON:
-    """The result of a run as a function: its output; without an output schema its state, or else
-    the results. That of a program is the value of its last expression.
+    """The result of a run as a function: its output. Without an output schema, it is the state or,
+    if that is empty, the results. The result of a program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -149,8 +150,8 @@ def given_by(machine: Machine) -> JSON:
 
 
 def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
-    """An output as an answer shows it, without the content blocks that `blocks` takes; `check_run`
-    returns it whole as †output.
+    """An output as an answer shows it, without the content blocks that `blocks` takes. `check_run`
+    returns the whole output as †output.
     """
     value = _without_blocks(output, blocks)
     if len(encode(value)) <= INLINE * 4:
@@ -160,7 +161,7 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 
 
 def short_printed(text: str) -> str:
-    """What a program printed, as an answer shows it: the beginning."""
+    """The text that a program printed, as an answer shows it: only the beginning if it is long."""
     most = INLINE * 4
     if len(text) <= most:
         return text
@@ -169,7 +170,7 @@ def short_printed(text: str) -> str:
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
     """The state as an answer shows it, without the content blocks that `blocks` takes; with
-    instances, a map by instance.
+    instances, a map of the states by instance.
     """
 
     def short(instance: str | None) -> JSON:
@@ -183,8 +184,8 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
-    """The errors of the last Solution as an answer shows them. What tools sent is shown like
-    results, and read whole at †data.error.PLACE.error.sent.
+    """The errors of the last Solution as an answer shows them. What tools sent is shortened like
+    results; †data.error.PLACE.error.sent reads it whole.
     """
     errors: list[JSON] = []
     room = RESULTS
@@ -207,10 +208,10 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
-    """What a run assumed: `{"assumed"?, "more_assumed"?, "approved"?,
-    "more_approved"?}`, at most `most` entries each and the number of the others.
+    """The assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?, "more_approved"?}`,
+    with at most `most` entries each, and the number of the others.
 
-    With `most` None it is whole, and `noted` has the notes; see `Doubts`.
+    If `most` is None, all entries are returned, and `noted` has the notes; see `Doubts`.
     """
     doubts = machine.doubts
     listed: JSONObject = {}
@@ -277,13 +278,15 @@ def value_at(machine: Machine, text: str) -> JSON:
 
 
 CONTENT: Final = "†content."
-"""The beginning of the reference to the content of a call's result, if that says something else
-than the value. The place of the call follows, as in †results.
+"""The beginning of the reference to the content blocks of a call's result, if these say more than
+the value. The place of the call follows, as in †results.
 """
 
 
 def contents_of(machine: Machine) -> JSONObject:
-    """The content of the results of calls beside their values, by place; with `_each` a list."""
+    """The content blocks that calls returned beside their values, by place; for a call with
+    `_each`, a list of them.
+    """
     contents: JSONObject = {}
     for progress in machine.history:
         items = [item.content for item in progress.items]
@@ -307,8 +310,8 @@ def _content_at(machine: Machine, written: str) -> JSON:
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
-    """What a reference reads: of a run that has ended, also the errors of its last Solution
-    (†data.error.PLACE).
+    """The document that a reference reads. In a run that has ended, it also has the errors of the
+    last Solution (†data.error.PLACE).
     """
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
@@ -336,7 +339,7 @@ def _name(model: object) -> str:
 
 
 def schema_of(model: type[object]) -> JSONObject:
-    """The JSON Schema of the values that can become a `model`.
+    """The JSON Schema of the values that can be converted to a `model`.
 
     Raises:
         OutputTypeError: pydantic has no schema for it.
@@ -351,7 +354,7 @@ def schema_of(model: type[object]) -> JSONObject:
 
 
 def typed(value: JSON, model: type[T]) -> T:
-    """The value as a `model`, validated by pydantic as JSON.
+    """The value as a `model`, which pydantic validates from JSON.
 
     Raises:
         OutputTypeError: the value does not fit; the message says where.
@@ -374,10 +377,10 @@ class TurnLog:
     """The turns of one run, folded from its events.
 
     Attributes:
-        mind: the name of the run's mind; None: by turns.
+        mind: the name of the run's mind; None if the run is answered by turns.
         why: the reason for choosing that mind.
-        idea: id of the idea from which the run was made.
-        settled: hash of the Solution that settled each turn.
+        idea: the id of the idea from which the run was made.
+        settled: the hash of the Solution that settled each turn.
         authors: (mind, model) of each Solution that was submitted, by turn.
         rejected: the malformed answers to the current Request, oldest first.
         rejected_in: the malformed answers of each turn.
@@ -411,8 +414,8 @@ class TurnLog:
             case SolutionRejected():
                 self.rejected.append(event)
             case SolutionProposed() | ProgramProposed() if not self._planned:
-                # A mind that streams settles a turn without this event, unless its
-                # answer is a program.
+                # A mind that streams settles a turn without such an event, unless its answer is a
+                # program.
                 self.settled[self._turn] = digest_of_solution(event)
                 self.authors[self._turn] = (event.mind or "turns", event.model or "")
                 self.by_plan = self.by_plan or event.mind == PLAN
