@@ -1,10 +1,10 @@
 """Distilling: a mind writes a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs for a mind, which answers with a program,
-with the input that each run would have had if it had none, and with its words for the tool.
-`Publisher.publish` judges the answer: with the recorded results the program must do what every run
-did. `distill` gives the differences back to the mind, at most three times. The mind proposes how
-the runs generalise; the recordings decide.
+with the input that each run would have had if it had none, and with a description of the tool.
+`Publisher.publish` judges the answer: with the recorded results, the program must do what every run
+did. `distill` returns the differences to the mind, at most three times. The mind proposes how the
+runs generalise, and the recordings decide.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.store.users import LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
-"""How often a mind may write a program."""
+"""The number of times that a mind may write a program."""
 
 
 class _Solver(Protocol):
@@ -48,11 +48,11 @@ class _Solver(Protocol):
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:
-    """The input of each run, with the members that the author of a program adds.
+    """Return the input of each run, with the members that the author of a program adds.
 
     Raises:
-        ProgramRefusedError: there are not as many as runs, or a member that the run
-            had is among them.
+        ProgramRefusedError: the number of inputs is not the number of runs, or an input has a
+            member that its run was given.
     """
     if inputs is not None and len(inputs) != len(functions):
         raise ProgramRefusedError(
@@ -102,14 +102,14 @@ async def distill(
         describe: returns the Request, with the programs that were refused.
         publish: publishes an answer, or raises ProgramRefusedError.
         refuse: notes that the program of a run was refused, and why.
-        mind: who is asked.
-        caller: who distils.
+        mind: the mind that is asked.
+        caller: the caller who distils.
 
     Returns:
         (the publication, the programs that were refused before).
 
     Raises:
-        PublicationError: the mind gives no answer, or none of its programs does what the runs did.
+        PublicationError: the mind gives no answer, or each of its programs differs from the runs.
     """
     refused: list[RefusedProgram] = []
     while len(refused) < ROUNDS:
@@ -136,7 +136,7 @@ async def answer_of(run: Run) -> ProgramAnswer:
     """Wait for the program that a mind writes in a run.
 
     Raises:
-        PublicationError: it wrote none.
+        PublicationError: the mind wrote no program.
     """
     status = await run.wait()
     if status != "done":

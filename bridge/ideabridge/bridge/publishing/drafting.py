@@ -1,4 +1,4 @@
-"""Drafting: the plans of runs, made where they hold up nobody.
+"""Drafting: makes the plans of runs without blocking the event loop.
 
 Reading a run, explaining its literals, and checking its plan with the recorded results takes longer
 the more calls and results it has; see `reading`.
@@ -43,18 +43,18 @@ class Drafted:
         run: the run.
         runs: the runs of the same task that were named.
         plan: the plan in the form of a publication.
-        calls: its calls, as the run named their tools.
-        schema: the input of the tool.
+        calls: its calls, with the tool names of the run.
+        schema: the input schema of the tool.
         renamed: the new names of parameters, by their names in the run.
         arguments: the input with which the tool repeats the run.
-        places: for each call, its number in the run, several numbers, or null; None for a run
-            over instances.
+        places: for each call, its number in the run, several numbers, or null; None for a run over
+            instances.
         difference: why the plan is not self-consistent; None if it is.
-        fault: why this cannot be said; None if it can.
+        fault: why nobody can tell whether it is self-consistent; None if that is known.
         confirmed: the named runs that the plan reproduces.
-        records: what the named runs show.
+        records: what the named runs show about the plan.
         report: see `report_of`.
-        open: what it leaves open, see `lifting/plain.py`; empty: it is plain.
+        open: the points that it leaves open, see `lifting/plain.py`; empty if the plan is plain.
     """
 
     run: str
@@ -75,14 +75,14 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class OutlinedRun:
-    """A run that is published.
+    """A run that is to be published.
 
     Attributes:
-        outline: what publishing must know about it.
-        draft: its plan; None if it has none, or if its answer needs none: it is solved anew,
-            or is a program.
+        outline: what publishing must know about the run.
+        draft: its plan; None if it has none, or needs none because it is solved anew or is a
+            program.
         no_plan: why it has no plan; empty if it has one, or needs none.
-        function: the run itself; None: another process read it.
+        function: the run itself; None if another process read it.
     """
 
     outline: Outline
@@ -123,13 +123,14 @@ class Drafting:
         parameters: JSONObject | None = None,
         strict: bool = False,
     ) -> Drafted:
-        """Return the plan that a run becomes, with what a person decided; see `Bridge.lift`
-        for the arguments.
+        """Return the plan that a run becomes, with the decisions of a person; see `Bridge.lift` for
+        the arguments.
 
         Raises:
-            PublicationError: it cannot be a plan, or a decision does not fit it.
-            UnknownIdeaError, UnknownRunError: no run of this caller made it.
-            LimitExceededError: it takes too long or too much memory.
+            PublicationError: the run cannot be a plan, or a decision does not fit it.
+            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that made this
+                idea.
+            LimitExceededError: the draft takes too long or too much memory.
         """
         runs = read_choices(choices).runs
         drafted = await self._compute(
@@ -138,12 +139,14 @@ class Drafting:
         return _read_drafted(drafted)
 
     async def outlined(self, request: PublishRequest) -> OutlinedRun:
-        """Return the outline of the run that is published, and its plan, if its answer needs one.
+        """Return the outline of the run that is to be published, and its plan if its answer needs
+        one.
 
         Raises:
-            PublicationError: it cannot be published, or a decision does not fit its plan.
-            UnknownIdeaError, UnknownRunError: no run of this caller made it.
-            LimitExceededError: it takes too long or too much memory.
+            PublicationError: the run cannot be published, or a decision does not fit its plan.
+            UnknownIdeaError, UnknownRunError: the caller has no such run, or no run that made this
+                idea.
+            LimitExceededError: the draft takes too long or too much memory.
         """
         if request.program is not None or request.answer in ("program", "recorded"):
             function = await self.function(request.ref, request.caller)
@@ -164,15 +167,15 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide of a run that is published under a name, or why it cannot have one;
-        see `guide_of`.
+        """Return the guide of a run that is to be published under a name, or the reason why it
+        cannot have one; see `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return what the copied values of runs of the same task leave open; empty if
-        their plan is plain.
+        """Return the points that the copied values of runs of one task leave open. There are none
+        if the plan of the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 
@@ -189,7 +192,7 @@ class Drafting:
             asked_by.reset(before)
 
     def _are_small(self, refs: Sequence[str], caller: str) -> bool:
-        # An idea is read only to find its run.
+        # The idea is read only to find its run.
         runs = [
             ref if self._store.runs.get(ref) else find_idea(self._store, ref, caller)[1]
             for ref in refs
@@ -212,7 +215,7 @@ def drafted(
     """Return the draft of a run; see `Bridge.lift`.
 
     Raises:
-        NoPlanError: without other runs, it cannot be a plan.
+        NoPlanError: the run cannot be a plan without other runs.
     """
     chosen = read_choices(choices)
     decisions = read_decisions(parameters)
@@ -299,7 +302,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
 
 
 def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
-    """What a draft leaves open, as JSON."""
+    """The points that a draft leaves open, as JSON."""
     record = store.runs.get(draft.lifted.function.run.id)
     is_session = record is not None and record.kind == SESSION_KIND
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]
@@ -310,7 +313,7 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # A mind also solves anew what cannot be a plan.
+        # A mind can also solve an idea anew whose run cannot be a plan.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)

@@ -1,4 +1,4 @@
-"""Guides: what a mind is asked and shown that solves a published idea anew."""
+"""Guides: the context, tools and plan for a mind that solves a published idea anew."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind is shown which solves an idea anew, with references in place of
-    literals as far as they are known.
+    """The plan that is shown to a mind when it solves an idea anew. Literals are replaced by
+    references where these are known.
     """
 
     calls: list[JSON]
@@ -38,8 +38,8 @@ def guide_of(
 
     Args:
         function: the idea as its run made it.
-        lifted: its plan as far as it could be lifted; None: not at all.
-        task: the task, in words, if the run was a plan, which has none.
+        lifted: its plan, as far as it could be lifted; None if it could not be lifted at all.
+        task: the task in words. It is used if the run was a plan, because a plan has no task.
         store: holds the other publications.
         name: the name to publish under.
     """
@@ -49,7 +49,7 @@ def guide_of(
         return "its run gave its state, and a mind is asked for an output: run it with an `output`"
 
     plan = lifted or _plan_of(function)
-    # With `_module`, as an idea may be called by its name alone.
+    # The calls get a `_module`, because a plan may call an idea by its name alone.
     plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
     cycle = own_cycle(store, name, plan.calls)
     if cycle is not None:
@@ -78,7 +78,7 @@ def guide_of(
 
 
 def _plan_of(function: Function) -> ShownPlan:
-    """The plan of a run that could not be lifted: what it called."""
+    """The plan of a run that could not be lifted: its calls as they were made."""
     history = function.run.machine.history
     if function.run.places is not None:
         return ShownPlan(function.calls, function.output)
@@ -92,8 +92,8 @@ def _plan_of(function: Function) -> ShownPlan:
 
 
 def _messages_of(function: Function, task: str | None) -> list[Message]:
-    """The context of a new run: that of the run, with an open input, behind the task if the run
-    had none.
+    """The context of a new run: the context of the recorded run with an empty input, after the task
+    if the recorded run had none.
     """
     messages: list[Message] = []
     if task is not None:
@@ -114,7 +114,7 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 def _tools_of(
     function: Function, messages: Sequence[Message], store: Store, name: str
 ) -> list[JSON]:
-    """`[module or null, name]` of the tools of a new run, without those that its context
+    """The `[module or null, name]` of each tool of a new run, without the tools that its context
     defines.
     """
     defined = {tool.name for tool in defined_tools(messages)}
@@ -127,8 +127,8 @@ def _tools_of(
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
-    """The plan without what a mind copied from results. They are private, and others may call the
-    tool, whose minds read its plan.
+    """The plan without the values that a mind copied from results. Results are private, but other
+    users may call the tool, and their minds read the plan.
     """
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]

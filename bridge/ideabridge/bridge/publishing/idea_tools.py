@@ -1,5 +1,5 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and their effects given
-the present tools.
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, with the effects that they have
+given the present tools.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class CalledTool:
     """The tool that a call of a plan names.
 
     Attributes:
-        module: `_module` of the call; None: it has none.
-        name: `_tool` of the call; empty: the call is malformed, and the check of its plan refuses
-            it.
-        is_written: whether its result stands in the plan, so that no tool runs.
+        module: the `_module` of the call; None if it has none.
+        name: the `_tool` of the call; empty if the call is malformed. The check of its plan refuses
+            such a call.
+        is_written: whether the plan itself contains the result, so that no tool runs.
     """
 
     module: str | None
@@ -53,12 +53,13 @@ class CalledTool:
 
 
 def find_published(store: Store, ref: str, caller: str) -> Publication | None:
-    """Return the publication that a caller sees as NAME or NAME@VERSION, also after `idea:`; None
-    if none exists.
+    """Return the publication that a caller sees as NAME or NAME@VERSION, with or without `idea:`
+    before it; None if there is no such publication.
     """
     try:
         name, version = read_named(ref.removeprefix(IDEA))
-        # Looked up first: the error would compare the name with all others.
+        # This looks whether the name exists, because the error of a failed look-up compares the
+        # name with all others.
         if store.publications.find(name, version, caller) is None:
             return None
         return store.publications.get(name, version, caller=caller)
@@ -67,15 +68,16 @@ def find_published(store: Store, ref: str, caller: str) -> Publication | None:
 
 
 def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> Tool | None:
-    """Return the tool of a published idea, or None if nothing is published to this caller
-    under that name.
+    """Return the tool of a published idea, or None if nothing is published to this caller under
+    that name.
 
-    The tool names the present version: a run that has begun keeps it, whatever is published later.
+    The tool names the present version. A run that has begun keeps this version, whatever is
+    published later.
 
     Args:
         store: holds the publications.
         module: `idea:NAME` or `idea:NAME@VERSION`.
-        caller: who calls it.
+        caller: the caller of the tool.
         catalogue: the tools of this process and of the modules.
     """
     publication = find_published(store, module, caller)
@@ -95,8 +97,8 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
 
 
 def evidence_of(publication: Publication) -> str:
-    """Return how many runs the plan of an idea rests on, and what they leave open; see
-    `evidence_sentence`.
+    """Return a sentence that says how many runs the plan of an idea rests on, and what they leave
+    open; see `evidence_sentence`.
     """
     explained = (publication.learned or publication.plan or {}).get("explained")
     if not isinstance(explained, list):
@@ -109,7 +111,7 @@ def evidence_of(publication: Publication) -> str:
 
 
 _DEEPEST: Final = 50
-"""Ideas that call ideas are followed to this depth; no settings let a run go deeper."""
+"""Ideas that call ideas are followed down to this depth. No settings let a run go deeper."""
 
 
 def hints_now(
@@ -121,16 +123,16 @@ def hints_now(
     Args:
         store: holds the publications.
         publication: the version.
-        caller: who may call it.
-        catalogue: the tools of this process and of all modules, also of those that are not up.
+        caller: the caller who may call it.
+        catalogue: the tools of this process and of all modules, including modules that are not up.
     """
     return _PresentHints(store, caller, catalogue).of(publication)
 
 
 @dataclass(slots=True)
 class _PresentHints:
-    """Computes the hints of an idea and of those that it calls, each once: the number of ways
-    through ideas that call each other doubles with each idea.
+    """Computes the hints of an idea and of the ideas that it calls, each only once, because the
+    number of paths through ideas that call each other doubles with each idea.
     """
 
     store: Store
@@ -150,7 +152,8 @@ class _PresentHints:
         if key not in self._hints:
             if depth > _DEEPEST:
                 return dict(CAUTIOUS)
-            # In a circle, a version that is asked about already has those of its publication.
+            # If ideas call each other in a circle, a version whose hints are being computed counts
+            # with the stored hints.
             self._hints[key] = publication.annotations
             self._hints[key] = self._compute(publication, depth)
 
@@ -170,13 +173,13 @@ class _PresentHints:
         document = publication.plan or publication.guide
         if read_pins(document) is not None and not defined_in(document):
             return hints
-        # For tools that it defines itself, and for calls without pins, only the stored
-        # hints are known.
+        # For tools that the idea defines itself, and for calls without pins, only the stored hints
+        # are known.
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
-        """The tools that an idea may call, without latent ones, which only ask a mind; None: one
-        is not here.
+        """The tools that an idea may call, without latent ones, which only ask a mind; None if one
+        of them is not here.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -189,7 +192,7 @@ class _PresentHints:
                 inner = self._find(module)
                 if inner is None:
                     return None
-                # A room has the effects of its calls.
+                # A call that is answered in a room has the effects of the calls in the room.
                 hints = Annotations.from_json(self.of(inner, depth + 1))
                 called.append(Tool(name, annotations=hints, module=module))
                 continue
@@ -204,12 +207,13 @@ class _PresentHints:
         return called
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
-        """(module, name) of the tools that an idea may call; None: nobody knows them."""
+        """The (module, name) of each tool that an idea may call; None if they are unknown."""
         # With a guide, a mind may go on after the plan.
         keys = guide_tools(publication.guide or {})
         for call in calls_in(publication.plan):
             if names_program(call, self.catalogue):
-                # The plan pins what its programs call, except built-in tools, which only read.
+                # The plan pins the tools that its programs call, except built-in tools, which only
+                # read.
                 pins = read_pins(publication.plan)
                 if pins is None:
                     return None
@@ -229,8 +233,8 @@ class _PresentHints:
 
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
-    """The hints that promise only what both do. Without a hint, a tool may change and reach
-    anything.
+    """The hints that promise only what both arguments promise. A missing hint promises nothing: the
+    tool may change and reach anything.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
@@ -243,7 +247,7 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
     """Return the behaviour hints of an idea that may call these tools: it is read-only if all of
-    them are. An idea without tools returns a stored value, or what a mind writes.
+    them are. An idea without tools returns a stored value, or a value that a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -254,7 +258,8 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         destructive = destructive or (
             hints.read_only is not True and hints.destructive is not False
         )
-        # Without the hint, a tool of this process counts as closed, and a tool of a module as open.
+        # If the hint is missing, a tool of this process counts as closed, and a tool of a module as
+        # open.
         open_world = open_world or (
             hints.open_world is not False if tool.module is not None else hints.open_world is True
         )
@@ -275,14 +280,14 @@ def needed_modules(
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must have listed their tools before the effects of calls are known,
-    including modules that published ideas call. None in the result stands for a tool that no module
-    is known to have.
+    including modules that published ideas call. The result contains None if there is a tool that no
+    known module has.
 
     Args:
         store: holds the publications.
         calls: the calls of a plan.
-        caller: who calls.
-        catalogue: the tools of this process and of all modules, also of those that are not up.
+        caller: the caller of the plan.
+        catalogue: the tools of this process and of all modules, including modules that are not up.
         defined: the names of tools that the plan defines itself.
     """
     search = _NeededModules(store, caller, catalogue)
@@ -312,8 +317,8 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: JSON, defined: frozenset[str]) -> None:
-        """Note what a call needs. The check of the plan refuses a call without the name of a
-        tool: no module has it.
+        """Note the modules that a call needs. A call without the name of a tool needs none; the
+        check of the plan refuses it.
         """
         tool = CalledTool.of(call)
         if tool.name:
@@ -333,7 +338,7 @@ class _NeededModules:
             self.ideas.append(module)
 
     def look_into(self, module: str) -> None:
-        """Note what a published idea needs."""
+        """Note the modules that a published idea needs."""
         inner = find_published(self.store, module, self.caller)
         if inner is None:
             return
@@ -354,8 +359,8 @@ def _reaches(
     """Return the modules that the plan of an idea calls, directly or through other ideas; see
     `Tool.reaches`.
 
-    The result is `EVERY_MODULE` if they are unknown: a mind or a room chooses the calls, or a
-    tool is not here.
+    The result is `EVERY_MODULE` if the modules are unknown, because a mind or a room chooses the
+    calls, or a tool is not here.
     """
     reached: dict[str, None] = {}
     visited: set[str] = set()

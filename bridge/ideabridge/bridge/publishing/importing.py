@@ -1,5 +1,5 @@
-"""Importing: check and publish an idea that was made elsewhere, without trusting what
-its document says.
+"""Importing: checks and publishes an idea that was made elsewhere, without trusting its
+document.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class SavedIdea:
 
     Attributes:
         idea_id: the saved idea.
-        publication: the version of a name that stands for it; None: it was not published.
-        before: the previous version of that name; None: the name was free. The same as
-            `publication` if nothing changed, so that there is no new version.
-        missing: a sentence for each tool that its calls need and that is not here; only from
-            `Bridge.save_idea`.
-        left_out: what the document lacks, because it came from results of its run:
+        publication: the version under which it was published; None if it was not published.
+        before: the previous version of that name; None if the name was free. If nothing changed,
+            there is no new version, and this is the same as `publication`.
+        missing: a sentence for each tool that its calls need and that is not here. Only
+            `Bridge.save_idea` returns them.
+        left_out: the values that the document lacks because they came from results of its run, each
             `{"reference" or "message", "type", "bytes"}`.
     """
 
@@ -69,11 +69,11 @@ class SavedIdea:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """Return the plan that would answer calls of a document's idea, with its recorded input;
-    None without one.
+    """Return the plan that would answer calls of a document's idea, with its recorded input; None
+    if the document has no plan.
 
     Raises:
-        PublicationError: it is a program that is malformed.
+        PublicationError: the plan is a malformed program.
     """
     members = document.publication_members()
     plan: JSON = members["plan"]
@@ -95,8 +95,8 @@ def _check_program(plan: JSONObject) -> None:
     """Check the program of a document.
 
     Raises:
-        PublicationError: it has no text or no names, or it may call a tool that its calls
-            do not declare.
+        PublicationError: the program has no text or no names, or may call a tool that its calls do
+            not declare.
     """
     program = plan.get("program")
     names = plan.get("names")
@@ -120,13 +120,13 @@ def _check_program(plan: JSONObject) -> None:
 
 
 def check_explained(document: Document) -> None:
-    """Check that a plan of a document sends what it shows, as far as its recorded input tells: each
-    explanation of a literal that has a value for that input gives the literal. What results decide
-    cannot be checked here.
+    """Check that a plan of a document sends the literals that it shows, as far as its recorded
+    input can tell: each explanation that has a value for that input must give its literal.
+    Explanations that depend on results cannot be checked here.
 
     Raises:
-        PublicationError: an explanation gives another value; the message says where, and
-            what was expected.
+        PublicationError: an explanation gives another value; the message says where, and what was
+            expected.
     """
     plan = offered_plan(document)
     listed = (plan.explained or {}).get("values") if plan is not None else None
@@ -142,12 +142,12 @@ def check_explained(document: Document) -> None:
     except ExplanationError as error:
         raise PublicationError(str(error)) from None
 
-    # A call that the recorded run may not have made has literals of another run.
+    # A call that the recorded run may not have made can have literals of another run.
     tested = {entry.at[1] for entry in explained if entry.at[2:] == (WHEN,)}
     for entry in explained:
         literal = read(written, entry.at)
         if isinstance(literal, str) and is_reference(literal):
-            # The reference of a parameter: the recorded input has the literal.
+            # This is the reference of a parameter, and the recorded input has the literal.
             literal = _reference_for(literal, plan.input or {})
 
         if isinstance(literal, Missing) or (entry.at[0] == "calls" and entry.at[1] in tested):
@@ -166,8 +166,8 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """The value of a reference for an input, as a plan writes it; MISSING if it has none, or
-    reads anything else.
+    """The value of a reference for an input, as a plan writes it; MISSING if the input has none, or
+    if the reference reads anything else.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -177,7 +177,9 @@ def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
 
 
 def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
-    """The value of an explanation for an input; MISSING if it has none, or if results decide it."""
+    """The value of an explanation for an input; MISSING if there is none, or if it depends on
+    results.
+    """
     needed = False
 
     def look(text: str) -> JSON | Missing:
@@ -191,20 +193,20 @@ def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missin
 
 
 def own_cycle(store: Store, name: str, calls: list[JSON]) -> str | None:
-    """Return through which ideas a plan would call itself once it is published as `name`; None
-    if it would not.
+    """Return a sentence with the ideas through which a plan would call itself once it is published
+    as `name`; None if it would not call itself.
     """
     cycle = cycle_through(store, name, next_version(store, name), calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check the guide of a document (`Publication.guide`). Its tools are not checked, because they
-    may come later.
+    """Check the guide of a document (`Publication.guide`), without its tools, because these may
+    come later.
 
     Raises:
-        PublicationError: no run could begin with it, or it would call itself; the message
-            names the place.
+        PublicationError: no run could begin with the guide, or the idea would call itself; the
+            message names the place.
     """
     members = document.publication_members()
     recorded: JSON = members["recorded"]
@@ -277,10 +279,10 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
     tool, which may come later, the hints are the most cautious ones.
 
     Args:
-        plan: the plan; None: the idea has no plan, so its effects are unknown.
-        present: the tools that are here, and those of the rooms that it names.
-        offered: the same, and the tools that the plan defines itself. Its hints for tools that
-            run are ignored.
+        plan: the plan; None if the idea has no plan, so that its effects are unknown.
+        present: the tools that are here, and the tools of the rooms that the plan names.
+        offered: the same tools, and the tools that the plan defines itself. What the plan says
+            about the effects of other tools is ignored.
     """
     called: list[Tool] = []
     for call in plan.calls if plan is not None else [None]:
@@ -300,8 +302,8 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return a line for each missing tool that imported ideas call. Without lines
-    the ideas can run.
+    """Return a line for each missing tool that imported ideas call. If there are no lines, the
+    ideas can run.
 
     Args:
         needs: the tools that the ideas call.

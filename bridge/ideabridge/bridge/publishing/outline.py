@@ -1,6 +1,6 @@
 """Outline: what publishing must know about a run, without its calls and their results.
 
-Folding a long run takes seconds, so the process that lifts it folds it once, and says what
+Folding a long run takes seconds, so the process that lifts the run folds it once, and returns what
 the server needs.
 """
 
@@ -28,14 +28,15 @@ class Outline:
     Attributes:
         run: its id.
         idea: the id of the idea that it ended with.
-        status: how it ended.
-        has_results: whether a call of it has ended well.
-        description: of its idea, in one sentence; empty if it called no tool and has no task.
+        status: the status with which it ended.
+        has_results: whether any of its calls has ended well.
+        description: the description of its idea in one sentence; empty if it called no tool and has
+            no task.
         input: the value of `†input`; None if the idea takes no input.
         input_schema: the parameters of the tool.
         output_schema: the schema of the tool's result; None if none was declared.
         result: its result as a function; None unless it is done.
-        program: the program that it consists of; None if another answer made calls, too.
+        program: the program that it consists of; None if anything else made calls, too.
         catalogue: its tools.
     """
 
@@ -53,11 +54,11 @@ class Outline:
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended well."""
+        """Whether the run ended well."""
         return self.status == "done"
 
     def to_json(self) -> JSONObject:
-        """Return it as JSON, for another process."""
+        """Return the outline as JSON, for another process."""
         members: dict[str, Any] = {
             field.name: getattr(self, field.name) for field in dataclasses.fields(self)
         }
@@ -91,8 +92,8 @@ def outline_of(function: Function) -> Outline:
 
 
 def _description_of(function: Function) -> str:
-    """Describe a run in one sentence for models: by its task, or else by the tools that it called
-    and the members of its output.
+    """Describe a run in one sentence for models: by its task or, if it has none, by the tools that
+    it called and the members of its output.
     """
     meta = function.stored.meta
     tools = list(meta.tools)
@@ -110,7 +111,7 @@ def _description_of(function: Function) -> str:
         return ""
 
     output = function.run.result
-    # A server that returns no object wraps it as `result`, which says nothing.
+    # A server wraps a result that is no object as `result`; this name says nothing.
     if isinstance(output, dict) and list(output) != ["result"]:
         members = list(output)
     else:

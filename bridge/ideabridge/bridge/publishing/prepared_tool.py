@@ -1,4 +1,4 @@
-"""PreparedTool: the way in which a publication answers, and what is stored for it."""
+"""PreparedTool: how a publication answers, and what is stored for it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class PreparedTool:
         annotations: its behaviour hints.
         input_schema: its parameters.
         example: the input with which it repeats its run.
-        plan: the plan or program, as it is published; None: it has none.
-        guide: what a mind that solves it anew begins with; None: no mind does.
-        draft: the plan as it was lifted; None: it answers in another way.
-        report: what a program became; None: it answers in another way.
-        output: as one value, what it returns for `example`; None: what its run returned.
-        no_plan: why it answers by no plan; empty: it does, or none was wanted.
+        plan: the plan or program, as it is published; None if it has none.
+        guide: the beginning for a mind that solves it anew; None if no mind does.
+        draft: the plan as it was lifted; None if it answers in another way.
+        report: the report on its program; None if it answers in another way.
+        output: a tuple with the value that it returns for `example`; None if this is the result of
+            its run.
+        no_plan: why it does not answer by a plan; empty if it does, or if no plan was wanted.
     """
 
     answer: Answer
@@ -67,21 +68,21 @@ class PreparedTool:
         return recorded
 
     def output_schema(self, outline: Outline) -> JSONObject | None:
-        """The schema of the result: that of the run, if it has one."""
+        """The schema of the result: the output schema of the run, if it has one."""
         if outline.is_done or self.plan is not None or self.guide is None:
             return outline.output_schema
         schema = self.guide["output_schema"]
         return schema if isinstance(schema, dict) else {"type": "string"}
 
     def description(self, task: str, outline: Outline) -> str:
-        """The description of the tool: its task, and how it is answered."""
+        """The description of the tool: its task, and how its calls are answered."""
         unfinished = ""
         if self.plan is not None and self.output is None and not outline.is_done:
             unfinished = f"It does what its run did before it ended ({outline.status})."
         return " ".join(filter(None, (task, unfinished, self.sentences)))
 
     def full_report(self) -> JSONObject | None:
-        """What publishing says about the new version; see `Publication.report`."""
+        """The report on the new version; see `Publication.report`."""
         if self.draft is not None:
             return {**self.draft.report, "open": self.draft.open}
         if self.report is not None or not self.no_plan:
@@ -91,7 +92,7 @@ class PreparedTool:
 
 
 def recorded_tool(outline: Outline, no_plan: str) -> PreparedTool:
-    """A tool that repeats what its run returned."""
+    """Make a tool that returns the recorded result of its run."""
     return PreparedTool(
         "recorded",
         RECORDED,
@@ -105,13 +106,13 @@ def recorded_tool(outline: Outline, no_plan: str) -> PreparedTool:
 def planned_tool(
     draft: Drafted, catalogue: Catalogue, store: Store, request: PublishRequest
 ) -> PreparedTool:
-    """A tool that runs the plan of its run.
+    """Make a tool that runs the plan of its run.
 
     Args:
         draft: the plan.
         catalogue: the tools that its calls mean.
         store: holds the ideas that it calls.
-        request: what its publisher asks for.
+        request: the request of its publisher.
     """
     places = asking_calls(store, catalogue, draft.calls)
     asking = ", ".join(
@@ -130,7 +131,7 @@ def planned_tool(
 
 
 def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
-    """What a published plan says about the runs that it was lifted from."""
+    """The part of a published plan that describes the runs from which it was lifted."""
     choices = request.choices.to_json()
     lifting: JSONObject = {
         "run": draft.run,
@@ -141,8 +142,8 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
         "parameters": request.parameters,
     }
     if draft.places is not None:
-        # The calls of the run, by the places of the plan; several if they were folded into one,
-        # null if only another run made it.
+        # For each call of the plan, the number of the call in the run: several numbers if calls
+        # were folded into one, null if only another run made the call.
         lifting["places"] = draft.places
 
     if choices or request.parameters:
@@ -155,19 +156,19 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
-    """The tools of calls, without the latent ones: a latent call only asks a mind."""
+    """The tools of calls, without latent tools: a latent call only asks a mind."""
     called = [catalogue.look_up(call) for call in calls if isinstance(call, dict)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 
 
 def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: str) -> PreparedTool:
-    """A tool that a mind solves anew.
+    """Make a tool that a mind solves anew.
 
     Args:
-        guide: what the mind begins with.
-        answer: how its publisher wants it to be answered.
+        guide: the beginning for the mind.
+        answer: the kind of answer that its publisher wants.
         outline: its run.
-        no_plan: why it answers by no plan; empty: none was wanted.
+        no_plan: why it does not answer by a plan; empty if no plan was wanted.
     """
     catalogue = outline.catalogue
     # Clean rooms have the same tools as the run itself.
@@ -197,7 +198,7 @@ def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
 
 
 def with_guide(planned: PreparedTool, guided: PreparedTool) -> PreparedTool:
-    """Return a plan after which a mind goes on where it gives no output."""
+    """Return a plan with a guide, so that a mind goes on if the plan gives no output."""
     hints: JSONObject = {}
     for key, hint in planned.annotations.items():
         pair = (hint, guided.annotations.get(key))

@@ -1,5 +1,5 @@
-"""ProgramAnswer: a program that does what runs did, with the words of its author, as
-it is handed in.
+"""ProgramAnswer: a program that does what runs did, with the words of its author, as it is
+submitted.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ LONGEST_OF_PARAMETER: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class ProgramAnswer:
-    """A program and what its author says about it.
+    """A program, and what its author says about it.
 
     Attributes:
-        program: the text.
+        program: the text of the program.
         inputs: for each run, in order, the members of `input` that the run was not given but would
-            have had, with the values of that run; None: there are none.
-        description: what the tool does; None: nothing is said.
-        parameters: what is said about members of `input`, as `parameters` of `Bridge.publish`.
-        constants: recorded values that stand in the program because they are the same
-            for every input.
-        is_of_mind: True if a mind wrote it, which has read results that somebody else wrote. Its
-            words are shown as those of an assistant, a recorded value in the text is refused unless
-            it is among `constants`, and a person shares it with others.
+            have had, with the values of that run; None if there are none.
+        description: what the tool does; None if the author does not say.
+        parameters: what the author says about members of `input`, as in `parameters` of
+            `Bridge.publish`.
+        constants: recorded values that the program contains because they are the same for every
+            input.
+        is_of_mind: True if a mind wrote it, because a mind has read results that somebody else
+            wrote. Then its words are shown as an assistant's words, a recorded value in the text is
+            refused unless `constants` names it, and only a person can share the tool with others.
     """
 
     program: str
@@ -63,10 +64,11 @@ class ProgramAnswer:
 
 
 def read_program_answer(raw: JSON) -> ProgramAnswer:
-    """Read what a mind wrote, in the form of `ANSWER_SCHEMA`.
+    """Read the answer of a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
-        PublicationError: it has another form; the message says where and what was expected.
+        PublicationError: the answer has another form; the message says where, and what was
+            expected.
     """
     if not isinstance(raw, dict):
         raise PublicationError(f"expected an object with program, found {show(raw)}")
@@ -97,7 +99,9 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
 
 
 def short_words(text: str, most: int) -> str:
-    """Words of a mind or a person on one line, without characters that do not show, cut."""
+    """Return words of a mind or a person as one line of limited length, without invisible
+    characters.
+    """
     line = printable_line(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
@@ -115,5 +119,5 @@ def _short_parameter(parameter: JSON) -> JSON:
         return (
             {**parameter, "description": description} if "description" in parameter else parameter
         )
-    # A text alone is a description.
+    # A text instead of an object is a description.
     return {"description": description} if isinstance(description, str) else parameter

@@ -1,14 +1,14 @@
-"""ProgramRequest: what the author of a program is told about runs whose copied values do not
+"""ProgramRequest: describes runs to the author of a program, because their copied values do not
 settle what they did.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
-the beginnings of their results, the input, what is open and why, and the signatures of the tools
-that were called. Everything has a share of the room, and what does not fit is counted and named.
-Whoever wants more reads the results of the run.
+the beginnings of their results, the input, the open points with their reasons, and the signatures
+of the tools that were called. Each part has a share of the room, and the Request says how much did
+not fit. A mind that wants more reads the results of the run.
 
-Results are data that somebody else wrote. They stand in the Request as JSON, behind a line that
-says so, and never decide anything: the program is judged by the recordings, and the names and
-descriptions that its author gives are shown as the author's words.
+Results are data that somebody else wrote. The Request shows them as JSON, after a line that says
+so, and they never decide anything: the recordings judge the program, and the names and descriptions
+that its author gives are shown as the author's words.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 ROOM: Final = 1_200
-"""The most estimated tokens of a Request to the mind that saw the run: at most 1,500
-with how to answer."""
+"""The most estimated tokens of a Request to the mind that saw the run. With the instructions for
+the answer there are at most 1,500.
+"""
 
 MUCH_ROOM: Final = 5_000
 """The most estimated tokens of a Request to a mind that sees nothing else."""
@@ -58,7 +59,7 @@ ANSWER_SCHEMA: Final[JSONObject] = {
     "required": ["program"],
     "additionalProperties": False,
 }
-"""JSON Schema of the answer."""
+"""The JSON Schema of the answer."""
 
 TASK: Final = (
     "Write one Python program that does what the recorded run did, and does it for other input, "
@@ -84,24 +85,25 @@ _UNTRUSTED: Final = (
 )
 
 _PREVIEWS: Final = (400, 200, 100, 50, 25)
-"""The characters of the preview of a result or of a parameter: the first of these with which
-everything fits."""
+"""The lengths, in characters, of the preview of a result or of a parameter. The first length with
+which everything fits is used.
+"""
 
 _MANY: Final = 200
-"""The calls above which not all of them are shown."""
+"""If there are more calls than this, not all of them are shown."""
 
 _SIGNATURES: Final = 250
 _OPEN: Final = 250
-"""Estimated tokens of parts of a Request."""
+"""The most estimated tokens of parts of a Request."""
 
 _WHY: Final = 900
 _LINE: Final = 220
 _PROGRAM: Final = 6_000
 _TASK: Final = 300
-"""Characters of parts of a Request."""
+"""The most characters of parts of a Request."""
 
 _TASKS: Final = 3
-"""The most texts of a person that stand in front."""
+"""The most texts of a person at the beginning of a Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,9 @@ class ToolWords:
     """What a publisher says about the tool.
 
     Attributes:
-        name: its name; empty: not yet known.
-        description: what it does; None: nothing is said. It may name a condition that the
-            runs do not show.
+        name: its name; empty if it is not yet known.
+        description: what it does; None if the publisher does not say. It may name a condition that
+            the runs do not show.
     """
 
     name: str = ""
@@ -135,9 +137,9 @@ class ProgramRequest:
 
     Attributes:
         runs: the ids of the runs; the first one gives the tool its description.
-        open: what copied values leave open; see `lifting/plain.py`.
+        open: the points that copied values leave open; see `lifting/plain.py`.
         text: the whole Request for a mind.
-        name: the name of the tool; empty: not yet known.
+        name: the name of the tool; empty if it is not yet known.
     """
 
     runs: tuple[str, ...]
@@ -147,7 +149,7 @@ class ProgramRequest:
 
     @property
     def title(self) -> str:
-        """The task in one line, for lists of runs: which program is asked for."""
+        """The task in one line, for lists of runs: it names the program that is asked for."""
         of_run = f"a program that does what run {self.runs[0]} did"
         return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 
@@ -175,8 +177,8 @@ def program_request(
 
     Args:
         runs: the runs, each with its recording.
-        points: what is open.
-        refused: the programs that the author wrote before.
+        points: the points that are open.
+        refused: the refused programs that the author wrote before.
         words: what the publisher says about the tool.
         room: the most estimated tokens of the text.
     """
@@ -204,9 +206,9 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """The tokens of a text for most models, rather too many than too few: hashes and other random
-    texts have about two characters in a token, words are one or two tokens, and every other
-    character counts one.
+    """Estimate the tokens of a text for most models, rather too many than too few: a token of a
+    hash or another random text has about two characters, a word has one or two tokens, and every
+    other character counts as one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -223,11 +225,11 @@ def estimated_tokens(text: str) -> int:
 
 
 _LONGEST_WORD: Final = 14
-"""The letters above which a text is no word."""
+"""A text with more letters than this is not counted as a word."""
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
-    """The programs that were refused, each with the difference, and the last one whole."""
+    """The reason why each program was refused, and the text of the last one."""
     lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
@@ -235,7 +237,9 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each cut, as long as they fit into some tokens, and how many are left out."""
+    """Yield lines, each cut to a length, as long as they fit into `room` tokens; then a line that
+    says how many are left out.
+    """
     left_out = 0
     for line in lines:
         text = _cut(line, _LINE)
@@ -250,8 +254,8 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
 
 
 def _heading(words: ToolWords, first: Function) -> list[str]:
-    """What the publisher and the person say: the name of the tool, its description, and the task
-    of the first run.
+    """The words of the publisher and the person: the name of the tool, its description, and the
+    task of the first run.
     """
     lines: list[str] = []
     if words.name:
@@ -265,7 +269,7 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
 
 
 def _tasks(function: Function) -> list[str]:
-    """The first texts of the person who had the run made, cut."""
+    """The first texts of the person who asked for the run, each cut to a length."""
     texts = [
         message.value
         for message in function.run.machine.messages
@@ -277,8 +281,8 @@ def _tasks(function: Function) -> list[str]:
 def _described(
     beginning: list[str], results: RecordedResults, names: ProgramNames, room: int
 ) -> str:
-    """A run in at most some tokens: with the longest previews with which all calls fit, or else the
-    first calls and the last one with the shortest.
+    """Describe a run in at most `room` tokens: all calls with the longest previews that fit, or
+    else the first calls and the last one with the shortest previews.
     """
     for length in _PREVIEWS if len(results.calls) <= _MANY else ():
         lines = [*beginning, *(_call(names, call, length) for call in results.calls)]
@@ -320,7 +324,7 @@ def _output(results: RecordedResults, length: int) -> str:
 
 
 def _beginning(number: int, function: Function, first: Function) -> list[str]:
-    """What a run was asked and given, without the task that stands in front."""
+    """The messages and the input of a run, without the task, which comes before."""
     lines = [f"Run {number}:"]
     in_front = _tasks(first)
     for message in function.run.machine.messages:
@@ -372,7 +376,7 @@ def _result(call: RecordedCall, length: int) -> str:
 
 
 def _shown(value: JSON, length: int) -> str:
-    """A value as JSON: whole, or its beginning and how long it is."""
+    """A value as JSON: whole, or its beginning and its length."""
     text = encode_text(value)
     if len(text) <= max(length, 60):
         return text

@@ -1,4 +1,6 @@
-"""Program tools: what is stored and reported about a program that the recordings accept."""
+"""Program tools: judge a program by recorded runs, and make the tool of a program that they
+accept.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,14 @@ _EXAMPLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ProgramTrial:
-    """A program, and the runs that judge it: the one that is published, and others of the same
+    """A program, and the runs that judge it: the run that is published, and other runs of the same
     task.
 
     Attributes:
         written: the program and the words of its author.
         functions: the runs as functions.
-        recorded: their results, each with the tools of all.
-        inputs: the input that the program gets for each.
+        recorded: the results of each run, with the tools of all runs.
+        inputs: the input that the program gets for each run.
         names: the names of its tools; see `ProgramNames.used_by`.
         calls: the tools that it may call; see `declared_calls`.
     """
@@ -70,10 +72,10 @@ class ProgramTrial:
         functions: Sequence[Function],
         recorded: Sequence[RecordedResults],
     ) -> ProgramTrial:
-        """The trial of a program by runs.
+        """Make the trial of a program by runs.
 
         Raises:
-            ProgramRefusedError: its inputs are not those of the runs.
+            ProgramRefusedError: the inputs do not fit the runs.
         """
         names = named_tools(functions, written.program)
         calls = declared_calls(names, written.program)
@@ -101,7 +103,7 @@ class ProgramTrial:
         return self.recorded[0].catalogue
 
     def plan(self) -> JSONObject:
-        """What is published of the program, without what its runs say about it."""
+        """The published form of the program, without what its runs say about it."""
         plan: JSONObject = {
             "program": self.written.program,
             "names": self.names,
@@ -118,15 +120,15 @@ class ProgramTrial:
 
 @dataclass(frozen=True, slots=True)
 class ValuesInText:
-    """The recorded values that stand in the text of a program.
+    """The recorded values that the text of a program contains.
 
     Attributes:
-        copied: those that may differ for other input: values of results, and defaults that one
-            run alone had.
-        sent: other texts that the runs sent. Most of these are the same for every input, so they
-            are named and not asked about.
-        open_defaults: the parameters whose defaults are among `copied`, and which the author does
-            not call the same for every input.
+        copied: the values that may differ for other input: values of results, and defaults that
+            only one run had.
+        sent: other texts that the runs sent. Most of them are the same for every input, so they are
+            named, but nobody is asked about them.
+        open_defaults: the parameters whose defaults are among `copied`, unless the author says that
+            the default is the same for every input.
     """
 
     copied: Sequence[RecordedLiteral]
@@ -135,12 +137,12 @@ class ValuesInText:
 
     @property
     def lines(self) -> list[JSON]:
-        """Each value in one line."""
+        """One line for each value."""
         return [literal.text for literal in (*self.copied, *self.sent)]
 
 
 def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecision]) -> ValuesInText:
-    """Return the recorded values that stand in a program; `decisions` are what its publisher says
+    """Return the recorded values that a program contains; `decisions` has what its publisher says
     about parameters.
     """
     written = trial.written
@@ -166,18 +168,18 @@ def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecisio
 def _beyond(
     literals: Sequence[RecordedLiteral], named: Sequence[RecordedLiteral]
 ) -> list[RecordedLiteral]:
-    """The literals that are not named already."""
+    """The literals that are not among `named`."""
     lines = {(literal.line, literal.value) for literal in named}
     return [literal for literal in literals if (literal.line, literal.value) not in lines]
 
 
 def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON]) -> None:
-    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not
-    name as constants.
+    """Raise ConstantsOpenError if a mind's program has recorded values that the mind did not name
+    as constants.
 
-    One run cannot show whether they are the same for other input: a program that only writes its
-    values down does what the run did, and nothing else. A person's program is published as it is,
-    and its report names them.
+    One run cannot show whether a value is the same for other input: a program that only writes the
+    values of a run down does what that run did, and nothing else. A person's program is published
+    as it is, and its report names the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -206,8 +208,8 @@ class AcceptedProgram:
         trial: the program and its runs.
         schema: the parameters of its tool.
         arguments: the input with which it repeats the published run.
-        judgements: what each run says about it.
-        values: the recorded values that stand in it.
+        judgements: the judgement of each run.
+        values: the recorded values that its text contains.
     """
 
     trial: ProgramTrial
@@ -217,7 +219,7 @@ class AcceptedProgram:
     values: ValuesInText
 
     def tool(self, plan: JSONObject, present: Catalogue, store: Store) -> PreparedTool:
-        """Return the tool that it becomes.
+        """Return the tool that the program becomes.
 
         Args:
             plan: see `ProgramTrial.plan`.
@@ -300,11 +302,11 @@ class AcceptedProgram:
 
 
 def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
-    """Return an input schema with an example for each parameter that has no description: the
-    value of the run.
+    """Return an input schema in which each parameter without a description gets an example: its
+    value in the run.
 
-    Everybody whom the tool is shared with sees it. So it is a value that the publisher gave the
-    run, and none that may come from one of its results, which are the publisher's own.
+    Everybody whom the tool is shared with sees the example. So it must be a value that the
+    publisher gave the run, and not one that may come from a result, because results are private.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not isinstance(arguments, dict):
@@ -323,7 +325,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
 
 
 def _is_short(value: JSON) -> bool:
-    """Whether a value is a text or a number that can be an example."""
+    """Whether a value is a text or a number, short enough for an example."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     return 0 < len(str(value)) <= _EXAMPLE

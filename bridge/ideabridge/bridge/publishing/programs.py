@@ -3,8 +3,8 @@
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
 parameters and results, in the order in which they ended. `reproduce` runs a program in the sandbox
 with the input of such a run. No tool is called: a call of the program gets the result of the same
-call of the run. The program reproduces the run if it makes the same calls, those with effects in
-the same order for each module, and ends with the same output.
+call in the run. The program reproduces the run if it makes the same calls, keeps the order of calls
+with effects within each module, and ends with the same output.
 
 - A call that the run repeated may be made once, and a call that only reads may be repeated.
 - A call that failed in the run may be left out, and so may a call of a built-in tool.
@@ -76,11 +76,11 @@ from ideabridge.tools.threads import compute_beside, compute_in_thread
 from ideabridge.tools.tool import ANONYMOUS, Tool
 
 SECONDS: Final = 60.0
-"""Seconds that a program may take with recorded results."""
+"""The most seconds that a program may take with recorded results."""
 
 _SHOWN: Final = 400
 _COPIED: Final = 20
-"""The most copied values that are named."""
+"""The most copied values that are reported."""
 
 
 # -- recordings ------------------------------------------------------------------------------------
@@ -93,12 +93,12 @@ class RecordedCall:
     Attributes:
         index: its number in the run.
         tool: the tool that ran.
-        parameters: what it was called with, with escaped texts, as calls of programs have them.
-        result: its value or its exception, as programs get it.
+        parameters: its parameters with escaped texts, as in the calls of programs.
+        result: its value or its exception, as a program gets it.
         ended: its place in the order in which calls ended.
         reads_only: True if it only reads, or only asks a mind.
         is_used: True if the program has made the call.
-        is_aside: True if it only looks around: with a tool that another run of the same
+        is_aside: True if it only looks around: it reads with a tool that another run of the same
             task did not need.
     """
 
@@ -113,8 +113,8 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call: it did not fail, and does more than look around,
-        or shape data as Python can.
+        """True if a program has to make the call: the call did not fail, and it does more than look
+        around or shape data, which Python can do as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -122,7 +122,7 @@ class RecordedCall:
 
     @property
     def shown(self) -> str:
-        """`module.tool {"parameter": value}`, cut."""
+        """`module.tool {"parameter": value}`, cut to a length."""
         return f"{self.tool.label} {show(self.parameters, _SHOWN)}"
 
 
@@ -132,13 +132,13 @@ class RecordedResults:
 
     Attributes:
         run: its id.
-        calls: its calls; one for each item of an `_each`.
+        calls: its calls; a call with `_each` is listed once for each item.
         output: its result.
         catalogue: its tools.
-        output_counts: False: nobody said what its result should be, so a program may
-            return another one.
-        now: when it began, in seconds since 1970.
-        seed: of `random`, if a program made the run.
+        output_counts: False if nobody said what its result should be, so that a program may return
+            another one.
+        now: the time at which it began, in seconds since 1970.
+        seed: the seed of `random`, if a program made the run.
     """
 
     run: str
@@ -151,7 +151,9 @@ class RecordedResults:
 
     @classmethod
     def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
-        """The recording of a run. Of a session of direct calls nobody said what its result is."""
+        """Make the recording of a run. If it is a session of direct calls, its output does not
+        count, because nobody said what the result should be.
+        """
         ends = _ends(run)
         reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
         calls: list[RecordedCall] = []
@@ -183,8 +185,9 @@ class RecordedResults:
 
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
-    """The recordings of runs of one task, as one program is judged by them: each with the tools of
-    all, and with what only some of them looked at as calls that a program need not make.
+    """Return the recordings of runs of one task in the form in which they judge one program. Each
+    has the tools of all; a call that only reads, with a tool that not all runs called, is one that
+    the program need not make.
     """
     catalogue = Catalogue(
         {tool.key: tool for recording in recordings for tool in recording.catalogue.tools}.values()
@@ -209,7 +212,9 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 
 def _ends(run: RecordedRun) -> dict[int, int]:
-    """The place of the last event of each call: of its end, or of the decision that denied it."""
+    """The place of the last event of each call: the event of its end, or of the decision that
+    denied it.
+    """
     places: dict[int, int] = {}
     count = 0
     for place, event in enumerate(run.events):
@@ -231,11 +236,11 @@ def _ends(run: RecordedRun) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a recording says about a program.
+    """The judgement of a recording about a program.
 
     Attributes:
-        difference: how the program differs from the run; None: it does what the run did.
-        reached: the places in its text of the calls that it made.
+        difference: how the program differs from the run; None if it does what the run did.
+        reached: the places in its text from which it made calls.
         output: what it returned, if it does what the run did.
     """
 
@@ -249,11 +254,11 @@ class _Reproduction:
     """A program that runs with recorded results.
 
     Attributes:
-        recording: the results.
-        difference: how it differs from the recording; None: not at all, so far.
+        recording: the recorded results.
+        difference: how it differs from the recording; None if it does not differ so far.
         has_ended: True once the program has ended, or differs.
-        reached: where it made calls.
-        output: what it returned.
+        reached: the places in its text from which it made calls.
+        output: the value that it returned.
     """
 
     recording: RecordedResults
@@ -276,8 +281,8 @@ class _Reproduction:
                 self._writes.setdefault(call.tool.module, []).append(call)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
-        """Take the next step of the program; if it waits, return the number of a call and its
-        recorded result.
+        """Take the next step of the program. If the program waits, return the number of a call and
+        its recorded result.
         """
         match step:
             case Called(number, call, site):
@@ -366,7 +371,7 @@ class _Reproduction:
         if not self._made:
             self._differs("it waits for a result that does not come")
             return None
-        # The result that came first in the run.
+        # The program gets the result that came first in the run.
         first = min(self._made, key=lambda waiting: waiting[:2])
         self._made.remove(first)
         return first[1], first[2]
@@ -389,7 +394,7 @@ class _Reproduction:
 
 
 def _value_of(handle: Handle) -> JSON:
-    # The recorded calls have the values themselves.
+    # The recorded calls have values in place of handles.
     return escaped(handle.value)
 
 
@@ -405,17 +410,17 @@ async def reproduce(
 
     Args:
         sandbox: the workers.
-        program: the text.
+        program: the text of the program.
         names: the names of its tools; see `ProgramNames.used_by`.
         arguments: the input.
-        recording: the run. Each may be used once.
+        recording: the run. A recording can be used only once.
     """
     try:
         mapped = ProgramNames.of(names, recording.catalogue.tools)
     except ProgramError as error:
         return Judgement(str(error))
 
-    # Digests of large parameters take long.
+    # Digests of large parameters take long, so a thread computes them.
     judge = await compute_in_thread(_Reproduction, recording)
     setting: Setting = setting_of(
         mapped, {"input": arguments, "state": {}}, recording.now, recording.seed
@@ -453,7 +458,7 @@ async def _judged(
 
 
 async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None:
-    """Let a step be judged, in a thread if it has a large value, or is compared with one."""
+    """Judge a step, in a thread if it has a large value or is compared with one."""
     match step:
         case Called(call=call):
             return await compute_beside(call, judge.take, step)
@@ -467,7 +472,7 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
 
 
 def own_program(function: Function) -> str | None:
-    """The program that a run consists of; None if another answer made calls, too."""
+    """The program that a run consists of; None if anything else made calls, too."""
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
@@ -501,7 +506,8 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # The order in which modules listed their tools is no difference between two versions.
+    # The calls are sorted, so that two versions do not differ because modules listed their tools in
+    # another order.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)
     ]
@@ -516,20 +522,20 @@ def input_schema_of(
     arguments: JSONObject,
     decisions: Mapping[str, ParameterDecision],
 ) -> tuple[JSONObject, JSONObject]:
-    """The parameters of a program: the input schema of its run, if it was given one for this
-    input, or else those that are derived from the members of `input` that the program reads, and
-    from the input.
+    """The parameters of a program. If its run was given an input schema for this input, this is the
+    schema; otherwise it is derived from the input and from the members of `input` that the program
+    reads.
 
-    `input["x"]` makes a required parameter, `input.get("x", 5)` an optional one with a
-    default. If `input` is used as a whole, each member that the run was given is required, and
-    others are allowed.
+    `input["x"]` makes a required parameter, and `input.get("x", 5)` an optional one with a default.
+    If `input` is used as a whole, each member that the run was given is required, and others are
+    allowed.
 
     Returns:
         (the JSON Schema, the input without members that the program does not read).
 
     Raises:
-        PublicationError: a decision is about a parameter that does not exist, or cannot be
-            made for a program.
+        PublicationError: a decision is about a parameter that does not exist, or is of a kind that
+            a program does not allow.
     """
     declared = _declared_input(function)
     if declared is not None and not decisions and arguments == (function.input or {}):
@@ -544,7 +550,7 @@ def input_schema_of(
 
 
 def _declared_input(function: Function) -> JSONObject | None:
-    """The input schema that a run was given; None: it was given none."""
+    """The input schema that a run was given; None if it was given none."""
     for message in function.run.machine.messages:
         if message.type == "input" and not message.instance and message.schema is not None:
             return message.schema
@@ -556,9 +562,9 @@ class _Parameters:
     """The parameters of a program.
 
     Attributes:
-        properties: the schema of each.
-        required: those that callers must pass.
-        is_open: whether callers may pass others.
+        properties: the schema of each parameter.
+        required: the parameters that callers must pass.
+        is_open: whether callers may pass other parameters.
     """
 
     properties: dict[str, JSONObject]
@@ -569,8 +575,8 @@ class _Parameters:
         """Change one parameter as its publisher decided.
 
         Raises:
-            PublicationError: there is no such parameter, or the decision cannot be made for a
-                program.
+            PublicationError: there is no such parameter, or a program does not allow this kind of
+                decision.
         """
         schema = self.properties.get(name)
         if schema is None:
@@ -613,8 +619,8 @@ class _Parameters:
 
 
 def _parameters_read_by(program: str, arguments: JSONObject) -> _Parameters:
-    """The parameters that follow from the members of `input` that a program reads, and from the
-    input.
+    """The parameters that follow from the input and from the members of `input` that a program
+    reads.
     """
     needed, optional, is_whole = _members_of_input(program)
     others = arguments if is_whole else {}
@@ -697,11 +703,11 @@ class RecordedLiteral:
     """A literal of a program that is also a recorded value.
 
     Attributes:
-        line: its line; 0: it is a default that stands beside the program.
+        line: its line in the program; 0 for a default that was declared beside the program.
         value: the value.
-        place: where it was recorded: `the result of calls.0 (list) at 2.name`,
-            `calls.1 (send) at text`.
-        parameter: the member of `input` whose default it is; empty: it is no default.
+        place: where it was recorded: `the result of calls.0 (list) at 2.name`, `calls.1 (send) at
+            text`.
+        parameter: the member of `input` whose default it is; empty if it is not a default.
     """
 
     line: int
@@ -722,12 +728,12 @@ class RecordedLiteral:
 def copied_values(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """The literals of a program that are also values of recorded results, and not of the
-    input; at most 20.
+    """The literals of a program that are also values of recorded results, but not of the input; at
+    most 20.
 
-    A value that the run sent before any result had it was not copied: the result repeats it.
-    The key with which a program reads a member, as in `row["name"]` and `row.get("name")`, is
-    no such literal.
+    A value that the run sent before any result had it was not copied: the result repeats it. A key
+    with which a program reads a member, as in `row["name"]` and `row.get("name")`, is not counted
+    as a literal.
     """
     tree = parsed(program)
     literals = [] if tree is None else _literals(tree)
@@ -751,12 +757,12 @@ def copied_values(
 def sent_texts(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """The texts of a program that its recorded runs sent to a tool, and that are no value of the
+    """The texts of a program that its recorded runs sent to a tool, and that are not values of the
     input; at most 20.
 
-    A text counts if it was a whole parameter of a call, or if it has a digit and was a part of one,
-    as the month in a path. What a parameter may only choose from (`enum`) names no data. Defaults
-    of members of `input` are left to `recorded_defaults`.
+    A text counts if it was a whole value in a call, or if it has a digit and was a part of such a
+    value, like the month in a path. A value of a parameter with an `enum` does not count, because
+    it is no data. Defaults of members of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
     if tree is None:
@@ -780,7 +786,7 @@ def sent_texts(
 
 
 def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """The calls that were sent a text, or a text of which it is a part, by the
+    """The places in calls at which a text was sent, alone or as a part of a longer text, by the
     digests of the texts.
     """
     places: dict[str, str] = {}
@@ -806,7 +812,9 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
 
 
 def _is_data_in(text: str, value: str) -> bool:
-    """Return whether a text with a digit is a part of another: a word may be in it by chance."""
+    """Return whether a text is a part of another text. It must have a digit, because a word may be
+    a part by chance.
+    """
     return any(map(str.isdigit, text)) and stands_in(text, value)
 
 
@@ -816,16 +824,16 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """The defaults of members of `input` that one recorded run alone has; at most 20.
+    """The defaults of members of `input` that only one recorded run has; at most 20.
 
-    Such a default is a text that stands in the run, also as a part of a longer text that it sent,
-    or a number that a result had before the run sent it. One run cannot show whether it is right
-    for a caller who passes none. What two runs had is no such value, and neither are other numbers,
-    as in a plan: they are sizes and limits.
+    Such a default is a text that occurs in the run, even as a part of a longer text that the run
+    sent, or a number that a result had before the run sent it. One run cannot show whether it is
+    right for a caller who passes no value. A value that two runs had does not count. Nor do other
+    numbers, as in a plan: they are sizes and limits.
 
     Args:
-        program: the text.
-        stated: the defaults that stand beside the program, by member.
+        program: the text of the program.
+        stated: the defaults that were declared beside the program, by member.
         inputs: the input of each run.
         recordings: the runs.
     """
@@ -866,9 +874,9 @@ def recorded_defaults(
 
 
 def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
-    """Return whether a text or a number may come from a result of a run: it is a part of one,
-    or stands in a text of one, and the run had not sent it before. Short texts and small
-    numbers tell nothing.
+    """Return whether a text or a number may come from a result of a run: a result contains it, as a
+    value or within a text, and the run had not sent it before. Short texts and small numbers do not
+    count.
     """
     if not _is_telling(value):
         return False
@@ -887,7 +895,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """By its digest, when the first call ended that was sent a value."""
+    """For each value, by its digest, the end of the first call that was sent the value."""
     sent: dict[str, int] = {}
     for call in recording.calls:
         for _, value in walk(call.parameters):
@@ -901,8 +909,8 @@ def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[st
 
 
 def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, str]:
-    """The places of values in results that had come before a call was sent the value, by the
-    digests of the values.
+    """The places of values in results that came before any call was sent the value, by the digests
+    of the values.
     """
     sent = _first_sent(recording, digests)
     places: dict[str, str] = {}
@@ -923,9 +931,9 @@ def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> d
 def _places_of_texts(
     arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
-    """Where texts stand in a run, by their digests: in its calls or its input, also in a longer
-    text there, or as a whole result or a part of one. A word within the text of a result is
-    there by chance.
+    """The places of texts in a run, by their digests: in its calls or its input, even within a
+    longer text, or as a whole value in a result. A word within a text of a result does not count,
+    because it may be there by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:
@@ -957,8 +965,8 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """The texts and numbers of a program that are not equal to others by chance, in the
-    order of its lines.
+    """The texts and numbers of a program that are unlikely to equal a recorded value by chance, in
+    the order of their lines.
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
@@ -988,7 +996,7 @@ def _literals(tree: ast.Module) -> list[_Literal]:
 
 
 def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (member of `input`, what stands for it if nobody passes it) of an expression:
+    """Yield (member of `input`, its default) if an expression reads a member with a default:
     `input.get("a", 1)`, `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
     """
     match node:
@@ -1011,7 +1019,7 @@ def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _read_member(node: ast.AST) -> str | None:
-    """The member that `input["a"]` or `input.get("a")` reads; None: it is another expression."""
+    """The member that `input["a"]` or `input.get("a")` reads; None for any other expression."""
     match node:
         case ast.Subscript(value=ast.Name(id="input"), slice=ast.Constant(value=str(name))):
             return name
@@ -1034,7 +1042,7 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """False for short texts and small numbers, which are equal by chance."""
+    """False for short texts and small numbers, which may equal others by chance."""
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
@@ -1047,7 +1055,7 @@ class ToolCallSite:
     """A call of a tool in the text of a program.
 
     Attributes:
-        site: where it stands.
+        site: its place in the text.
         tool: the tool.
         shown: the tool as the program names it: `git.git_log`.
     """
@@ -1063,7 +1071,7 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """The call in one line, and what follows from no recording having made it."""
+        """A line that says that no recording made the call, and what follows from this."""
         then = "; it asks before it runs" if self.changes else ""
         return f"line {self.site.line}: no recorded run has called {self.shown} here{then}"
 
@@ -1071,11 +1079,11 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """The calls of tools in the text of a program that no recording made, as far as the
+    """The calls of tools in the text of a program that it made with no recording, as far as the
     text shows them.
 
-    What counts when the program runs is where a call was made: a call from a place that is not in
-    `reached` asks.
+    When the program runs, only the place of a call counts: a call from a place that is not in
+    `reached` asks first.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:

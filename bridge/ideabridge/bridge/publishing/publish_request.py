@@ -1,4 +1,4 @@
-"""PublishRequest: what somebody who publishes a run asks for."""
+"""PublishRequest: what the publisher of a run asks for."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The request to publish what a run did as a tool. Each door makes one of what it gets:
-    Python, the command line, the page, and `publish_idea`. `Bridge.publish` says what the members
-    mean.
+    """The request to publish what a run did as a tool. Python, the command line, the page and
+    `publish_idea` each make one from what they get. `Bridge.publish` explains the members.
 
     Attributes:
         ref: the run, or an idea that it made.
         name: the name of the tool.
-        description: what the tool does; None: its run or its program says so.
+        description: what the tool does; None if its run or its program says so.
         answer: how a call is answered.
-        parameters: what a person decides about parameters, as it is stored with the version.
+        parameters: what a person decides about parameters, in the form in which it is stored with
+            the version.
         choices: what a person decides about copied values, and other runs of the same task.
         strict: whether a replay asks before it uses any value that is not determined.
-        or_solve: whether a mind goes on where the plan gives no output.
+        or_solve: whether a mind goes on if the plan gives no output.
         by: who made the choices.
-        to: the audience, see `read_audience`; None: as before.
-        program: a program that does what the runs did; None: none was written for them.
+        to: the audience, see `read_audience`; None to leave it as it is.
+        program: a program that does what the runs did; None if no program was written for them.
         caller: who publishes.
         decisions: what `parameters` says, by the names of the parameters.
 
@@ -70,15 +70,15 @@ class PublishRequest:
 
     @property
     def owner(self) -> str | None:
-        """The owner of a new name; None: the owner of the store, who publishes to everybody."""
+        """The owner of a new name; None for the owner of the store, who publishes to everybody."""
         return None if self.caller == LOCAL else self.caller
 
     def digest_with(self, written: JSONObject) -> str:
-        """The digest that all requests have in common which publish the same program from the same
+        """A digest that is the same for all requests to publish the same program from the same
         runs, under the same name, for the same audience.
 
         Args:
-            written: the program as JSON, or who writes it.
+            written: the program as JSON, or the name of whoever writes it.
         """
         task = sha256("\0".join([self.caller, self.name, *self.refs]).encode()).hexdigest()
         to = self.to if self.to is None or isinstance(self.to, str) else list[JSON](self.to)
@@ -86,13 +86,13 @@ class PublishRequest:
 
     @property
     def decides_on_a_run(self) -> bool:
-        """Whether it says something that only holds for what a run did."""
+        """Whether the request decides something that applies only to what a run did."""
         decides = self.parameters or self.choices.take or self.choices.runs
         return bool(decides or self.strict or self.or_solve or self.program)
 
     def for_program(self, program: ProgramAnswer | None = None) -> PublishRequest:
-        """The request to publish a program for the same runs. What a person decides about a plan
-        does not hold for it.
+        """A request to publish a program for the same runs, without the decisions of a person about
+        a plan.
         """
         return PublishRequest(
             self.ref,
@@ -106,7 +106,7 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """The request, in which the words of the program's author stand where the publisher says
+        """The request, completed with the words of the program's author where the publisher says
         nothing.
         """
         program = self.program
@@ -122,7 +122,8 @@ class PublishRequest:
 def program_to_publish(
     program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
 ) -> ProgramAnswer | None:
-    """Return the program of `Bridge.publish` with the inputs of the runs; None: there is none.
+    """Return the program of `Bridge.publish` with the inputs of the runs; None if there is no
+    program.
 
     Raises:
         PublicationError: `inputs` come without the text of a program.

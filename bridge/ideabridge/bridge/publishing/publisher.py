@@ -10,16 +10,16 @@ how calls will be answered:
 | `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
 | `recorded` | returns the stored output for the stored input | nothing more |
 
-`auto` chooses the program if one program is all that the run did, or else the first of the others
-that is possible. A version that it publishes as a plan or for solving keeps the answer `auto`.
-Input and output are always stored, so that `verify` can compare them later. What is uncertain about
-a plan is no reason to refuse it: the plan keeps all explanations of a copied value, and each answer
-says what it assumes.
+`auto` chooses the program if the run consists of one program, and otherwise the first of the other
+answers that is possible. A version that `auto` publishes as a plan or for solving keeps the answer
+`auto`. Input and output are always stored, so that `verify` can compare them later. A plan is not
+refused because something about it is uncertain: it keeps all explanations of a copied value, and
+each answer says what it assumes.
 
 Invariants. A plan or program is published only if it is self-consistent (with the recorded results
-it returns the recorded output), and it does not call itself through other ideas. After the tools
-are known, nothing waits until the version is written: the plan is checked against the tools that
-its pins name. A failed publication stores nothing.
+it returns the recorded output), and it does not call itself through other ideas. Once the tools are
+known, nothing waits until the version is written, so the plan is stored with the very tools that it
+was checked against. A failed publication stores nothing.
 """
 
 from __future__ import annotations
@@ -141,19 +141,19 @@ from ideabridge.tools.tool import IDEA
 T = TypeVar("T")
 
 _AWAY: Final = 1000
-"""The largest number of characters in which an error names the modules that are not up."""
+"""The most characters in which an error names the modules that are not up."""
 
 MAX_AUDIENCE: Final = 100
-"""The largest number of users that one publication can name."""
+"""The most users that one publication can name."""
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the callers that `me` (only the owner), `all`, or names of users stand for; see
+    """Return the callers that `me` (only the owner), `all`, or the names of users mean; see
     `Publications.share`.
 
     Raises:
-        PublicationError: `to` is empty, has too many names, or combines `me` or `all`
-            with other names.
+        PublicationError: `to` is empty, has too many names, or combines `me` or `all` with other
+            names.
         UnknownUserError: there is no such user.
     """
     words = to.split(",") if isinstance(to, str) else [*to]
@@ -315,7 +315,7 @@ class Publisher:
                 for results in (False, True)
             ]
         except IdeabridgeError:
-            # It contains a secret, for example.
+            # The idea contains a secret, for example.
             return False
         return isinstance(document, dict) and document.get("digest") in [
             export["digest"] for export in exports
@@ -324,18 +324,19 @@ class Publisher:
     async def check_plan(
         self, plan: Plan | None, name: str, caller: str, *, where: str
     ) -> JSONObject:
-        """Check the plan of a document with the tools that are here, and return its
-        behaviour hints.
+        """Check the plan of a document with the tools that are here, and return its behaviour
+        hints.
 
         Args:
-            plan: the plan, with an input; None: the idea has none, so its effects are unknown.
+            plan: the plan, with an input; None if the idea has none, so that its effects are
+                unknown.
             name: the name to publish it under.
-            caller: who publishes.
+            caller: the caller who publishes it.
             where: the member of the document that the plan comes from, for errors.
 
         Raises:
-            ModulesAwayError: a module that it calls is configured and not up.
-            PublicationError: it would call itself, or cannot run with the tools here.
+            ModulesAwayError: a module that the plan calls is configured but not up.
+            PublicationError: the plan would call itself, or cannot run with the tools here.
             PublicationNameError: see `check_free`.
         """
         if plan is None:
@@ -357,7 +358,7 @@ class Publisher:
 
         if all(isinstance(call, dict) and offered.look_up(call) is not None for call in plan.calls):
             try:
-                # What an idea that it calls lacks may come later, as its own tools may.
+                # A tool that an inner idea lacks may come later, like the tools of the plan itself.
                 with suppress(MeantToolError):
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
@@ -370,13 +371,13 @@ class Publisher:
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a publication may have a name.
 
-        Names of modules are taken, and so is every name by which ideabridge's own tools, the
-        built-in ones, or those of tool files and modules are called. A name that is already
-        published stays valid: no module takes it by listing a tool of that name.
+        The names of modules are taken, and so are the names of own tools, of built-in tools, and of
+        the tools of tool files and modules. A name that is already published stays valid: a module
+        cannot take it by listing a tool with that name.
 
         Raises:
-            PublicationNameError: it is not a valid name, or is reserved.
-            PublicationError: it belongs to a tool or a module here.
+            PublicationNameError: the name is not valid, or is reserved.
+            PublicationError: the name belongs to a tool or a module here.
         """
         check_name(name)
         if name in RESERVED:
@@ -407,7 +408,7 @@ class Publisher:
                     f"name: {name!r} is a tool of server {tool.module!r} here; choose another"
                 )
 
-        # Hosts know this name, even if the module no longer lists the tool.
+        # Hosts know the tool by this name, even if the module no longer lists it.
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
             raise PublicationError(
@@ -416,8 +417,8 @@ class Publisher:
 
     @property
     def _scope(self) -> str:
-        """The project within which names of exposed tools are unique: projects can share a
-        store.
+        """The project within which the names of exposed tools are unique, because projects can
+        share a store.
         """
         return str(self.configuration.folder.absolute())
 
@@ -425,7 +426,8 @@ class Publisher:
         """Publish what a run did; see `Bridge.publish`.
 
         Raises:
-            NoFinishedRunError: the run says nothing beyond its idea; see `Saver.publish_run`.
+            NoFinishedRunError: the run has nothing to publish beyond its idea; see
+                `Saver.publish_run`.
         """
         request = request.with_words_of_program()
         self.screen.check({"name": request.name, "description": request.description})
@@ -440,7 +442,7 @@ class Publisher:
             prepared = await self._with_guide(request, run, task, prepared)
 
         if request.program is not None and request.program.is_of_mind:
-            # A person is asked about a program that the recordings accept.
+            # A person is asked only about a program that the recordings accept.
             audience = self._audience_of_mind(request, audience)
 
         published = await self._write(request, run.outline, task, prepared, audience)
@@ -451,11 +453,11 @@ class Publisher:
         return dataclasses.replace(published, report=prepared.full_report())
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
-        """Return the tool that a run becomes: a program or plan, or else what a mind solves anew,
-        or else its recorded answer; `request.answer` may admit one of them alone.
+        """Return the tool that a run becomes: a program or plan, or else a tool that a mind solves
+        anew, or else the recorded answer. `request.answer` may admit only one of these.
 
         Raises:
-            PublicationError: it cannot become what is asked for.
+            PublicationError: the run cannot become what the request asks for.
         """
         outline = run.outline
         if request.program is not None:
@@ -471,7 +473,7 @@ class Publisher:
         if isinstance(planned, PreparedTool):
             return planned
         if request.answer == "auto" and not outline.is_done and not outline.has_results:
-            # It is published as it was written.
+            # The caller then publishes the idea as it was written.
             raise NoFinishedRunError(f"run {outline.run} is {outline.status}, and did nothing")
 
         if request.answer in ("auto", "solve"):
@@ -491,7 +493,7 @@ class Publisher:
         """Return the program of a run as a tool, or the reason why it cannot be one.
 
         Raises:
-            PublicationError: it cannot be one, and nothing else is asked for.
+            PublicationError: the run cannot be a program, and the request admits nothing else.
         """
         try:
             return await self._program(request, run, ProgramAnswer(program))
@@ -504,8 +506,8 @@ class Publisher:
         """Return the plan of a run as a tool, or the reason why it cannot be one.
 
         Raises:
-            PublicationError: it cannot be one, and nothing else is asked for; or the plan does
-                not fit what a person decided.
+            PublicationError: the run cannot be a plan, and the request admits nothing else; or the
+                plan does not fit what a person decided.
         """
         planned: PreparedTool | str = run.no_plan
         if run.draft is not None:
@@ -544,11 +546,11 @@ class Publisher:
         plan: Plan,
         essences: Mapping[str, JSONObject],
     ) -> tuple[Catalogue, str | None]:
-        """Wait for the tools of a plan, and compare them with its pins. Nothing waits from then
+        """Wait for the tools of a plan, and compare them with its pins. From then on, nothing waits
         until the version is written.
 
         Args:
-            request: what its publisher asks for.
+            request: the request of the publisher.
             document: the plan as it is published.
             plan: the same plan, read.
             essences: the tools of its run, by digest.
@@ -570,10 +572,10 @@ class Publisher:
     async def _with_guide(
         self, request: PublishRequest, run: OutlinedRun, task: str, planned: PreparedTool
     ) -> PreparedTool:
-        """Return a plan after which a mind goes on where it gives no output.
+        """Return a plan with a guide, so that a mind goes on if the plan gives no output.
 
         Raises:
-            PublicationError: no mind can.
+            PublicationError: no mind can solve it anew.
         """
         outline = run.outline
         guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
@@ -618,13 +620,13 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """The callers with whom a version is shared whose words a mind wrote: it has read
-        what others wrote.
+        """Return the callers with whom a version is shared if a mind wrote its words: such a mind
+        has read what others wrote.
 
-        A new name is for the publisher alone, and a person decides about anybody else.
+        Without a person, a new name is for the publisher alone.
 
         Raises:
-            NeedsPersonError: others would see it, and no person has agreed.
+            NeedsPersonError: others would see the version, and no person has agreed.
         """
         if request.by.kind == "person" or not self.store.users.exist():
             return audience
@@ -647,7 +649,8 @@ class Publisher:
         """Return a program as a tool.
 
         Raises:
-            ProgramRefusedError: it is malformed, cannot run here, or does not do what its runs did.
+            ProgramRefusedError: the program is malformed, cannot run here, or does not do what its
+                runs did.
         """
         if request.strict or request.choices.take:
             raise PublicationError(
@@ -703,7 +706,7 @@ class Publisher:
         """Run a program with the results of each run.
 
         Raises:
-            ProgramRefusedError: it does not do what one of them did.
+            ProgramRefusedError: the program does not do what one of the runs did.
         """
         program = trial.written.program
         judgements: list[Judgement] = []
@@ -718,7 +721,9 @@ class Publisher:
         return judgements
 
     async def _check_form(self, trial: ProgramTrial) -> None:
-        """Raise ProgramRefusedError if a program that is not that of its run is malformed."""
+        """Raise ProgramRefusedError if a program is malformed. The program of the run itself is not
+        checked.
+        """
         if trial.is_own:
             return
         names = ProgramNames(trial.catalogue.tools)
@@ -736,13 +741,13 @@ class Publisher:
     async def distill(
         self, request: PublishRequest, mind: MindName | Choice = AUTO
     ) -> tuple[Publication, list[RefusedProgram]]:
-        """Let a mind write a program that does what runs did, and publish it. It may
-        try three times.
+        """Let a mind write a program that does what runs did, and publish it. The mind may try
+        three times.
 
         Args:
-            request: what its publisher asks for. The parameters are those of its first run, and
-                what it decides about a plan does not count.
-            mind: who writes it; see `choose`.
+            request: the request of the publisher. The first run gives the parameters; decisions
+                about a plan are ignored.
+            mind: the mind that writes it; see `choose`.
 
         Returns:
             (the publication, the programs that were refused before it, each with the reason).
@@ -751,7 +756,7 @@ class Publisher:
             PublicationError: no program does what the runs did, or there is no mind.
         """
         self.check_free(request.name, caller=request.caller)
-        # No person has seen the program.
+        # No person has seen the program yet.
         request = dataclasses.replace(request, by=decider_of(APPROVER))
 
         async def publish(answer: ProgramAnswer) -> Publication:
@@ -766,8 +771,8 @@ class Publisher:
         )
 
     async def note_refused(self, run: str, reason: str) -> None:
-        """Note that the program which a mind wrote in a run was refused: the run
-        itself ended well.
+        """Note that the program which a mind wrote in a run was refused. The run itself ended
+        well.
         """
         await self.bridge.write(
             lambda: self.store.settings.set(REFUSED_PROGRAM + run, reason.encode())
@@ -782,12 +787,12 @@ class Publisher:
         words: ToolWords = NO_WORDS,
         room: int = ROOM,
     ) -> ProgramRequest:
-        """Return what the author of a program for `Bridge.publish` is told about runs.
+        """Return the description of runs for the author of a program for `Bridge.publish`.
 
         Args:
             refs: runs of the same task, each as in `Bridge.publish`.
             caller: the owner of the runs.
-            refused: the programs that the author wrote before.
+            refused: the refused programs that the author wrote before.
             words: what the publisher says about the tool.
             room: the most estimated tokens of its text.
         """
@@ -814,7 +819,8 @@ class Publisher:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
             return await self.offer.unreached(needed)
 
-        # Twice, because a module may turn out to be needed only when another has listed its tools.
+        # This asks twice, because a module may turn out to be needed only after another one has
+        # listed its tools.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(
                 status.error or f"server {status.name!r} is {status.state}" for status in away
@@ -909,9 +915,11 @@ class Publisher:
         return verdicts
 
     async def _silent_defaults(self, publication: Publication, caller: str) -> list[str]:
-        """Return what a plan that an earlier version published does not say; see `silent_defaults`.
+        """Return the notes that are missing in a plan which an earlier version of ideabridge
+        published; see `silent_defaults`.
 
-        Only its run shows that, so no migration can add it to plans whose run is gone.
+        Only the run of the plan shows them, so a migration cannot add them to plans whose run is
+        gone.
         """
         plan = publication.plan or {}
         origin = publication.origin
@@ -936,8 +944,8 @@ class Publisher:
     async def _reproduce(
         self, publication: Publication, plan: Plan, caller: str, verdict: Verdict
     ) -> None:
-        """Check whether a published program still does what its run did, if this
-        store has the run.
+        """If this store has the run of a published program, check whether the program still does
+        what the run did.
         """
         try:
             function = await self.drafting.function(
@@ -1015,7 +1023,9 @@ def _defined_by(plan: Plan) -> frozenset[str]:
 
 
 def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the plan of a publication with an input, or else the calls of its guide."""
+    """Return the plan of a publication with an input or, if it has no plan, the calls of its
+    guide.
+    """
     if publication.plan is not None:
         return plan_of(publication, arguments)
     guide = publication.guide or {}
@@ -1023,22 +1033,23 @@ def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
 
 
 class _UnchangedError(Exception):
-    """Rolls a transaction back in which nothing changed."""
+    """Rolls back a transaction in which nothing changed."""
 
     def __init__(self, publication: Publication) -> None:
         self.publication = publication
 
 
 def _check_answer(request: PublishRequest, outline: Outline) -> None:
-    """Check that a run can be published by the answer that is asked for.
+    """Check that a run can be published with the kind of answer that the request asks for.
 
     Raises:
-        NoFinishedRunError: its program would be published as it was written.
-        PublicationError: it cannot.
+        NoFinishedRunError: the run did not end well, so its program can only be published as it was
+            written.
+        PublicationError: the run cannot be published with this kind of answer.
     """
     answer = request.answer
     if outline.program is not None and request.program is None and not outline.is_done:
-        # Its results cannot judge the program.
+        # The results of such a run cannot judge the program.
         raise NoFinishedRunError(f"run {outline.run} is {outline.status}, not done")
 
     if answer == "recorded" and not outline.is_done:
@@ -1057,7 +1068,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
 
 def _task_of(request: PublishRequest, outline: Outline) -> str:
-    """What the tool does, in whole sentences: as its publisher says, or as its run shows."""
+    """A description of the tool in whole sentences, from its publisher or from its run."""
     text = request.description or outline.description or f"Runs {request.name}"
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

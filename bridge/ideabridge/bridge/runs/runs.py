@@ -518,8 +518,8 @@ class Runs:
         Raises:
             UnknownRunError: this caller has no run of that id.
             FinishedRunError: the run has ended.
-            InterruptedRunError: another process drives it, it was made under another configuration,
-                or it is set aside.
+            InterruptedRunError: another process drives the run, the run cannot go on under this
+                configuration, or it is set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
         # The status is read first, because the run may end as soon as it is taken up.
