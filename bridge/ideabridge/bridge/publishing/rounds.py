@@ -1,11 +1,11 @@
-"""Rounds: the programs that a mind handed in for a run, one after another, until the
-recordings accept one.
+"""Rounds: the programs that a mind submits for a run, one after another, until the recordings
+accept one.
 
-Theory of operation. A mind that saw a run hands in a program; `hand_in` publishes it, or says how
-it differs. Each program is journaled as a run of its own, whose Request is what the mind was told
-and whose Solution is its answer. A record in the store has the runs of these rounds with the
-differences, so they are counted over processes. It belongs to the run that is published, whatever
-the tool is to be called, and is empty once a program is accepted.
+Theory of operation. A mind that saw a run submits a program; `hand_in` publishes it, or says how it
+differs from the run. Each program is journaled as a run of its own, with the Request that the mind
+got and its answer as the Solution. A record in the store lists the runs of these rounds with the
+differences, so the rounds are counted across processes. The record belongs to the run that is to be
+published, whatever the name of the tool, and is emptied once a program is accepted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
 
 _RECORD: Final = "program_rounds."
-"""The prefix of the settings with the rounds of a run."""
+"""The prefix of the keys under which the store keeps the rounds of a run."""
 
 
 def _setting_of(request: PublishRequest) -> str:
-    """The name of the setting with the rounds of a run: another name for the tool, or other runs
-    beside it, give no further rounds.
+    """The key under which the store keeps the rounds of a run. Neither another name of the tool nor
+    other additional runs change it, so neither gives further rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]
@@ -46,10 +46,10 @@ def _setting_of(request: PublishRequest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRound:
-    """A program that was handed in and refused.
+    """A program that was submitted and refused.
 
     Attributes:
-        run: the run that has the Request and the program.
+        run: the id of the run that has the Request and the program.
         program: the program.
         why: how it differs from the recording.
     """
@@ -60,13 +60,13 @@ class ProgramRound:
 
 
 class Rounds:
-    """Publishes the programs that minds hand in, and counts those that were refused."""
+    """Publishes the programs that minds submit, and counts the refused ones."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
 
     def refused(self, request: PublishRequest) -> list[ProgramRound]:
-        """The programs that were refused so far, the first one first."""
+        """The programs that were refused so far, in order."""
         return _read_rounds(self._publisher.store.settings.get(_setting_of(request)))
 
     async def ask(self, request: PublishRequest, mind: MindName | Choice) -> Run:
@@ -88,13 +88,14 @@ class Rounds:
         Args:
             request: the request to publish it.
             answer: the program.
-            run: the run in which the mind wrote it; None: it was handed in, and becomes a run now.
+            run: the run in which the mind wrote it; None if it was submitted without a run, and
+                becomes a run now.
 
         Raises:
-            ConstantsOpenError: it does what the runs did, and recorded values stand in it.
-                This is no round.
-            ProgramRefusedError: it does something else; the message has the difference and the
-                rounds that are left.
+            ConstantsOpenError: the program does what the runs did, but contains recorded values.
+                This does not count as a round.
+            ProgramRefusedError: the program differs from the runs; the message has the difference,
+                and the number of rounds that are left.
             PublicationError: see `Bridge.publish`.
         """
         journaled = run.id if run is not None else await self._journal(request, answer)
@@ -111,7 +112,7 @@ class Rounds:
         return publication
 
     async def _journal(self, request: PublishRequest, answer: ProgramAnswer) -> str:
-        """Store a program that was handed in as the answer of a run, and return its id."""
+        """Store a submitted program as the answer of a new run, and return the id of the run."""
         run = await self.ask(request, TURNS)
         solution: JSONObject = {"calls": [], "output": answer.to_json()}
         try:
@@ -126,7 +127,7 @@ class Rounds:
         return run.id
 
     async def _count(self, request: PublishRequest, refused: ProgramRound) -> int:
-        """Note a refused program, and return how many there are now."""
+        """Note a refused program, and return the number of refused programs."""
         counts: list[int] = []
 
         def add(raw: bytes) -> bytes:

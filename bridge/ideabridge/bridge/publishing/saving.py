@@ -1,12 +1,12 @@
-"""Saving: turn what was not done by a finished run into a tool.
+"""Saving: makes tools of ideas that no finished run made.
 
-That is an idea that somebody wrote by hand, an idea that came from elsewhere, or what a run that
-did not end well has done. `read_idea` says what it is, and this module adds what only the tools
-that are here can say: whether it can run, what it may do, and which definitions its calls mean.
+Somebody wrote such an idea by hand, or it came from elsewhere, or it is the work of a run that did
+not end well. `read_idea` says what it is, and this file adds what only the tools that are here can
+tell: whether it can run, what it may do, and which definitions its calls mean.
 
-Nothing runs. A plan or program is checked as in a dry run, and its name, cycles and secrets as in
-any publication. If a tool that it needs is missing here, it is saved nevertheless, with the most
-cautious hints, and the result says what is missing.
+Nothing runs. A plan or program is checked as in a dry run; names, cycles and secrets are checked as
+for any publication. If a tool that the idea needs is missing here, it is saved nevertheless, with
+the most cautious hints, and the result says what is missing.
 """
 
 from __future__ import annotations
@@ -67,14 +67,16 @@ _MORE_PARAMETERS: Final = (
     "dependentSchemas",
     "if",
 )
-"""The words of a schema that may name further parameters."""
+"""The keywords of a schema that may name further parameters."""
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What the tools that are here add to an idea: how it is published, and what it lacks."""
+    """The parts of a publication that depend on the tools that are here, and the tools that are
+    missing.
+    """
 
     plan: JSONObject | None
     guide: JSONObject | None
@@ -118,7 +120,7 @@ class Saver:
 
     async def _only_save(self, written: WrittenIdea, caller: str) -> SavedIdea:
         if user_of(caller) is not None:
-            # Nobody but the owner of the store would see it.
+            # Only the owner of the store would see such an idea.
             raise PublicationError(
                 "name: missing; an idea of a user of this server is published under a name"
             )
@@ -145,12 +147,12 @@ class Saver:
         Args:
             written: the idea.
             name: the name of its tool.
-            description: what the tool does; None: as the idea says.
+            description: what the tool does; None to use the description of the idea.
             replace: see `Bridge.save_idea`.
             to: see `Bridge.publish`.
-            caller: who publishes.
-            members: what the document says, from which it can be written again; None: there
-                is no document.
+            caller: the caller who publishes it.
+            members: the members of the document, so that the document can be written again; None if
+                there is no document.
 
         Raises:
             PublicationError, ModulesAwayError, PublicationNameError, NameInUseError: see
@@ -206,13 +208,13 @@ class Saver:
         before, after = await publisher.bridge.patiently(keep)
         if after is before:
             return SavedIdea(new.idea_id, before, before, prepared.missing)
-        # It means the tools that are here now.
+        # The calls of the idea mean the tools that are here now.
         pinned = await publisher.ways.pinned(after, caller)
         return SavedIdea(new.idea_id, pinned, before, prepared.missing)
 
     async def publish_run(self, request: PublishRequest) -> Publication:
-        """Publish what a run did, or, if no run here says more than the idea itself, the idea as
-        it is; see `Bridge.publish`.
+        """Publish what a run did. If no run here says more than the idea itself, publish the idea
+        as it is; see `Bridge.publish`.
         """
         try:
             return await self.publisher.publish(request)
@@ -226,11 +228,12 @@ class Saver:
         return await self._publish_as_it_is(request)
 
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
-        """Publish an idea of which no run here ended well, by what it holds: its calls as they are
-        written, with every literal a constant, or else its context and schema, which a mind solves.
+        """Publish an idea of which no run here ended well, as it is: its calls as they are written,
+        with every literal as a constant, or else its context and schema, which a mind solves.
 
         Raises:
-            PublicationError: it cannot become a tool; the message says why, and what would help.
+            PublicationError: the idea cannot become a tool; the message says why, and what would
+                help.
         """
         document, idea = self._document(request.ref, request.caller)
         self.publisher.screen.check({"name": request.name, "description": request.description})
@@ -238,7 +241,7 @@ class Saver:
         async def publish(members: JSONObject) -> SavedIdea:
             written = read_idea({**document, **members}, stored=True)
             if idea is not None:
-                # It is in the store already.
+                # The idea is in the store already.
                 written = dataclasses.replace(written, idea=idea)
             return await self.publish(
                 written,
@@ -255,7 +258,7 @@ class Saver:
         except IdeabridgeError as error:
             if request.answer != "auto" or not document.get("solution"):
                 raise PublicationError(f"it cannot become a tool: {error}") from None
-            # Its calls need what the run before them did, or tools that are not here.
+            # The calls need results that the run had before them, or tools that are not here.
             saved = await publish({"answer": "solve", "solution": None})
 
         if saved.publication is None:
@@ -263,8 +266,8 @@ class Saver:
         return saved.publication
 
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
-        """(an idea as a document, the idea if it is in the store); `ref` is an id, a unique prefix
-        of one, or the id of a run that ended early.
+        """Return (an idea as a document, the idea itself if it is in the store). `ref` is the id of
+        an idea, a unique prefix of it, or the id of a run that ended early.
         """
         store = self.publisher.store
         record = store.runs.get(ref)
@@ -290,11 +293,11 @@ class Saver:
             planned, written.example, written.input_schema, written.schema, name=name
         )
         if not written.has_example:
-            # What the input is, is known at a call only.
+            # The input is known only when the tool is called.
             _expect_parameters(plan)
             plan = dataclasses.replace(plan, input=None, input_schema=None)
         elif plan.input is None:
-            # Without parameters, no call of its tool has an input.
+            # A tool without parameters is called without an input.
             plan = dataclasses.replace(plan, input={})
 
         annotations = await publisher.check_plan(plan, name, caller, where="solution")
@@ -381,7 +384,7 @@ class Saver:
                 pinned = pinned_tools(calls, catalogue, defined_in(guide))
                 guide["pins"] = [Pin.of(tool).to_json() for tool in pinned]
 
-        # What a missing tool does is unknown.
+        # The effects of a missing tool are unknown.
         if needs:
             hints = dict(CAUTIOUS)
         else:
@@ -397,7 +400,9 @@ class Saver:
 
 
 def _expect_parameters(plan: Plan) -> None:
-    """Refuse a reference to an input that the parameters do not name: no call passes one."""
+    """Refuse a reference to a member of the input that is no parameter, because no call can pass
+    it.
+    """
     schema = plan.input_schema or {}
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(
@@ -442,11 +447,11 @@ def _document_of(stored: StoredIdea) -> JSONObject:
 
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
-    """The question of a run that ended before anything was done, as a document, with the plan
-    that it waited for.
+    """The task of a run that ended before it did anything, as a document, with the plan that it
+    waited to have accepted.
 
     Raises:
-        PublicationError: it has not ended, or nobody can read how it began.
+        PublicationError: the run has not ended, or its beginning cannot be read.
     """
     recorded = read_run(store, run, ended=True)
     if recorded is None:
@@ -472,7 +477,7 @@ def _document_of_run(store: Store, run: str) -> JSONObject:
     document: JSONObject = {"context": context, "schema": started.output_schema, "tools": names}
     proposed = [event for event in recorded.events if isinstance(event, SolutionProposed)]
     if proposed:
-        # A plan that nobody accepted.
+        # This is a plan that nobody accepted.
         output = proposed[-1].output
         if (
             isinstance(output, dict)

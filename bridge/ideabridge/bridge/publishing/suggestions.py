@@ -1,10 +1,10 @@
-"""Suggestions: calls that a caller made more than once, in runs of any kind, and the tool that
-they would make.
+"""Suggestions: finds calls that a caller made more than once, in runs of any kind, and suggests a
+tool for them.
 
-The calls of the latest runs are compared by their tools alone: the same tools in the same order are
-the same work. For the most frequent of these, the journals of some of the runs show which
-parameters differed, and which of them were copied from earlier results. The tool takes the others
-as its parameters.
+The calls of the latest runs are compared only by their tools: the same tools in the same order
+count as the same work. For the most frequent work, the journals of some of the runs show which
+parameters differed, and which parameters were copied from earlier results. The tool takes the other
+ones as its parameters.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import ToolKey
 
 MOST_RUNS: Final = 1000
-"""The latest runs of a caller that are compared."""
+"""The number of latest runs of a caller that are compared."""
 
 MOST_CALLS: Final = 10_000
 """The most calls that are compared."""
 
 LONGEST: Final = 12
-"""The most calls of a part of a run that is suggested. Whole runs may have more."""
+"""The most calls of a part of a run that is suggested. A whole run may have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
-"""The occurrences of which the journals are read."""
+"""The number of occurrences whose journals are read."""
 
 _SECONDS: Final = 5.0
 """Seconds after which no further suggestion is examined."""
@@ -54,7 +54,9 @@ _HELPERS: Final = frozenset({"pick"})
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Calls of a run: from `first` to `last`, counted from 0; `whole`: the run has no others."""
+    """Calls of a run, from `first` to `last`, counted from 0; `whole` is true if the run has no
+    other calls.
+    """
 
     run: str
     first: int
@@ -63,23 +65,23 @@ class Occurrence:
 
     @property
     def ref(self) -> str:
-        """What `ideas publish` takes: `RUN`, or `RUN:FIRST-LAST`."""
+        """The argument for `ideas publish`: `RUN`, or `RUN:FIRST-LAST`."""
         return self.run if self.whole else f"{self.run}:{self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Work that was done more than once, and the tool that it would make.
+    """Work that was done more than once, and the tool that could do it.
 
     Attributes:
         name: a name for the tool.
         times: how often it was done.
         tools: the tools that were called, in order.
-        changes: True if one of them may change something.
-        parameters: the parameters that the tool would have: those that differed, without a
-            default, first.
+        changes: True if one of the tools may change something.
+        parameters: the parameters that the tool would have. Parameters that differed have no
+            default and come first.
         occurrences: the calls that were examined, the latest first.
-        title: what the latest of them was done for.
+        title: the title of the run with the latest occurrence.
     """
 
     name: str
@@ -101,7 +103,7 @@ class Suggestion:
 
     @property
     def command(self) -> str:
-        """The command that publishes it."""
+        """The command that publishes the tool."""
         latest, *others = (occurrence.ref for occurrence in self.occurrences)
         return " ".join(
             ["ideabridge ideas publish", latest, self.name, *(f"--with {ref}" for ref in others)]
@@ -123,12 +125,12 @@ class Suggestion:
 
 
 def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> list[Suggestion]:
-    """Find work that a caller did at least `least` times and that is not a tool yet, the most
-    calls saved first.
+    """Find work that a caller did at least `least` times and that is not a tool yet, the most calls
+    saved first.
 
-    It is suggested if it was done with different arguments, or at least three times, and if it has
-    two calls, or one that may change something and always had some of its arguments. All calls must
-    have succeeded. This reads journals for up to five seconds.
+    Work is suggested if it was done with different arguments, or at least three times. It must also
+    have two calls, or one call that may change something and had some arguments that were always
+    the same. All calls must have succeeded. This reads journals for up to five seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)
@@ -141,7 +143,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
         if len(suggestions) >= limit or time.monotonic() > until:
             break
         if _without_helpers(repeated.tools) in published:
-            # Neither are its parts.
+            # The parts of a published plan are not suggested either.
             used_steps |= repeated.steps()
             continue
 
@@ -178,7 +180,7 @@ class _Line:
 
 
 _Step: TypeAlias = tuple[int, int]
-"""(the number of a line, the place of a call in it)."""
+"""(the number of a line, the place of a call in the line)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +192,8 @@ class _Repeated:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """What comes first: the most calls saved. Single calls come last: they are mostly
-        parts of something else.
+        """The key for sorting: the more calls are saved, the higher. Single calls come last,
+        because they are mostly parts of other work.
         """
         size = len(self.tools)
         return size > 1, (len(self.starts) - 1) * size, size
@@ -203,7 +205,7 @@ class _Repeated:
             yield line, first + step
 
     def steps(self) -> set[_Step]:
-        """All calls."""
+        """All calls of all occurrences."""
         return {step for start in self.starts for step in self.steps_from(start)}
 
 
@@ -230,7 +232,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 
 def _line_of(store: Store, record: RunRecord) -> _Line:
-    """The calls of a run that succeeded; none of a part of another run."""
+    """The calls of a run that succeeded. A run that is a part of another run counts as empty."""
     tools: list[str] = []
     origin = record.summary.origin
     if origin is None or "run" not in origin:
@@ -256,7 +258,7 @@ def _tool_of(call: JSONObject) -> str:
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
-    """Everything that occurs at least `least` times, the most calls saved first."""
+    """Every sequence of tools that occurs at least `least` times, the most calls saved first."""
     starts_of: dict[tuple[str, ...], list[_Step]] = {}
     for number, line in enumerate(lines):
         tools = line.tools
@@ -265,7 +267,7 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
             for end in range(start + 1, longest + 1):
                 size = end - start
                 starts = starts_of.setdefault(tools[start:end], [])
-                # They must not overlap: of `a a a`, `a a` occurs once.
+                # Occurrences must not overlap: `a a` occurs only once in `a a a`.
                 if not starts or starts[-1][0] != number or starts[-1][1] + size <= start:
                     starts.append((number, start))
 
@@ -282,8 +284,8 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """True if a sequence is another one several times: a loop, of which the number of
-    turns is chance.
+    """True if a sequence repeats a shorter one. It is then a loop, whose number of rounds is
+    accidental.
     """
     size = len(tools)
     return any(
@@ -325,7 +327,7 @@ class _Runs:
         self._read: dict[str, RecordedRun | None] = {}
 
     def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
-        """Calls of a run; None if they are not plain calls of tools that succeeded."""
+        """Calls of a run; None unless all are plain calls of tools that succeeded."""
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
 
@@ -358,7 +360,7 @@ class _Work:
 def _examine(
     runs: _Runs, lines: Sequence[_Line], repeated: _Repeated, names: set[str]
 ) -> Suggestion | None:
-    """Return the tool that repeated work would make; None: it is not worth one."""
+    """Return the tool that could do repeated work; None if a tool is not worth it."""
     works: list[_Work] = []
     lost = 0
     for number, start in repeated.starts:
@@ -366,7 +368,7 @@ def _examine(
             break
         line = lines[number]
         work = _work(runs, line, line.places[start : start + len(repeated.tools)])
-        # The same name may belong to another server.
+        # The same name may belong to a tool of another server.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
         else:
@@ -388,7 +390,7 @@ def _examine(
 
     parameters = _parameters([work.calls for work in works])
     if is_single and not any("default" in parameter for _, parameter in parameters):
-        # The tool would be the one that was called.
+        # The suggested tool would do the same as the tool that was called.
         return None
 
     return Suggestion(
@@ -403,9 +405,7 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read calls of a run; None: they are not plain, or a failed call in between is not part of
-    the work.
-    """
+    """Read calls of a run; None if they are not plain, or if a failed call lies between them."""
     first = places[0]
     last = places[-1]
     calls = runs.calls(line.run, places)
@@ -425,7 +425,8 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
             values = [call.parameters.get(key) for call in calls]
             copied = [result.paths(value) for result, value in zip(results, values, strict=True)]
             if copied[0].intersection(*copied[1:]):
-                # Each time it is the value at the same place of an earlier result.
+                # The value is always found at the same place of an earlier result, so it is no
+                # parameter.
                 continue
 
             at = f"calls.{place}.{key}"
@@ -454,7 +455,7 @@ def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONOb
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What a parameter of the tool fills: its value each time, and its paths."""
+    """The places that a parameter of the tool fills, with its value each time."""
 
     filled: Filled
     values: list[JSON]
@@ -477,7 +478,7 @@ class _Results:
                 self._paths.setdefault(key, set()).add(path)
 
     def paths(self, value: JSON) -> set[str]:
-        """Where a value was seen."""
+        """The places at which a value was seen."""
         key = _key(value)
         return set() if key is None else self._paths.get(key, set())
 
@@ -500,7 +501,9 @@ def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
 
 
 def _key(value: JSON) -> tuple[str, JSON] | None:
-    """What tells a value from others; None if it is too common to say where it is from."""
+    """A key that distinguishes a value from others; None if the value is too common to show where
+    it is from.
+    """
     if isinstance(value, str):
         return ("text", value) if len(value) > 1 else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -509,8 +512,8 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
 
 
 def _name(works: Sequence[_Work]) -> str:
-    """The words that all tasks share, without the values of their calls; else the
-    names of the tools.
+    """A name made of the words that all tasks share, without the values of their calls, or else of
+    the names of the tools.
     """
     tasks: list[tuple[str, set[str]]] = []
     for work in works:
@@ -518,7 +521,7 @@ def _name(works: Sequence[_Work]) -> str:
         for call in work.calls:
             for value in call.parameters.values():
                 words = words_of(_text(value))
-                # A long text is not named in a task; its words are those of the task by chance.
+                # A task does not quote a long text. If they share words, this is chance.
                 if len(words) <= _WORDS_OF_VALUE:
                     data.update(words)
 

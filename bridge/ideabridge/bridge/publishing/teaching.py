@@ -1,5 +1,5 @@
-"""Teaching: what a replay of a published idea shows is added to its evidence when
-the run has ended.
+"""Teaching: adds what a replay of a published idea shows to the evidence of the idea, when the run
+has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 _OPEN: Final = 1_000
-"""The most replays whose end is awaited. What later ones show is not learned."""
+"""The most replays whose end is awaited. Nothing is learned from further ones."""
 
 
 class Teaching:
@@ -41,17 +41,17 @@ class Teaching:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: list[tuple[Run, Publication]] = []
-        # Replays that have ended, of which the reading was cancelled.
+        # Replays that have ended, but whose reading was cancelled.
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
-        """Examine a replay of a version after its end."""
+        """Note that a replay of a version is to be examined after its end."""
         if (publication.plan or {}).get("explained") and len(self._open) < _OPEN:
             self._open.append((run, publication))
 
     async def learn(self) -> None:
-        """Add what ended replays show to the evidence of their versions. Threads
-        read the replays.
+        """Add what ended replays show to the evidence of their versions. A thread reads the
+        replays.
         """
         ended = self._take_ended()
         while ended:
@@ -59,14 +59,14 @@ class Teaching:
             try:
                 record = await compute_in_thread(self._record_of, run_id, publication)
             except anyio.get_cancelled_exc_class():
-                # The call of the next idea goes on.
+                # Those that were not examined are left for the next call of an idea.
                 self._ended += ended
                 raise
             ended.pop(0)
             self._add(publication, record)
 
     def learn_at_the_end(self) -> None:
-        """Do the same while the bridge closes, when nothing can wait."""
+        """Do the same as `learn` while the bridge closes, when nothing can wait."""
         for run_id, publication in self._take_ended():
             self._add(publication, self._record_of(run_id, publication))
 
@@ -112,7 +112,7 @@ def add_record(store: Store, publication: Publication, record: Record) -> None:
 
 
 def records_of(draft: PlanDraft, by: str) -> list[Record]:
-    """Return the records of the runs that were named when a draft was published."""
+    """Return the records of the other runs that were named when a draft was published."""
     return [_record(draft, run, by) for run in draft.lifted.others]
 
 
@@ -139,15 +139,16 @@ def _read(run: AlignedRun, arguments: JSONObject, text: str) -> JSON | Missing:
 
 
 _REASONS: Final = (CONTRADICTED, COPIED_PART, JUDGED, MAYBE_DATA, RECORDED, VARIES)
-"""The reasons that a document may give: a person reads them in questions, so no
-document words them."""
+"""The only reasons that a document may give. A person reads them in questions, so a document must
+not word them itself.
+"""
 
 
 def without_claims(document: JSON, before: Publication | None) -> JSON:
-    """Return a document whose plan claims no evidence: each copied value is assumed, whatever
-    the document says.
+    """Return a document whose plan claims no evidence: each copied value is assumed, whatever the
+    document says.
 
-    The own plan of a name that is imported again keeps what the store knows of it.
+    If the store's own plan of a name is imported again, it keeps what the store knows about it.
     """
     if isinstance(document, dict):
         publication = document.get("publication")

@@ -1,4 +1,4 @@
-"""Verify: check whether a published idea still works as it did when it was published."""
+"""Verify: checks whether a published idea still works as it did when it was published."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of the check of one publication.
+    """The result of checking one publication.
 
     Attributes:
-        name, version, answer: those of the publication.
-        faults: one sentence for each problem; empty: it still works.
+        name, version, answer: as in the publication.
+        faults: one sentence for each problem; empty if it still works.
         notes: what was checked, and what was not.
     """
 
@@ -42,9 +42,9 @@ class Verdict:
 
 
 async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
-    """Check a publication without running anything: whether tools are gone or changed, and
-    whether a plan of calls still does what its run did. That is read where it holds up
-    nobody; see `reading`.
+    """Check a publication without running anything: whether tools are gone or changed, and whether
+    a plan of calls still does what its run did. Reading the run does not block the event loop; see
+    `reading`.
 
     Args:
         publication: the publication, whose run is in the store.
@@ -65,8 +65,8 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
         return verdict
 
     if verdict.faults or "program" in plan or not publication.recording.has_output:
-        # Without a recorded output, no run made it. `Publisher.verify` runs a program
-        # in the sandbox.
+        # A publication without a recorded output was not made by a run. A program is checked by
+        # `Publisher.verify`, which runs it in the sandbox.
         return verdict
 
     try:
@@ -95,7 +95,7 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
 
 
 def _run_of(publication: Publication, store: Store) -> str:
-    """Return the run that a published plan was made of.
+    """Return the id of the run from which a published plan was made.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store.
@@ -111,8 +111,8 @@ def _run_of(publication: Publication, store: Store) -> str:
 
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
-    """Return how the published plan with these members differs from its run, with the recorded
-    results; None if it does not.
+    """Return how a published plan, with the recorded results, differs from its run; None if it does
+    not. `members` are the members of the publication.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
@@ -127,7 +127,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
     if listed is not None:
         places = {place: index for place, index in enumerate(listed) if isinstance(index, int)}
         if any(isinstance(index, list) for index in listed):
-            # An earlier version published it.
+            # An earlier version of ideabridge published such a plan.
             raise PublicationError(
                 "several of its calls are one call of the plan, so they are not compared"
             )
@@ -136,12 +136,12 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
 
 
 def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
-    """Return a sentence for each recorded default that a plan of an earlier version takes without a
-    word, although a part of it stood in an earlier text.
+    """Return a sentence for each recorded default that a plan takes without saying so, although a
+    part of it was in an earlier text. Earlier versions of ideabridge published such plans.
 
     Args:
-        published: the plan.
-        lifted: what its run becomes today, with the same choices.
+        published: the published plan.
+        lifted: the plan that its run becomes today, with the same choices.
     """
     reported = {literal.at for literal in explained_in(published)}
     silent = [

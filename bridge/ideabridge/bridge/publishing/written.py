@@ -2,7 +2,7 @@
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
 "tags"?}`. `read_idea` checks it without looking at the tools that are here, so the same document
-makes the same idea on every machine. What it holds decides how its tool answers:
+makes the same idea on every machine. Its solution decides how its tool answers:
 
 | the solution has | answer |
 |---|---|
@@ -57,7 +57,7 @@ MEMBERS: Final = (
     "tags",
     "$schema",
 )
-"""The members of a document. `$schema` is for editors."""
+"""The members of a document. `$schema` is only for editors."""
 
 MAX_TEXT: Final = 4000
 """The most characters of a description."""
@@ -71,21 +71,22 @@ _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalP
 
 @dataclass(frozen=True, slots=True)
 class WrittenIdea:
-    """An idea that somebody wrote by hand, checked as far as possible without the
-    tools that it uses.
+    """An idea that somebody wrote by hand, checked as far as possible without the tools that it
+    uses.
 
     Attributes:
-        idea: the triple as it is stored.
-        name: the name of its tool; None: the document has none.
-        description: what it is for; empty: the document does not say.
+        idea: the triple in the form in which it is stored.
+        name: the name of its tool; None if the document has none.
+        description: what it is for; empty if the document does not say.
         answer: how its tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: its context.
-        schema: the schema of the output; None: it has none.
+        schema: the schema of the output; None if it has none.
         calls: the calls of its solution.
-        output: the output of its solution, with references; None: it has none.
-        program: the text of its solution if that is a program; None: it is not.
-        tools: names or patterns of the tools that a mind may call; None: those that its calls name.
-        tags: free words.
+        output: the output of its solution, with references; None if it has none.
+        program: the text of its solution if this is a program; otherwise None.
+        tools: names or patterns of the tools that a mind may call; None for the tools that its
+            calls name.
+        tags: words of the author's choice.
         members: `description`, `schema`, `tools`, `answer` and `tags` as the document has them.
     """
 
@@ -113,7 +114,7 @@ class WrittenIdea:
 
     @property
     def meta(self) -> IdeaMeta:
-        """Its metadata when it is saved."""
+        """The metadata with which it is saved."""
         names = dict.fromkeys(
             str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
         )
@@ -123,20 +124,20 @@ class WrittenIdea:
 
     @property
     def example(self) -> JSONObject:
-        """The input that its context holds; empty without one."""
+        """The input in its context; empty if there is none."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
         return value if isinstance(value, dict) else {}
 
     @property
     def input_schema(self) -> JSONObject:
-        """The parameters of its tool: the schema of the input in its context, or else one inferred
-        from its value.
+        """The parameters of its tool: the schema of the input in its context, or else a schema that
+        is inferred from the value of the input.
         """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
     @property
     def output_schema(self) -> JSONObject | None:
-        """The schema of what its tool returns; None if the document does not say."""
+        """The schema of the result of its tool; None if the document does not say."""
         if self.schema is None:
             return {"type": "string"} if self.answer == "solve" else None
         if self.answer == "plan" and self._plan(self.example).output_by_instance:
@@ -148,14 +149,14 @@ class WrittenIdea:
 
     @property
     def has_example(self) -> bool:
-        """Whether the input of its context satisfies the input schema: an author may
-        leave it empty.
+        """Whether the input in its context satisfies the input schema. An author may leave the
+        input empty.
         """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
     def published_plan(self) -> JSONObject:
-        """The plan in the form of a publication, see `read_published`; of a program without the
-        names of its tools.
+        """The plan in the form of a publication, see `read_published`. A program is returned
+        without the names of its tools.
         """
         plan: JSONObject
         if self.program is not None:
@@ -194,7 +195,7 @@ class WrittenIdea:
         )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """The beginning of a run that solves it, see `Publication.guide`; `tools` are
+        """The beginning of a run that solves it, see `Publication.guide`. Each of the `tools` is
         `[module or null, name]`.
         """
         context: list[JSON] = []
@@ -214,7 +215,7 @@ class WrittenIdea:
         return guide
 
     def recorded_output(self) -> JSON:
-        """The output that it records, in which `††` stands for a dagger."""
+        """The recorded output as a value: in the document, `††` is written for a dagger."""
         return fill(compile_value(self.output, [], []), lambda _: None)
 
 
@@ -224,18 +225,19 @@ def read_idea(
     """Read an idea that was written by hand.
 
     Args:
-        document: see the module.
+        document: the document, as described at the top of this file.
         name: the name of its tool if the document has none.
-        stored: it is made of an idea of the store, whose solution was checked when it was saved.
+        stored: true if the document was made from an idea of the store, whose solution was checked
+            when it was saved.
 
     Raises:
         IdeaDocumentError: a member is unknown, missing or malformed; the message says which, and
             what was expected.
         PublicationNameError: the name cannot be published.
-        PublicationError: it cannot be answered as `answer` says.
+        PublicationError: the idea cannot be answered as `answer` says.
         MessageError, SchemaError, ValueMismatchError: a message, a schema or the solution is
             malformed, or the output or the input does not satisfy its schema.
-        InvalidJSONError, LimitExceededError: it is not JSON, or is too large or too deep.
+        InvalidJSONError, LimitExceededError: the document is not JSON, or is too large or too deep.
     """
     read = _read_object(document)
     _expect_members(read)
@@ -309,7 +311,7 @@ def _check_solution(idea: Idea) -> None:
 
 
 def written_texts(written: WrittenIdea) -> JSONObject:
-    """Everything that a document says, as it is searched for secrets."""
+    """All texts of a document, which are searched for secrets."""
     solution = written.idea.solution
     return {
         "name": written.name,
@@ -387,9 +389,9 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
 
 
 def is_solution_schema(schema: JSONObject) -> bool:
-    """Return whether a schema is that of a Solution, and not only of its output: it has
-    the properties `calls` and `output`, and its calls are an array without items or of
-    objects with `_tool`.
+    """Return whether a schema describes a whole Solution, and not only its output: it has the
+    properties `calls` and `output`, and `calls` is an array that is empty or has objects with
+    `_tool`.
     """
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not {"calls", "output"} <= properties.keys():
@@ -491,7 +493,7 @@ def _context(document: JSONObject) -> list[JSON]:
 
 
 def _with_value(message: JSON) -> JSON:
-    """The message; an input of which only the schema is known gets an empty value."""
+    """Return the message. An input that has only a schema gets an empty value."""
     if not isinstance(message, dict):
         return message
 
@@ -525,23 +527,23 @@ def _schema(document: JSONObject) -> JSONObject | None:
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """The solution of a document: a program, or else calls and an output, which may be empty."""
+    """The solution of a document: either a program, or calls and an output, both of which may be
+    empty.
+    """
 
     calls: list[JSON]
     output: JSON
     program: str | None = None
 
     def to_json(self) -> JSONObject:
-        """Return it as an idea has it."""
+        """Return the solution in the form that an idea has."""
         if self.program is not None:
             return {"program": self.program}
         return {"calls": self.calls, "output": self.output}
 
 
 def _expect_solution_members(solution: JSON) -> None:
-    """Refuse what a solution does not have, unless the schema of the document is that of a
-    whole Solution.
-    """
+    """Refuse members that a solution does not have."""
     if not isinstance(solution, dict) or "_tool" in solution:
         return
 
@@ -597,8 +599,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
     """How a call of the idea is answered.
 
     Raises:
-        PublicationError: it holds nothing to answer with in the requested way; the message
-            says what it lacks.
+        PublicationError: the solution lacks what the requested way needs; the message says what.
     """
     has_references = _has_references(solution.output)
     if requested != "auto":
@@ -615,7 +616,7 @@ def _answer(requested: str, solution: _Solution) -> Answer:
 
 
 def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | None:
-    """What a solution lacks to be answered in a way; None: nothing."""
+    """What a solution lacks for a way of answering; None if it lacks nothing."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:
@@ -633,7 +634,7 @@ def _has_references(output: JSON) -> bool:
     """Whether an output has references.
 
     Raises:
-        IdeaDocumentError: one of them is malformed.
+        IdeaDocumentError: a reference is malformed.
     """
     holes: list[Hole] = []
     problems: list[tuple[tuple[str, ...], str]] = []
@@ -647,14 +648,14 @@ def _has_references(output: JSON) -> bool:
 def _composed(
     output_schema: JSONObject | None, answer: Answer, solution: _Solution
 ) -> tuple[JSON, JSONObject]:
-    """(schema, solution) as they are stored: the schema of a Solution with this output, whatever
-    tools are here.
+    """Return (schema, solution) as they are stored. The schema describes a Solution with this
+    output, and does not depend on the tools that are here.
     """
     schema = solution_schema([], output_schema)
     properties = cast("JSONObject", schema["properties"])
     is_any = output_schema is None and answer != "solve"
     if is_any:
-        # Without a schema, what calls or a person give may be anything.
+        # Without a schema, an output that calls or a person give may be anything.
         schema = {key: value for key, value in schema.items() if key != "$defs"}
         properties["output"] = {}
 
@@ -672,15 +673,15 @@ def _composed(
         return schema, solution.to_json()
 
     if not is_any and solution.output is not None and wrap_output(output_schema)[1]:
-        # As a mind writes an output that may be null.
+        # An output that may be null is wrapped, as a mind has to write it.
         solution = dataclasses.replace(solution, output={"value": solution.output})
 
     return schema, solution.to_json()
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
-    """The schema of an output that may be null, and the output, without the
-    `{"value": ...}` around them.
+    """Return the schema of an output that may be null, and the output, both without the `{"value":
+    ...}` around them.
     """
     if (
         schema is None
@@ -702,7 +703,8 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
 
     inner = {**properties["value"]}
     if "$ref" in str(inner):
-        # A definition that it refers to stands beside the wrapping.
+        # The definition that the schema refers to is outside `value`, so the schema cannot be
+        # unwrapped.
         return schema, output
 
     return inner, output["value"] if isinstance(output, dict) else None
