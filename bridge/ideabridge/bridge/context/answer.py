@@ -170,7 +170,7 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """(the program of the answer or None, why it is malformed or None). A malformed one
+        """Return (the program of the answer or None, why it is malformed or None). A malformed one
         remains in `extra`.
         """
         try:

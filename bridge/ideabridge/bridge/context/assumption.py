@@ -172,8 +172,8 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """The assumptions of a run, one line each, in at most `most` bytes; a last line counts those
-    that do not fit.
+    """Return the assumptions of a run, one line each, in at most `most` bytes; a last line counts
+    those that do not fit.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
@@ -191,8 +191,8 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """The first lines that have at most `most` bytes together, each once, and a line with the
-    number of the others.
+    """Return the first lines that have at most `most` bytes together, each once, and a line with
+    the number of the others.
     """
     lines = list(dict.fromkeys(lines))
     left = most
@@ -246,8 +246,8 @@ def _runs(literal: JSONObject) -> int:
 
 
 def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """A place in a plan as users know it: `path of read_file`, with the number of the call if
-    there are several.
+    """Return a place in a plan as users know it: `path of read_file`, with the number of the call
+    if there are several.
     """
     keys = [str(key) for key in at] if isinstance(at, list) else []
     if keys[:1] == ["output"]:
@@ -332,7 +332,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
 
 def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
-    """The value of a literal; in a call with `_each`, that of its first execution."""
+    """Return the value of a literal; in a call with `_each`, that of its first execution."""
     each = call.get("_each")
     if isinstance(each, list) and each and path[0] != "_each":
         return read(each[0], path)
@@ -340,7 +340,7 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """An assumption in which somebody has chosen another value; `choice`: the value as
+    """Return an assumption in which somebody has chosen another value; `choice`: the value as
     `shortened_member` gives it.
     """
     instead = entry.get("instead")
@@ -361,7 +361,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
 
 
 def _path_of(at: str) -> Path:
-    """The keys below the call."""
+    """Return the keys below the call."""
     keys: list[str] = []
     unread = at
     while unread:
@@ -385,7 +385,7 @@ def _path_of(at: str) -> Path:
 
 
 def _end_of_text(text: str) -> int:
-    """The end of the JSON text at the beginning."""
+    """Return the end of the JSON text at the beginning."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1

@@ -20,7 +20,7 @@ Body: TypeAlias = tuple[bytes, str]
 
 
 def body_of(value: JSON) -> Body:
-    """The body of a value.
+    """Return the body of a value.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -98,7 +98,7 @@ class EncodedRequest:
         return cls([body_of(message) for message in context], body_of(schema), limits)
 
     def id_with(self, solution: bytes) -> bytes:
-        """The id of the idea with this Solution, 32 bytes."""
+        """Return the id of the idea with this Solution, 32 bytes."""
         digest = self._open.copy()
         digest.update(b',"solution":%b}' % solution)
         return digest.digest()

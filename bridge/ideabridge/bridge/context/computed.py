@@ -45,8 +45,8 @@ class Doubts:
     strict: bool = False
 
     def to_json(self) -> JSONObject | None:
-        """`{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if
-        nothing is uncertain.
+        """Return `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`; None if nothing is
+        uncertain.
         """
         form: JSONObject = {}
         if self.assumed:

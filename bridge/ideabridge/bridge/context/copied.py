@@ -136,14 +136,16 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """The note why a literal is not determined, where that alone is no reason to doubt it."""
+        """Return the note why a literal is not determined, where that alone is no reason to doubt
+        it.
+        """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
             note["mild"] = True
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """The reference that was passed for a value of the same object, if this value was
+        """Return the reference that was passed for a value of the same object, if this value was
         not passed, too.
         """
         if was_passed(literal, read):

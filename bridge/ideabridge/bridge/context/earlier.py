@@ -49,7 +49,7 @@ class _UnderEarlierRules(CopiedLiterals):
         return settle(replace(literal, by=tuple(by)), read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """The note why a literal is not determined."""
+        """Return the note why a literal is not determined."""
         return {"at": ".".join(literal.at), "what": reason}
 
 

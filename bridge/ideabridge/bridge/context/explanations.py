@@ -163,7 +163,7 @@ class Explanation:
         return any(part.positions(read) for part in self.made_of)
 
     def to_json(self) -> JSON:
-        """The form that `read_explanation` reads."""
+        """Return the form that `read_explanation` reads."""
         raise NotImplementedError
 
 
@@ -188,7 +188,7 @@ class Constant(Explanation):
         return self.constant
 
     def to_json(self) -> JSON:
-        """`{"constant": VALUE}`."""
+        """Return `{"constant": VALUE}`."""
         return {"constant": self.constant}
 
 
@@ -257,7 +257,7 @@ class PathTo(Explanation):
         return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
-        """The text of the reference."""
+        """Return the text of the reference."""
         return self.reference
 
 
@@ -326,7 +326,7 @@ class ItemOf(Explanation):
         return any(not same(value, values[0]) for value in values[1:])
 
     def _selected(self, read: Read) -> Iterable[JSON]:
-        """The items that meet the condition, in their order."""
+        """Yield the items that meet the condition, in their order."""
         items = items_of(read(self.source))
         selecting = self.where[1].value(read)
         if items is None or len(items) > ITEMS or isinstance(selecting, Missing):
@@ -336,7 +336,7 @@ class ItemOf(Explanation):
                 yield item
 
     def to_json(self) -> JSON:
-        """`{"item_of", "where", "take"}`."""
+        """Return `{"item_of", "where", "take"}`."""
         where: JSONObject = {self.where[0]: self.where[1].to_json()}
         return {"item_of": self.source, "where": where, "take": list(self.take)}
 
@@ -381,7 +381,7 @@ class Converted(Explanation):
         return convert(value, self.step)
 
     def to_json(self) -> JSON:
-        """`{"convert", "by"}`."""
+        """Return `{"convert", "by"}`."""
         return {"convert": self.inner.to_json(), "by": [self.step]}
 
 
@@ -428,7 +428,7 @@ class Joined(Explanation):
         return "".join(texts) if sum(map(len, texts)) <= CHARACTERS else MISSING
 
     def to_json(self) -> JSON:
-        """`{"join": [...]}`."""
+        """Return `{"join": [...]}`."""
         return {"join": [part.to_json() for part in self.parts]}
 
 
@@ -573,7 +573,7 @@ class Explained:
         return tuple(dict.fromkeys([*texts, *self.among]))
 
     def to_json(self) -> JSONObject:
-        """`{"at", "by", "runs"?, "cut"?, "why"?, "given"?}`."""
+        """Return `{"at", "by", "runs"?, "cut"?, "why"?, "given"?}`."""
         form: JSONObject = {
             "at": list(self.at),
             "by": [explanation.to_json() for explanation in self.by],
@@ -747,7 +747,7 @@ _OTHERS: Final = 3
 def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
-    """The first explanation with each value that differs from the one taken."""
+    """Return the first explanation with each value that differs from the one taken."""
     alternatives: list[tuple[Explanation, JSON]] = []
     for explanation, candidate in values:
         if not same(candidate, value) and not any(
@@ -828,7 +828,7 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """The references to the values on the way to a value, from the input, the result or the
+    """Return the references to the values on the way to a value, from the input, the result or the
     state itself on.
     """
     path = operand_path(reference)
@@ -837,8 +837,8 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """A value for people under a key: a long one is cut, and `"shortened": true`
-    stands beside it.
+    """Return a value for people under a key: a long one is cut, and `"shortened": true` stands
+    beside it.
     """
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
@@ -882,7 +882,7 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
 
 
 def _copied(value: JSON) -> JSON:
-    """A copy in which no key can be mistaken for one of `as_it_runs`."""
+    """Return a copy in which no key can be mistaken for one of `as_it_runs`."""
     if isinstance(value, dict):
         return {
             f"†{key}" if key.startswith("†") else key: _copied(member)

@@ -77,7 +77,7 @@ class Message:
     description: str | None = None
 
     def to_json(self) -> JSONObject:
-        """The message in its shorthand, as ideas store it."""
+        """Return the message in its shorthand, as ideas store it."""
         if self.type == "text":
             result: JSONObject = {"role": self.role, "content": self.value}
             if self.instance:
@@ -112,7 +112,7 @@ def _optional(source: JSONObject, key: str, kind: type, expected: str, where: st
 
 
 def _instance(source: JSONObject, where: str) -> str:
-    """The instance that a message names, or ""."""
+    """Return the instance that a message names, or ""."""
     name = _optional(source, "_instance", str, "text", where)
     if name == "":
         raise MessageError(f"{where}: _instance is empty; leave it out or name an instance")
@@ -231,8 +231,8 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """One line for people about a context without a task: its last text of a user,
-    or what it holds.
+    """Return one line for people about a context without a task: its last text of a user, or what
+    it holds.
 
     Raises:
         MessageError: as `read_context`.
@@ -249,7 +249,7 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """The number in a circle; its digits above 50, because there is no such character."""
+    """Return the number in a circle; its digits above 50, because there is no such character."""
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
             return chr(start + number - first)
@@ -274,14 +274,14 @@ class ContextParts:
     after: Sequence[Message] = ()
 
     def merged(self) -> list[Message]:
-        """All messages, with data, input and state merged; see `merge_messages`."""
+        """Return all messages, with data, input and state merged; see `merge_messages`."""
         before = merge_messages(self.before)
         others = merge_messages([*before, *self.after])
         return [*others[: len(before)], *self.calls, *others[len(before) :]]
 
     def added_by_calls(self) -> dict[Place, list[Path]]:
-        """The parts of merged data that calls have added: those of the data messages after the
-        first call.
+        """Return the parts of merged data that calls have added: those of the data messages after
+        the first call.
         """
         # A context that was written by hand may have calls among its own messages.
         first = next(
@@ -361,7 +361,7 @@ equal Requests."""
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """A value with a line for each member or item: more lines would cost tokens. `line`
+    """Return a value with a line for each member or item: more lines would cost tokens. `line`
     writes one of them.
     """
     if isinstance(value, dict) and value:

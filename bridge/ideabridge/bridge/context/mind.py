@@ -38,7 +38,7 @@ class Usage:
     partial: bool = False
 
     def to_json(self) -> JSONObject:
-        """The usage as journals and ideas store it, without unknown members."""
+        """Return the usage as journals and ideas store it, without unknown members."""
         usage: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         if self.cost is not None:
             usage["cost"] = self.cost
@@ -53,12 +53,12 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """The name of a model from outside, cut to 200 printable characters for storage."""
+    """Return the name of a model from outside, cut to 200 printable characters for storage."""
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
 def total(first: Usage, second: Usage) -> Usage:
-    """The sum of two usages. An unknown cost counts as 0 unless both are unknown."""
+    """Return the sum of two usages. An unknown cost counts as 0 unless both are unknown."""
     costs = [usage.cost for usage in (first, second) if usage.cost is not None]
     return Usage(
         first.input_tokens + second.input_tokens,
@@ -81,7 +81,7 @@ class Counting(Protocol):
     """
 
     def so_far(self) -> Usage | None:
-        """The usage so far; None if it is unknown."""
+        """Return the usage so far; None if it is unknown."""
         ...
 
 
@@ -123,8 +123,8 @@ class Mind(Protocol):
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The Solution of a Request, in pieces of any size, and the usage when it is known. The
-        model reads `texts` and `schema` of the Request; `model` contains the settings that
+        """Return the Solution of a Request, in pieces of any size, and the usage when it is known.
+        The model reads `texts` and `schema` of the Request; `model` contains the settings that
         handlers chose.
         """
         ...

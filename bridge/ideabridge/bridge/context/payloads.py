@@ -10,7 +10,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def payload_of(block: JSONObject) -> str:
-    """The base64 or the text of a block; "" of a link."""
+    """Return the base64 or the text of a block; "" of a link."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         payload = holder.get(key)
@@ -20,8 +20,8 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """A copy of a block with another text in the place of its base64 or its text, and without
-    nulls. A link has neither base64 nor text.
+    """Return a copy of a block with another text in the place of its base64 or its text, and
+    without nulls. A link has neither base64 nor text.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -45,8 +45,8 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """A value for a reader of text: the length in the place of the base64 of each image, sound
-    and file in it.
+    """Return a value for a reader of text: the length in the place of the base64 of each image,
+    sound and file in it.
     """
     if isinstance(value, list):
         return [without_payloads(item) for item in value]
@@ -60,7 +60,7 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """The same for an object that is such a block itself; any other one as it is."""
+    """Return the same for an object that is such a block itself; any other one as it is."""
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
     if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):

@@ -211,8 +211,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """The literal with references to the same part of other results of the tool that it takes
-        its value from.
+        """Return the literal with references to the same part of other results of the tool that it
+        takes its value from.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -263,7 +263,7 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """The tool that each call of a plan names, with its module, by place; for `by_instance`
+    """Return the tool that each call of a plan names, with its module, by place; for `by_instance`
     see `_Plan`.
     """
     places = by_instance or range(len(calls))
@@ -275,8 +275,8 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """The places of calls that write to no path of the state, and whose results no
-    reference names.
+    """Return the places of calls that write to no path of the state, and whose results no reference
+    names.
     """
     places = {
         place
@@ -303,8 +303,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """The literals that can be passed in place of each literal, by its place: their values come
-    from the same object.
+    """Return the literals that can be passed in place of each literal, by its place: their values
+    come from the same object.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -327,7 +327,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """The explained literals, and the problems of malformed ones."""
+    """Return the explained literals, and the problems of malformed ones."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 
@@ -347,7 +347,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """The number of explanations with their parts. Counting stops above the limit."""
+    """Return the number of explanations with their parts. Counting stops above the limit."""
     stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
     count = 0
     while stack and count <= MOST_PARTS:

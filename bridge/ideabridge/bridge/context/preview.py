@@ -32,7 +32,9 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def line_of(value: JSON) -> str:
-    """The JSON of a value in one line, with spaces after commas and colons, as minds read it."""
+    """Return the JSON of a value in one line, with spaces after commas and colons, as minds read
+    it.
+    """
     # The encoder is slow to begin, and a state may have many texts and numbers.
     kind = type(value)
     if kind is str:
@@ -60,7 +62,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """The text, or its beginning."""
+        """Return the text, or its beginning."""
         most = max(min(most, self.left), 8)
         beginning = text if len(text) <= most else f"{text[:most]}..."
         self.left -= len(beginning)
@@ -68,7 +70,7 @@ class _Room:
 
 
 def _begin(value: JSON, depth: int, room: _Room) -> JSON:
-    """The beginning of a large value."""
+    """Return the beginning of a large value."""
     if isinstance(value, str):
         return room.take(value, room.text)
     if isinstance(value, list | dict) and (not depth or room.left <= 0):
@@ -101,8 +103,8 @@ def reference_to(
     size: int | None = None,
     text: int = _TEXT,
 ) -> JSONObject:
-    """`{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at most
-    about 2 KB. Of a path that is too long, `reference` has only the beginning.
+    """Return `{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at
+    most about 2 KB. Of a path that is too long, `reference` has only the beginning.
 
     Args:
         value: the value.
@@ -123,8 +125,8 @@ def reference_to(
 
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
-    """The value if it is small; otherwise its parts, with the large ones as references. The result
-    has at most a few times `small` bytes.
+    """Return the value if it is small; otherwise its parts, with the large ones as references. The
+    result has at most a few times `small` bytes.
 
     Args:
         value: any JSON value.
@@ -163,8 +165,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """A call or an error for a mind, at most about `8 * limit` characters. Long texts are cut,
-    because no reference can replace them.
+    """Return a call or an error for a mind, at most about `8 * limit` characters. Long texts are
+    cut, because no reference can replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -206,7 +208,7 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
 
 
 def cut_description(text: str) -> str:
-    """The description, cut to `MAX_DESCRIPTION` bytes. A note at its end reports the cut."""
+    """Return the description, cut to `MAX_DESCRIPTION` bytes. A note at its end reports the cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DESCRIPTION:
         return data.decode()

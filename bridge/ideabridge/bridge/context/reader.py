@@ -80,7 +80,7 @@ def is_reader(tool: Tool | None) -> bool:
 
 
 def meant_reference(value: JSON) -> JSON:
-    """The parameter `reference` of a call: `state.log` and `output` without the dagger are
+    """Return the parameter `reference` of a call: `state.log` and `output` without the dagger are
     read as references.
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
@@ -96,7 +96,7 @@ def meant_reference(value: JSON) -> JSON:
 
 
 def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JSONObject:
-    """A part of a value.
+    """Return a part of a value.
 
     Args:
         value: the value.
@@ -142,7 +142,7 @@ def _expect_within(first: int, size: int, unit: str) -> None:
 
 
 def _fitting(text: str, room: int) -> str:
-    """The beginning of a text that takes at most `room` bytes of JSON, and at least one
+    """Return the beginning of a text that takes at most `room` bytes of JSON, and at least one
     character.
     """
     part = text[:room]
@@ -176,8 +176,8 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """The places where a text stands: in a text, in the items of a list, or in the JSON
-    of another value.
+    """Return the places where a text stands: in a text, in the items of a list, or in the JSON of
+    another value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)
@@ -206,7 +206,7 @@ def _places(text: str, pattern: str, first: int) -> Iterator[int]:
 def _matches(
     places: Iterator[tuple[int, str, int]], pattern: str, unit: str, room: int
 ) -> JSONObject:
-    """The matches as a result has them, as many as fit, and the number of all."""
+    """Return the matches as a result has them, as many as fit, and the number of all."""
     matches: list[JSON] = []
     count = 0
     for at, text, place in places:

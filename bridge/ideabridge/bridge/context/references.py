@@ -84,7 +84,7 @@ class Expression:
     text: str
 
     def operands(self) -> Iterator[Reference]:
-        """Every operand, in the written order."""
+        """Yield every operand, in the written order."""
         for alternative in self.alternatives:
             yield from alternative
 
@@ -95,24 +95,24 @@ class Expression:
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Text from outside for a message, cut if it is long."""
+    """Return text from outside for a message, cut if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Text from outside for a message, in quotes, and cut if it is long."""
+    """Return text from outside for a message, in quotes, and cut if it is long."""
     if len(text) <= limit:
         return repr(text)
     return f"{text[:limit]!r}... ({len(text):,} characters)"
 
 
 def is_reference(text: str) -> bool:
-    """True if a string is a reference: it starts with exactly one dagger."""
+    """Return True if a string is a reference: it starts with exactly one dagger."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
 def is_instance_name(text: str) -> bool:
-    """True if a reference can contain this name of an instance: `†NAME.state.x`."""
+    """Return True if a reference can contain this name of an instance: `†NAME.state.x`."""
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
@@ -169,7 +169,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """The error for a text that contains a reference without being one; None if it contains
+    """Return the error for a text that contains a reference without being one; None if it contains
     none.
     """
     start = 0
@@ -210,7 +210,7 @@ def _inside(text: str) -> str | None:
 
 
 def format_path(path: Path) -> str:
-    """The part of a reference after its kind: `.a.b["odd.key"].0`."""
+    """Return the part of a reference after its kind: `.a.b["odd.key"].0`."""
     return "".join(
         f".{key}" if _PLAIN.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
         for key in path
@@ -218,14 +218,16 @@ def format_path(path: Path) -> str:
 
 
 def dotted_key(key: str) -> str:
-    """A key as a part of a path that dots join: it is quoted if it is empty, or contains a dot."""
+    """Return a key as a part of a path that dots join: it is quoted if it is empty, or contains a
+    dot.
+    """
     if not key or "." in key or key.startswith('"'):
         return encode_text(key)
     return key
 
 
 def format_reference(path: Path, instance: str | None = None) -> str:
-    """The reference string of a full path (kind first), e.g. `†state.a.b` or `†①.state.a`."""
+    """Return the reference to a full path (kind first), such as `†state.a.b` or `†①.state.a`."""
     return DAGGER + (f"{instance}." if instance else "") + path[0] + format_path(path[1:])
 
 
@@ -585,7 +587,7 @@ class PathIndex:
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:
-        """The writers of every path that overlaps `path`."""
+        """Return the writers of every path that overlaps `path`."""
         node: _Node | None = self._root
         writers: set[int] = set(self._root.writers)
         for key in path:

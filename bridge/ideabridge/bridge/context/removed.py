@@ -164,12 +164,12 @@ class Removed(Explanation):
         return _positions(self.raw, read)
 
     def to_json(self) -> JSON:
-        """The form that was read."""
+        """Return the form that was read."""
         return self.raw
 
 
 def _parts(raw: JSON) -> list[JSON]:
-    """The explanations that are parts of another one."""
+    """Return the explanations that are parts of another one."""
     match raw:
         case {"where": dict() as where}:
             return list(where.values())
@@ -256,7 +256,7 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
 
 
 def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] | None:
-    """The items that meet a condition; None if there is no list, or nothing to compare with."""
+    """Return the items that meet a condition; None without a list or a value to compare with."""
     if items is None or len(items) > ITEMS:
         return None
     if not isinstance(where, dict):
@@ -274,7 +274,9 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
 
 
 def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
-    """The first item with the largest or smallest field; empty if the fields cannot be compared."""
+    """Return the first item with the largest or smallest field; empty if the fields cannot be
+    compared.
+    """
     column = column_of(items, name)
     types = set(map(type, column))
     if not items or not (types <= {int, float} or types == {str}):
@@ -548,12 +550,12 @@ def _python_step(inner: str, by: list[JSON]) -> str:
 
 
 def _python_each(inner: str, step: str) -> str:
-    """The list of what a step makes of each value `v`."""
+    """Return the list of what a step makes of each value `v`."""
     return f"[w for v in {inner} for w in ({step})]"
 
 
 def _least_parts(place: int) -> int:
-    """The number of parts that a text has at least, if it has one in a place."""
+    """Return the number of parts that a text has at least, if it has one in a place."""
     return -place if place < 0 else place + 1
 
 

@@ -119,7 +119,7 @@ class Request:
         return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
-        """The largest of the messages that the mind reads, as a sentence: which, its
+        """Return the largest of the messages that the mind reads, as a sentence: which, its
         beginning, and its size.
         """
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
@@ -136,7 +136,7 @@ class Request:
         )
 
     def _largest_part(self, title: str) -> str:
-        """The largest member of an input, a state or data, whose text has this title."""
+        """Return the largest member of an input, a state or data, whose text has this title."""
         kind = title.partition(",")[0].lower()
         members = [
             (len(encode(value)), name)

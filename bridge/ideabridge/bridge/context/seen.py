@@ -113,7 +113,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
 
 def _inner(value: JSON | Missing) -> JSON:
-    """The value, or the one that a text contains as JSON; null for a missing one."""
+    """Return the value, or the one that a text contains as JSON; null for a missing one."""
     if isinstance(value, Missing):
         return None
     if not isinstance(value, str):
@@ -141,14 +141,14 @@ def _sign(number: float) -> int:
 
 
 def _plain(text: str) -> list[str] | None:
-    """The conversions that do not change a text; None if it is too long to compare."""
+    """Return the conversions that do not change a text; None if it is too long to compare."""
     if len(text) > _LONGEST:
         return None
     return [step for step, (convert, _) in _STEPS.items() if convert(text) == text]
 
 
 def _present(members: JSONObject) -> list[str]:
-    """The members that are watched. A member that is null counts as absent."""
+    """Return the members that are watched. A member that is null counts as absent."""
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 

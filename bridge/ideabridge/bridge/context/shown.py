@@ -66,7 +66,7 @@ class Shown:
         return min(self.value, self.request)
 
     def to_json(self) -> JSONObject:
-        """`{"value": bytes, "request": bytes}`, as Requests and ideas store it."""
+        """Return `{"value": bytes, "request": bytes}`, as Requests and ideas store it."""
         return {"value": self.value, "request": self.request}
 
     @classmethod
@@ -155,8 +155,8 @@ class Measures:
         self._lines = {}
 
     def line(self, value: JSON) -> str:
-        """The JSON of a value in one line; that of an object or array which has not
-        changed is made once.
+        """Return the JSON of a value in one line; that of an object or array which has not changed
+        is made once.
         """
         if not isinstance(value, dict | list):
             return line_of(value)
@@ -170,7 +170,7 @@ class Measures:
         return entry[1]
 
     def size(self, value: JSON) -> int:
-        """The bytes of JSON of a value."""
+        """Return the bytes of JSON of a value."""
         key = id(value)
         entry = self._now.get(key) or self._last.get(key)
         if entry is None or entry[0] is not value:
@@ -273,7 +273,9 @@ class _Writes:
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """(path, last writer, whether that one read) of every path that is not within another."""
+        """Yield (path, last writer, whether that one read) of every path that is not within
+        another.
+        """
         top: Path | None = None
         last = -1
         was_read = False
@@ -383,7 +385,7 @@ class Showing:
                 self._short.setdefault(result.place, []).append(result)
 
     def _results_of(self, calls: Sequence[MadeCall]) -> Iterator[_Result]:
-        """Every result. Those in one state that contain each other are one."""
+        """Yield every result. Those in one state that contain each other are one."""
         writes: dict[Place, _Writes] = {}
         for number, call in enumerate(calls):
             if call.result is not None:
@@ -421,8 +423,8 @@ class Showing:
                 )
 
     def _find_in_data(self) -> dict[int, Place]:
-        """The place of the data that has all of the result of a call: of one that
-        returned a message.
+        """Return the place of the data that has all of the result of a call: of one that returned a
+        message.
         """
         by_key: dict[tuple[str, str], list[Place]] = {}
         plain: dict[str, list[Place]] = {}
@@ -460,19 +462,19 @@ class Showing:
         return place_of_call
 
     def in_data(self, call: MadeCall) -> str | None:
-        """The reference to the data that has all of the result of a call; None: none has it."""
+        """Return the reference to the data that contains the whole result of a call, or None."""
         place = self._in_data.get(id(call))
         return None if place is None else format_reference(place[1], place[0] or None)
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
-        """The message that holds the value of a reference, and the path within it."""
+        """Return the message that holds the value of a reference, and the path within it."""
         full = reference.full
         depth = 2 if reference.kind == "data" else 1
         place = (reference.instance or "", full[:depth])
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Those of these calls that have a line. If a handler has changed a call, it is
+        """Return those of these calls that have a line. If a handler has changed a call, it is
         shown as it is.
         """
         listed: Sequence[MadeCall] = self._calls
@@ -487,7 +489,7 @@ class Showing:
         return [call for call in listed if id(call) not in unlisted]
 
     def preview(self, result: _Result) -> JSONObject | None:
-        """`{"type", "bytes", "preview"}` of the result of a call; None if it is shown whole."""
+        """Return `{"type", "bytes", "preview"}` of a call's result; None if it is shown whole."""
         if id(result) not in self._cut:
             return None
         short = reference_to(
@@ -497,7 +499,7 @@ class Showing:
         return short
 
     def document(self, place: Place, value: JSON) -> ShownDocument:
-        """A state or data as it is shown.
+        """Return a state or data as it is shown.
 
         Args:
             place: where it stands.
@@ -534,7 +536,7 @@ class Showing:
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:
-    """The places to which a call wrote its value."""
+    """Yield the places to which a call wrote its value."""
     also = call.get("also")
     for text in (call.get("value"), *(also if isinstance(also, list) else [])):
         if not isinstance(text, str):
@@ -548,7 +550,7 @@ def _references(call: JSONObject) -> Iterator[Reference]:
 
 
 def _holds(document: JSON, value: JSON) -> bool:
-    """Whether merging a value into a document would not change it."""
+    """Return whether merging a value into a document would not change it."""
     if document is value:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
@@ -558,7 +560,7 @@ def _holds(document: JSON, value: JSON) -> bool:
 
 
 def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
-    """The paths at which a document has something of the data that was merged into it.
+    """Yield the paths at which a document has something of the data that was merged into it.
 
     Args:
         added: the data.
@@ -594,7 +596,9 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """A copy of a value with other values at the paths of a tree; null where the tree has null."""
+    """Return a copy of a value with other values at the paths of a tree; null where the tree has
+    null.
+    """
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in value.items():

@@ -40,7 +40,9 @@ _LARGE: Final = 64 * 1024
 
 
 def parsed_text(text: str) -> JSON | Missing:
-    """The JSON object or array that a text contains, or MISSING. It is shared; do not change it."""
+    """Return the JSON object or array that a text contains, or MISSING. It is shared; do not change
+    it.
+    """
     if len(text) <= _LARGE:
         return _parsed_small(text)
     return _parsed_large(text)
@@ -75,7 +77,7 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """The value at `path`, or MISSING. A path continues inside a text that contains one JSON
+    """Return the value at `path`, or MISSING. A path continues inside a text that contains one JSON
     object or array.
     """
     value: JSON = document
@@ -307,7 +309,9 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """The schema of a key that `properties` does not name; None if no such key is allowed."""
+        """Return the schema of a key that `properties` does not name; None if no such key is
+        allowed.
+        """
         patterns = schema.get("patternProperties")
         if isinstance(patterns, dict):
             for pattern, schema_of_pattern in patterns.items():
@@ -349,8 +353,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """True if the schema refers to a part that is not a definition; closing it would
-    close both places.
+    """Return True if the schema refers to a part that is not a definition; closing it would close
+    both places.
     """
     if isinstance(schema, dict):
         target = schema.get("$ref")
@@ -361,9 +365,9 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """The part of a schema that a growing state satisfies at every moment. `values` are the initial
-    values there. If `closes`, objects that declare properties accept no others, except those that
-    they have initially.
+    """Return the part of a schema that a growing state satisfies at every moment. `values` are the
+    initial values there. If `closes`, objects that declare properties accept no others, except
+    those that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

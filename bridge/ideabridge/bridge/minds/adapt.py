@@ -34,7 +34,7 @@ _LONGEST_NOTE: Final = 200
 
 
 def adapted_schema(schema: JSONObject) -> JSONObject:
-    """A schema that endpoints accept: wider than `schema`, never narrower.
+    """Return a schema that endpoints accept: wider than `schema`, never narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
@@ -49,9 +49,9 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """The schema of a Solution without alternatives at its top, which endpoints refuse: the calls
-    and the output are required, and a program is allowed beside them. A Solution with a program, no
-    calls and no output is read as a program.
+    """Return the schema of a Solution without alternatives at its top, which endpoints refuse: the
+    calls and the output are required, and a program is allowed beside them. A Solution with a
+    program, no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
@@ -69,7 +69,7 @@ def with_calls(schema: JSONObject) -> JSONObject:
 
 
 def is_closed(schema: JSON) -> bool:
-    """True if every object in an adapted schema is closed and every part has a type, as
+    """Return True if every object in an adapted schema is closed and every part has a type, as
     strict modes require.
     """
     if not isinstance(schema, dict):

@@ -85,5 +85,5 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
 
 def _title(mind: Mind) -> str:
-    """The title of a mind; "" if it has none."""
+    """Return the title of a mind; "" if it has none."""
     return mind.title if isinstance(mind, Titled) else ""

@@ -127,7 +127,9 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """A model behind OpenAI's protocol: chat completions, unless the name asks for responses."""
+    """Return a model behind OpenAI's protocol: chat completions, unless the name asks for
+    responses.
+    """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
     newer = (urlsplit(url).hostname or "").endswith(_NEWER)
     if not newer:
@@ -206,7 +208,7 @@ class Endpoint:
         return self._model.model_name
 
     def forms(self, schema: JSONObject) -> list[Form]:
-        """The forms to try for an adapted schema, the strictest first."""
+        """Return the forms to try for an adapted schema, the strictest first."""
         forms: list[Form] = []
         native = bool(self._model.profile.get("supports_json_schema_output", False))
         # Anthropic closes every object, which would narrow an open schema.
@@ -218,8 +220,8 @@ class Endpoint:
         return {"auto": [*forms, *prompted], "native": forms, "prompted": prompted}[self._output]
 
     def shows(self, form: Form) -> bool:
-        """True if the endpoint shows the enforced schema to the model, so that the
-        prompt need not.
+        """Return True if the endpoint shows the enforced schema to the model, so that the prompt
+        need not.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -273,7 +275,9 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """The next piece of the text; "" for anything else, such as reasoning; None at the end."""
+        """Return the next piece of the text; "" for anything else, such as reasoning; None at the
+        end.
+        """
         with _translated(self._place):
             event = await anext(self._events, None)
         if event is None:
@@ -303,8 +307,8 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """The usage so far, as far as the provider reports it, with the cost if the
-        price is known.
+        """Return the usage so far, as far as the provider reports it, with the cost if the price is
+        known.
         """
         answer = self._response.get()
         usage = answer.usage
@@ -323,7 +327,7 @@ def _text(event: ModelResponseStreamEvent) -> str:
 
 
 def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
-    """The parameters of a request in a form."""
+    """Return the parameters of a request in a form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
     output = OutputObjectDefinition(
@@ -358,9 +362,9 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """The cost of an answer in US dollars, from its provider or else from the list of prices; None
-    if it is unknown. With `by_address`, the price depends on the address, because the user's own
-    server may use any name for its model.
+    """Return the cost of an answer in US dollars, from its provider or else from the list of
+    prices; None if it is unknown. With `by_address`, the price depends on the address, because the
+    user's own server may use any name for its model.
     """
     usage = answer.usage
     reported = (answer.provider_details or {}).get("cost")
@@ -409,8 +413,8 @@ _LONGEST: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """The names of the models that an OpenAI-compatible server lists at `GET /models`, at most
-    1,000; None if the server has no such list or is of another kind.
+    """Return the names of the models that an OpenAI-compatible server lists at `GET /models`, at
+    most 1,000; None if the server has no such list or is of another kind.
 
     Raises:
         ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent

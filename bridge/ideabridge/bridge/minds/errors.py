@@ -35,8 +35,8 @@ _TOO_LARGE: Final = re.compile(
 
 
 def says_too_large(message: str) -> bool:
-    """True if the message of an endpoint or a client says that the Request does not fit into the
-    model's context.
+    """Return True if the message of an endpoint or a client says that the Request does not fit into
+    the model's context.
     """
     return _TOO_LARGE.search(message) is not None
 

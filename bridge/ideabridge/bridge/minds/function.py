@@ -49,7 +49,7 @@ class FunctionMind:
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:
-        """The Solution of a Request, in one piece.
+        """Yield the Solution of a Request, in one piece.
 
         Raises:
             MindError: the function returned something else.

@@ -20,7 +20,7 @@ _SCALARS: Final = ("null", "boolean", "integer", "number", "string")
 
 
 def brief(schema: JSONObject) -> str:
-    """The tools, the meta-properties of calls, the output and the named types of a Solution.
+    """Return the tools, the meta-properties of calls, the output and the named types of a Solution.
 
     Args:
         schema: the schema of the Solution, adapted.
@@ -121,7 +121,7 @@ class _Brief:
         return f"{text} // {' '.join(notes)}" if notes else text
 
     def _described(self, schema: JSON) -> str:
-        """A type with its description."""
+        """Return a type with its description."""
         description = _said(schema)
         kind = self._type(schema)
         return f"{kind} // {description}" if description else kind
@@ -189,7 +189,7 @@ def _object(value: JSON) -> JSONObject:
 
 
 def _said(schema: JSON) -> str:
-    """The descriptions of a schema and of its alternatives; they contain the limits."""
+    """Return the descriptions of a schema and of its alternatives; they contain the limits."""
     whole = _object(schema)
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
@@ -204,7 +204,7 @@ def _said(schema: JSON) -> str:
 
 
 def _target(schema: JSON) -> str | None:
-    """The name in `$defs` that a schema refers to."""
+    """Return the name in `$defs` that a schema refers to."""
     ref = _object(schema).get("$ref")
     return ref.removeprefix(_HERE) if isinstance(ref, str) else None
 
@@ -248,7 +248,7 @@ _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Ma
 
 
 def instructions(schema: JSONObject, *, is_shown: bool) -> str:
-    """The instructions; with a description of the adapted schema, unless the endpoint shows
+    """Return the instructions; with a description of the adapted schema, unless the endpoint shows
     it to the model.
     """
     if is_shown:
@@ -259,7 +259,7 @@ def instructions(schema: JSONObject, *, is_shown: bool) -> str:
 
 
 def ask_again(error: str) -> str:
-    """The reply to an answer that cannot be read."""
+    """Return the reply to an answer that cannot be read."""
     return (
         f"That cannot be read: {error}. Nothing of it ran. Write the answer again, "
         "whole: one JSON object"
@@ -294,7 +294,7 @@ _TURNS: Final = (
 
 
 def _program_hint(schema: JSONObject) -> str:
-    """A sentence on programs, if the schema offers them; otherwise empty."""
+    """Return a sentence on programs, if the schema offers them; otherwise empty."""
     return _PROGRAMS if "program" in _object(schema.get("properties")) else ""
 
 
@@ -304,7 +304,7 @@ def rules(schema: JSONObject) -> str:
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """The text for the model of a host, with each Request. It is short, because it fills the
+    """Return the text for the model of a host, with each Request. It is short, because it fills the
     context of the host each time.
     """
     return f"{_TURNS} {rules(schema)}"

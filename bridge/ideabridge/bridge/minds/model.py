@@ -127,7 +127,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """The text after reasoning in tags; "" while the text is, or may be, reasoning."""
+        """Return the text after reasoning in tags; "" while the text is, or may be, reasoning."""
         if self._closing is None:
             # Servers may send any amount of white space before the answer.
             text = text.lstrip()
@@ -258,7 +258,7 @@ class ModelAnswer:
         schema: JSONObject,
         settings: JSONObject,
     ) -> AsyncGenerator[str]:
-        """The text of the Solution, in pieces, for messages `{"role", "content"}` and an
+        """Yield the text of the Solution, in pieces, for messages `{"role", "content"}` and an
         adapted schema.
         """
         self._schema = content_hash(schema)
@@ -385,7 +385,7 @@ class ModelAnswer:
         await self._sleep(wait)
 
     def _repair(self, buffer: AnswerBuffer) -> list[JSONObject]:
-        """The messages that report an unreadable answer to the model."""
+        """Return the messages that report an unreadable answer to the model."""
         broken = buffer.broken or "it is not a solution"
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
@@ -408,7 +408,7 @@ _EXAMPLES: Final = [
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """The settings that handlers ask for, with the names that a configuration may have,
+    """Return the settings that handlers ask for, with the names that a configuration may have,
     without `model`.
 
     Raises:
@@ -508,7 +508,7 @@ class ModelMind:
         return f"{self.configuration.name}{place}", is_elsewhere
 
     async def models(self) -> list[str] | None:
-        """The models that the user's own server lists; None if it has no list.
+        """Return the models that the user's own server lists; None if it has no list.
 
         Raises:
             ModelSetupError: as `check`.
@@ -519,7 +519,7 @@ class ModelMind:
         return await models_of(build_model(self.configuration, self._secrets)[0])
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The model's answer, in pieces.
+        """Return the model's answer, in pieces.
 
         Raises:
             ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError,
@@ -530,8 +530,8 @@ class ModelMind:
         return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
-        """The endpoint of a model. The first Request makes it in a thread, because the imports take
-        a second or two.
+        """Return the endpoint of a model. The first Request makes it in a thread, because the
+        imports take a second or two.
 
         Raises:
             ModelSetupError: a handler chose a model of another provider, or too many models.

@@ -81,7 +81,7 @@ class Recorded:
         return {"value": limits.value, "request": limits.request}
 
     async def answer(self, request: Request) -> AsyncIterator[bytes]:
-        """The stored Solution of a Request.
+        """Yield the stored Solution of a Request.
 
         Raises:
             RecordingMissError: no idea answers it; the run ends as failed.
@@ -98,8 +98,8 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """The newest idea of a Request that words the offer in another way, and is the same in
-        everything else.
+        """Return the newest idea of a Request that words the offer in another way, and is the same
+        in everything else.
         """
         if self._by_offer is None:
             # Ideas that are saved later have ids of today.
@@ -138,7 +138,7 @@ class Recorded:
         return "\n".join(lines)
 
     def _ideas(self, most: int) -> Iterator[StoredIdea]:
-        """The newest ideas, at most `most` of them."""
+        """Yield the newest ideas, at most `most` of them."""
         after: str | None = None
         while most > 0:
             page = self._store.ideas.page(min(most, _PAGE), after)
@@ -150,13 +150,15 @@ class Recorded:
 
 
 def _written(stored: StoredIdea) -> bytes:
-    """The Solution with what was malformed in it, so that what followed from that follows again."""
+    """Return the Solution with what was malformed in it, so that what followed from that follows
+    again.
+    """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """The ids under which a Request may be recorded: its own, and those that it had before ideas
-    stored `shown`.
+    """Yield the ids under which a Request may be recorded: its own, and those that it had before
+    ideas stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
@@ -172,8 +174,8 @@ def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
 
 
 def _offer_of(schema: JSON) -> JSON:
-    """The schema of a Solution without what versions word in different ways: what it says about
-    programs, and that a result that a mind writes is text if the definition of its tool does
+    """Return the schema of a Solution without what versions word in different ways: what it says
+    about programs, and that a result that a mind writes is text if the definition of its tool does
     not describe it.
     """
     if not isinstance(schema, dict):
@@ -193,7 +195,7 @@ def _offer_of(schema: JSON) -> JSON:
 
 
 def _any_result(call: JSON) -> JSON:
-    """The schema of a call, or of any of several, without saying that a result that a mind
+    """Return the schema of a call, or of any of several, without saying that a result that a mind
     writes is text.
     """
     if not isinstance(call, dict):
@@ -222,9 +224,9 @@ _EARLIER_CALLS: Final = 50
 
 
 def earlier_form(context: Sequence[JSON]) -> list[JSON]:
-    """The context of a later step as ideas stored it before they stored values: large parts of
-    states as references, the last calls alone, each with a preview of its result, and
-    shortened corrections.
+    """Return the context of a later step as ideas stored it before they stored values: large parts
+    of states as references, the last calls alone, each with a preview of its result, and shortened
+    corrections.
     """
     calls = [
         message
@@ -282,7 +284,9 @@ def _earlier_call(call: JSONObject) -> JSONObject:
 
 
 def _earlier_path(text: str) -> KeyPath:
-    """The path of a reference; in a room, the results of the run above it were called results."""
+    """Return the path of a reference; in a room, the results of the run above it were called
+    results.
+    """
     path = next(parse_reference(text).operands()).full
     return path[1:] if path[:2] == ("data", "results") else path
 
@@ -309,7 +313,7 @@ def _nearness(stored: StoredIdea, request: Request) -> float:
 
 
 def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
-    """The differences of two values as a unified diff; [] if they are equal."""
+    """Return the differences of two values as a unified diff; [] if they are equal."""
     if encode(stored) == encode(requested):
         return []
 
@@ -373,7 +377,7 @@ def recording(path: Path) -> Generator[Recorded]:
 def recording_of(
     store: Store, run_id: str, export: Callable[[str], JSONObject]
 ) -> list[JSONObject]:
-    """The ideas of a run and of its rooms as exported documents, in order, for `recording`.
+    """Return the ideas of a run and of its rooms as exported documents, in order, for `recording`.
     `export` returns the document of an idea, or refuses one with secrets.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]

@@ -45,7 +45,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """The error for the name of a setting; None if the name is valid."""
+    """Return the error for the name of a setting; None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -165,7 +165,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """The error for the address of an endpoint; None if the address is valid."""
+    """Return the error for the address of an endpoint; None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -185,7 +185,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Host and port of an address, without the rest, which may contain a secret."""
+    """Return host and port of an address, without the rest, which may contain a secret."""
     try:
         parts = urlsplit(url or "")
         host = parts.hostname
@@ -199,7 +199,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """The extra of ideabridge that installs the packages of a model's provider."""
+    """Return the extra of ideabridge that installs the packages of a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -233,7 +233,8 @@ those of models."""
 
 
 def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
-    """The configuration of the model that a handler of messages chooses: MODEL, or PROVIDER:MODEL.
+    """Return the configuration of the model that a handler of messages chooses: MODEL, or
+    PROVIDER:MODEL.
 
     Raises:
         ModelSetupError: it is of another provider, whose address and key are not configured.
@@ -250,14 +251,14 @@ def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfigu
 
 
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
-    """The value of the key `model` or of the option --model, as a ModelConfiguration."""
+    """Return the value of the key `model` or of the option --model, as a ModelConfiguration."""
     if isinstance(value, ModelConfiguration):
         return value
     return ModelConfiguration(name=value)
 
 
 def expanded_model(raw: JSON) -> JSON:
-    """The value of the key `model` in a file, with its short form expanded."""
+    """Return the value of the key `model` in a file, with its short form expanded."""
     named: JSONObject = {"name": raw}
     return named if isinstance(raw, str) else raw
 
@@ -318,12 +319,12 @@ _KEYS: Final = {
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """The variables in which a provider looks for its key."""
+    """Return the variables in which a provider looks for its key."""
     return _KEYS.get(provider, (f"{provider.upper().replace('-', '_').replace('/', '_')}_API_KEY",))
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """The first of the named keys that is set in the environment or the keyring. It is
+    """Return the first of the named keys that is set in the environment or the keyring. It is
     masked from now on.
 
     Raises:
@@ -361,7 +362,9 @@ def no_keyring(name: str) -> str:
 
 
 def _from_keyring(name: str) -> str | None:
-    """The key that `keyring set ideabridge NAME` has stored; None also if there is no keyring."""
+    """Return the key that `keyring set ideabridge NAME` has stored; None also if there is no
+    keyring.
+    """
     try:
         return Keyring().read(name)
     except NoKeyringError:

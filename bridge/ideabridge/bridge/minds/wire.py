@@ -121,7 +121,7 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """The error of a hook above, which a library wrapped in its own; None without one."""
+    """Return the error of a hook above, which a library wrapped in its own; None without one."""
     visited: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in visited:
@@ -207,8 +207,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """The error of a mind for an error of pydantic-ai or a library below it. `place` is the host
-    and port of the endpoint; "" if they are unknown.
+    """Return the error of a mind for an error of pydantic-ai or a library below it. `place` is the
+    host and port of the endpoint; "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:
@@ -279,7 +279,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
 
 
 def _said(error: ModelAPIError) -> str:
-    """The provider's message about the error."""
+    """Return the provider's message about the error."""
     body = error.body
     if isinstance(body, dict):
         members = cast("dict[str, object]", body)

@@ -44,7 +44,7 @@ class CallPlaces:
         self._settings = settings
 
     def of(self, module: str) -> list[CallPlace]:
-        """The calls of a module, in order."""
+        """Return the calls of a module, in order."""
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:

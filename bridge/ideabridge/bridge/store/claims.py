@@ -66,7 +66,7 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """The publication for somebody who may not see the runs from which its plan was made:
+    """Return the publication for somebody who may not see the runs from which its plan was made:
     without their ids.
     """
     plan = publication.plan or {}

@@ -82,19 +82,19 @@ _FIRST: Final = Struct(">q")
 
 
 def key_of(digest: bytes) -> int:
-    """The key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare
-    the whole hash.
+    """Return the key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare the
+    whole hash.
     """
     return cast("int", _FIRST.unpack_from(digest)[0])
 
 
 def _ends(entry: int) -> bool:
-    """True if a stretch ends after `entry`: for one entry in 32, by multiplicative hashing."""
+    """Return True if a stretch ends after `entry`: one entry in 32, by multiplicative hashing."""
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
 def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
-    """The closed stretches of `entries`, and the open rest."""
+    """Return the closed stretches of `entries`, and the open rest."""
     stretches: list[list[int]] = []
     start = 0
     for place, entry in enumerate(entries, 1):
@@ -159,7 +159,7 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """The row of a Solution that this process remembers from a journal. Inside a
+        """Return the row of a Solution that this process remembers from a journal. Inside a
         transaction, after `put`.
         """
         if len(text) < SHORT:
@@ -168,9 +168,9 @@ class Contents:
         return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """(text, parts) of each event. The parts are a JSON object: member -> a row of
-        `contents`, or a list of entries as in a context; None: the text is the whole event.
-        Inside a transaction.
+        """Return (text, parts) of each event. The parts are a JSON object: member -> a row of
+        `contents`, or a list of entries as in a context; None: the text is the whole event. Inside
+        a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -186,7 +186,7 @@ class Contents:
         return packed
 
     def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
-        """(what remains of an event, its parts)."""
+        """Return (what remains of an event, its parts)."""
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
@@ -204,14 +204,16 @@ class Contents:
         return {name: event[name] for name in event if name not in parts}, parts
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
-        """The row of the Solution of an event; None: it stays in the event."""
+        """Return the row of the Solution of an event; None: it stays in the event."""
         # As in an idea. An event with other members of a Solution could not be restored.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
             return None
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
 
     def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
-        """The row of a member of an event, or the rows of its list; None: it stays in the event."""
+        """Return the row of a member of an event, or the rows of its list; None: it stays in the
+        event.
+        """
         if isinstance(value, list):
             if not value:
                 return None
@@ -225,7 +227,7 @@ class Contents:
         return self._put_long(value, new)
 
     def _put_long(self, value: JSON, new: list[StoredContent]) -> int | None:
-        """The row of a value; None if its text is short."""
+        """Return the row of a value; None if its text is short."""
         body = body_of(value)
         return self._put([body], new)[0] if len(body[1]) >= SHORT else None
 
@@ -248,8 +250,8 @@ class Contents:
         return values
 
     def length_of(self, parts: str) -> int:
-        """About how many bytes the values have to which the parts that `pack` returned refer,
-        without tools and settings. Inside a snapshot with the event.
+        """Return about how many bytes the values have to which the parts that `pack` returned
+        refer, without tools and settings. Inside a snapshot with the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {
@@ -260,7 +262,7 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """The event whose text `pack` returned, with its parts. It reads nothing."""
+        """Return the event whose text `pack` returned, with its parts. It reads nothing."""
         event = cast("JSONObject", decode_trusted(text))
         event.update(parts.lists)
         for name, part in parts.texts.items():
@@ -297,7 +299,7 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        """The rows of bodies. New rows are appended to `new`."""
+        """Return the rows of bodies. New rows are appended to `new`."""
         cached = self._cached
         waiting = self._waiting
         keys = [
@@ -327,7 +329,7 @@ class Contents:
         return numbers
 
     def _stored_form(self, text: str, new: list[StoredContent]) -> str:
-        """The body of a row: the text, or its rope, whose pieces are stored."""
+        """Return the body of a row: the text, or its rope, whose pieces are stored."""
         if len(text) <= LONG // 4:
             # A character has at most 4 bytes.
             return text
@@ -361,7 +363,7 @@ class Contents:
         return [*self._fold(heads, new), *open_stretch]
 
     def context(self, entries: str) -> list[JSON]:
-        """The messages of a stored context.
+        """Return the messages of a stored context.
 
         Raises:
             StoreFormatError: a part of it is missing.
@@ -370,7 +372,7 @@ class Contents:
         return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
 
     def texts(self, numbers: list[int]) -> list[str]:
-        """The JSON texts of messages, in order."""
+        """Return the JSON texts of messages, in order."""
         rows = self._database.execute(
             "SELECT content.body FROM json_each(?) AS part "
             "JOIN whole_contents AS content ON content.number = CAST(part.value AS BIGINT) "
@@ -385,7 +387,7 @@ class Contents:
         return [row[0] for row in rows]
 
     def unfold(self, entries: str) -> list[int]:
-        """The numbers of the messages of a stored context, in order."""
+        """Return the numbers of the messages of a stored context, in order."""
         numbers: list[int] = []
         for entry in cast("list[int]", decode_trusted(entries)):
             if entry > 0:
@@ -406,7 +408,9 @@ class Contents:
 
 
 def entries_of(parts: str) -> list[int]:
-    """The entries that the parts of an event contain, as in a context: negative ones are lists."""
+    """Return the entries that the parts of an event contain, as in a context: negative ones are
+    lists.
+    """
     entries: list[int] = []
     for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
         entries += entry if isinstance(entry, list) else [entry]

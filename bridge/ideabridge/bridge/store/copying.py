@@ -176,7 +176,7 @@ def _count(database: Database, table: str) -> int:
 def _rows(
     source: Database, table: _Table, after: tuple[Any, ...] | None = None
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a table by its key, in batches."""
+    """Yield the rows of a table by its key, in batches."""
     key = ", ".join(table.columns[: table.keys])
     order = f"ORDER BY {key} LIMIT {_BATCH}"
     while True:

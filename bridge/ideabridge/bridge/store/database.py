@@ -63,12 +63,12 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def now_text() -> str:
-    """The time now, ISO 8601 in UTC with milliseconds."""
+    """Return the time now, ISO 8601 in UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def time_text(at: float) -> str:
-    """A time in seconds since 1970 as `now_text` writes it; 1970 for an earlier one."""
+    """Return a time in seconds since 1970 as `now_text` writes it; 1970 for an earlier one."""
     return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")
 
 
@@ -119,19 +119,19 @@ class WordIndex(ABC):
 
     @abstractmethod
     def count(self, table: str, word: str, most: int) -> int:
-        """The number of rows that contain a word. Counting stops at `most`."""
+        """Return the number of rows that contain a word. Counting stops at `most`."""
 
     @abstractmethod
     def best(
         self, table: str, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
-        """(row, score) of the rows with every word, or with any of them, best first."""
+        """Return (row, score) of the rows with every word, or with any of them, best first."""
 
     @abstractmethod
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """(row, 0.0) of the newest rows with every word or with any; `begins`: the words are
+        """Return (row, 0.0) of the newest rows with every word or with any; `begins`: the words are
         beginnings of words.
         """
 
@@ -154,11 +154,11 @@ class Upkeep(ABC):
 
     @abstractmethod
     def engine(self) -> str:
-        """The database and its version, for people."""
+        """Return the database and its version, for people."""
 
     @abstractmethod
     def used_bytes(self) -> int:
-        """The bytes that are in use: the size of the file after a vacuum."""
+        """Return the bytes that are in use: the size of the file after a vacuum."""
 
     @abstractmethod
     def back_up(self, target: Path) -> int:
@@ -191,10 +191,10 @@ class ResultRows(Protocol):
         ...
 
     def fetchone(self) -> Any:
-        """The next row; None after the last."""
+        """Return the next row; None after the last."""
 
     def fetchall(self) -> list[Any]:
-        """The remaining rows."""
+        """Return the remaining rows."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -263,8 +263,8 @@ class Database(ABC):
         """Run one statement that writes for each row of parameters, inside a transaction."""
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """The whole number that a query returns; 0 for no row or NULL. Inside `guard`
-        or `transaction`.
+        """Return the whole number that a query returns; 0 for no row or NULL. Inside `guard` or
+        `transaction`.
         """
         row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
@@ -275,8 +275,8 @@ class Database(ABC):
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """The largest number of a row of a table, so that no row with a smaller number
-        can appear later.
+        """Return the largest number of a row of a table, so that no row with a smaller number can
+        appear later.
         """
 
     @abstractmethod
@@ -288,8 +288,8 @@ class Database(ABC):
     # Counters
 
     def counter(self, key: str) -> int:
-        """The value of one of the `counters`; 0 if it was never set. Call this inside a guard
-        or transaction.
+        """Return the value of one of the `counters`; 0 if it was never set. Call this inside a
+        guard or transaction.
         """
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))
 
@@ -385,8 +385,8 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """A number that changes when another process has written something. While a thread of this
-        process writes, it is the last known number: callers poll it.
+        """Return a number that changes when another process has written something. While a thread
+        of this process writes, it is the last known number: callers poll it.
         """
 
     @abstractmethod

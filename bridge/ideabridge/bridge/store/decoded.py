@@ -29,7 +29,7 @@ class Decoded:
         self._total = 0
 
     def value(self, text: str) -> JSON:
-        """The value of a text that `encode` wrote."""
+        """Return the value of a text that `encode` wrote."""
         if len(text) < LONG:
             return decode_trusted(text)
 

@@ -93,8 +93,8 @@ class DirectCallTable:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[DirectCall]:
-        """The direct calls of a caller, the latest first; `after` is the `next` of
-        the previous page.
+        """Return the direct calls of a caller, the latest first; `after` is the `next` of the
+        previous page.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.

@@ -58,7 +58,7 @@ class DriverRequests:
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
-        """(key, run, event) of the requests that no driver has begun to take."""
+        """Return (key, run, event) of the requests that no driver has begun to take."""
         requests: list[tuple[str, str, JSONObject]] = []
         for key, value in self._settings.under(_ASK).items():
             event = cast("JSONObject", decode_trusted(value)).get("event")

@@ -62,7 +62,7 @@ class Idea:
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """The idea of a Request and its Solution. The parts of the Request are not encoded
+        """Return the idea of a Request and its Solution. The parts of the Request are not encoded
         again.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
@@ -165,7 +165,7 @@ _LISTS: Final = ("tools", "tags", "left_out")
 
 
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
-    """(input schema, output schema) of an idea as a function.
+    """Return (input schema, output schema) of an idea as a function.
 
     The input schema belongs to the first `input` message without an instance: the declared schema,
     or else a permissive one for its value; None if the idea takes no input. The output schema is
@@ -198,7 +198,7 @@ def _infer(value: JSON) -> JSONObject:
 
 
 def seen_type(value: JSON) -> JSONObject:
-    """A schema that states only the JSON type of a value; {} for null."""
+    """Return a schema that states only the JSON type of a value; {} for null."""
     if value is None:
         return {}
     if isinstance(value, bool):
@@ -249,7 +249,9 @@ _NOTE: Final = "The result, once known; null while calls must run first and thei
 
 
 def _without_note(output: JSONObject) -> JSONObject:
-    """The schema of the output without the sentence that the composer added to its description."""
+    """Return the schema of the output without the sentence that the composer added to its
+    description.
+    """
     description = output.get("description")
     if not isinstance(description, str) or not description.endswith(_NOTE):
         return output
@@ -260,7 +262,9 @@ def _without_note(output: JSONObject) -> JSONObject:
 
 
 def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
-    """A schema with these branches in the place of its `anyOf`; a single one is merged into it."""
+    """Return a schema with these branches in the place of its `anyOf`; a single one is merged into
+    it.
+    """
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     branch = branches[0] if len(branches) == 1 else None
     if isinstance(branch, dict) and not others.keys() & branch.keys():
@@ -269,7 +273,9 @@ def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
 
 
 def is_reference_schema(schema: JSON) -> bool:
-    """True if a schema admits exactly references: text with a pattern that begins with a dagger."""
+    """Return True if a schema admits exactly references: text with a pattern that begins with a
+    dagger.
+    """
     if not isinstance(schema, dict):
         return False
     pattern = schema.get("pattern")
@@ -284,7 +290,7 @@ _DEFINED: Final = "#/$defs/"
 
 
 def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
-    """True if a schema admits exactly references, directly or through a definition."""
+    """Return True if a schema admits exactly references, directly or through a definition."""
     if isinstance(schema, dict) and len(schema) == 1:
         target = schema.get("$ref")
         if isinstance(target, str) and target.startswith(_DEFINED):
@@ -309,8 +315,8 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
 
 
 def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """The definitions that a schema refers to, also indirectly, without the references that a
-    mind may write.
+    """Return the definitions that a schema refers to, also indirectly, without the references that
+    a mind may write.
     """
     referred: JSONObject = {}
     stack: list[JSON] = [schema]

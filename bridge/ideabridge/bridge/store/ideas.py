@@ -108,7 +108,7 @@ class IdeaFilter:
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
-        """The conditions on columns of `ideas`, which the indexes `ideas_by_...` serve.
+        """Return the conditions on columns of `ideas`, which the indexes `ideas_by_...` serve.
 
         Raises:
             FilterError: a time cannot be read.
@@ -185,7 +185,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
-    """The record in a row that `_RECORD` selected."""
+    """Return the record in a row that `_RECORD` selected."""
     _, idea, request, names, *meta = row
     return IdeaRecord(
         idea.hex(),
@@ -311,7 +311,7 @@ class Ideas:
             return self.read(self.resolve(ref, caller), caller)
 
     def resolve(self, ref: str, caller: Viewer) -> int:
-        """The row that `get` reads. Call this inside a guard or transaction."""
+        """Return the row that `get` reads. Call this inside a guard or transaction."""
         try:
             name, version = read_named(ref)
         except UnknownPublicationError:
@@ -326,7 +326,8 @@ class Ideas:
         return number
 
     def _find_id(self, ref: str, caller: Viewer) -> int | None:
-        """The row of an id or of a unique prefix of one, among the ideas that the caller sees.
+        """Return the row of an id or of a unique prefix of one, among the ideas that the caller
+        sees.
 
         Raises:
             AmbiguousIdeaError: several of these ids begin with the prefix.
@@ -351,7 +352,7 @@ class Ideas:
         return rows[0][0] if rows else None
 
     def _last_of_run(self, run: str, caller: Viewer) -> int | None:
-        """The row of the last idea of a run, if the caller sees it."""
+        """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and caller not in (SEES_ALL, owner[0]):
             # The caller may see the idea by a run of its own, and must not learn of this one.
@@ -368,7 +369,7 @@ class Ideas:
         return row[0]
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
-        """The error that `get` raises for an idea that does not exist, or that the caller
+        """Return the error that `get` raises for an idea that does not exist, or that the caller
         may not know of.
         """
         name = ref
@@ -391,8 +392,8 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """The idea in a row, with the metadata that the caller may see, and without results of runs
-        of others. Call this inside a guard or transaction.
+        """Return the idea in a row, with the metadata that the caller may see, and without results
+        of runs of others. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
@@ -441,8 +442,8 @@ class Ideas:
         return any(owner == caller for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """The context with which the run of an idea began; None: its journal is not in this store.
-        Call this inside a guard or transaction.
+        """Return the context with which the run of an idea began; None: its journal is not in this
+        store. Call this inside a guard or transaction.
         """
         rows = self._database.execute(
             "SELECT events.body, events.parts FROM runs JOIN events "
@@ -458,8 +459,8 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """The metadata of an idea for a caller: of its first save, or, if that was in a run of
-        somebody else, of the first run of the caller. Without one, the idea is published to the
+        """Return the metadata of an idea for a caller: of its first save, or, if that was in a run
+        of somebody else, of the first run of the caller. Without one, the idea is published to the
         caller, and the metadata name no run.
         """
         if caller is SEES_ALL or first.run is None:
@@ -571,8 +572,8 @@ class Ideas:
             return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
-        """Unpublished work that was done at least `least` times, with different literals: the most
-        frequent first.
+        """Return unpublished work that was done at least `least` times, with different literals:
+        the most frequent first.
         """
         self.index_all()
         with self._database.snapshot():
@@ -581,7 +582,9 @@ class Ideas:
         return [Repeated(record, times) for record, (_, times) in zip(records, rows, strict=True)]
 
     def of_request(self, request_id: str) -> list[StoredIdea]:
-        """The ideas that answer one Request, newest first. A recorded mind answers from them."""
+        """Return the ideas that answer one Request, newest first. A recorded mind answers from
+        them.
+        """
         if len(request_id) != 64 or _HEX.fullmatch(request_id) is None:
             return []
         with self._database.snapshot():
@@ -592,7 +595,9 @@ class Ideas:
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """The ideas of a run by step, with the metadata of that run; [] if there is no such run."""
+        """Return the ideas of a run by step, with the metadata of that run; [] if there is no such
+        run.
+        """
         with self._database.snapshot():
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
             rows += self._database.execute(
@@ -607,7 +612,7 @@ class Ideas:
             return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[JSON]:
-        """The Solutions of a run by step; [] if there is no such run."""
+        """Return the Solutions of a run by step; [] if there is no such run."""
         with self._database.snapshot():
             rows = self._database.execute(
                 f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
@@ -620,8 +625,8 @@ class Ideas:
         return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """The runs in which an idea, given by its whole id, was saved. Imported ideas may name runs
-        of other stores.
+        """Return the runs in which an idea, given by its whole id, was saved. Imported ideas may
+        name runs of other stores.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -668,8 +673,8 @@ class Ideas:
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
-        """The newest ideas that pass a filter. For a caller, only the latest
-        thousands are examined.
+        """Return the newest ideas that pass a filter. For a caller, only the latest thousands are
+        examined.
         """
         if chosen.empty:
             return []
@@ -688,8 +693,8 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Those of these rows that a caller sees: a run of the caller made the idea, or it is
-        published to the caller.
+        """Return those of these rows that a caller sees: a run of the caller made the idea, or it
+        is published to the caller.
 
         The owner of the store imported the ideas that no run of this store made. Named users,
         except admins, see them only when they are published.
@@ -718,7 +723,7 @@ class Ideas:
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Those of these rows that pass a filter."""
+        """Return those of these rows that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],
@@ -733,7 +738,7 @@ class Ideas:
     def _places(
         self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None
     ) -> list[Place]:
-        """The newest ideas that pass a filter and come after a place in the list."""
+        """Return the newest ideas that pass a filter and come after a place in the list."""
         own = chosen.columns() + below
         if run is not None:
             # A run has few ideas, whatever the filter is.
@@ -762,7 +767,7 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """The newest ideas of a source that pass a condition and have all these uses."""
+        """Return the newest ideas of a source that pass a condition and have all these uses."""
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
@@ -823,7 +828,7 @@ class Ideas:
                 return
 
     def _waiting(self) -> int:
-        """The largest possible number of saved ideas that are not indexed."""
+        """Return the largest possible number of saved ideas that are not indexed."""
         return max(
             0,
             self._database.number("SELECT max(number) FROM ideas")

@@ -157,7 +157,7 @@ class Journal:
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
-        """(sequence number, event) of a run after a sequence number, in order.
+        """Yield (sequence number, event) of a run after a sequence number, in order.
 
         Raises:
             UnknownRunError: no such run. It is raised by the first `next`.
@@ -202,8 +202,8 @@ class Journal:
             )
 
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
-        """Whether the journal of a run has at most so many events, and at most about so many bytes
-        with what its events refer to (the context and Solutions). Nothing is decoded.
+        """Return whether the journal of a run has at most so many events, and at most about so many
+        bytes with what its events refer to (the context and Solutions). Nothing is decoded.
 
         Raises:
             UnknownRunError: no such run.
@@ -306,8 +306,8 @@ class Journal:
             self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[JSONObject]:
-        """The member `origin` of the summary of every run of a caller that was imported
-        from a host's logs.
+        """Return the member `origin` of the summary of every run of a caller that was imported from
+        a host's logs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -319,8 +319,8 @@ class Journal:
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
     def calls_with_an_error(self, run_id: str) -> set[int]:
-        """The numbers of the calls of a run that ran and returned an error: failed calls that were
-        started, and caught calls.
+        """Return the numbers of the calls of a run that ran and returned an error: failed calls
+        that were started, and caught calls.
 
         Raises:
             UnknownRunError: no such run.
@@ -336,8 +336,8 @@ class Journal:
         return {int(row[0]) for row in rows}
 
     def sessions(self, caller: str, limit: int) -> list[tuple[str, JSONObject]]:
-        """(run, member `origin` of its summary) of the latest sessions of a caller that have ended,
-        the latest first. Parts of sessions and imported runs are left out.
+        """Return (run, member `origin` of its summary) of the latest sessions of a caller that have
+        ended, the latest first. Parts of sessions and imported runs are left out.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -350,14 +350,14 @@ class Journal:
         return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
-        """(run, after which event) of every run forked from this one, oldest first."""
+        """Return (run, after which event) of every run forked from this one, oldest first."""
         with self._database.guard:
             return self._database.execute(
                 "SELECT id, forked_at FROM runs WHERE forked_from = ? ORDER BY number", (run_id,)
             ).fetchall()
 
     def rooms(self, run_id: str) -> list[RunRecord]:
-        """The runs that answered calls of this one, oldest first."""
+        """Return the runs that answered calls of this one, oldest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_RECORD} WHERE parent = ? ORDER BY number", (run_id,)
@@ -403,15 +403,15 @@ class Journal:
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """A run by id, or None; for what drives runs. What somebody asks for is
-        looked up by `find`.
+        """Return a run by id, or None; for what drives runs. What somebody asks for is looked up by
+        `find`.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
 
     def find(self, run_id: str, *, caller: Viewer) -> RunRecord:
-        """A run that a caller has started.
+        """Return a run that a caller has started.
 
         Raises:
             UnknownRunError: no run has this id, or it belongs to somebody else. The
@@ -424,7 +424,7 @@ class Journal:
         return record
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """The ids of runs, rooms among them, that begin with `prefix`, the newest first."""
+        """Return the ids of runs, rooms among them, that begin with `prefix`, the newest first."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 "
@@ -444,9 +444,9 @@ class Journal:
         sessions: bool = True,
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
-        """The runs of a caller, newest first; `status` and `chosen` filter them. `after` is the
-        last id of the previous page. Without `rooms`, runs that answer calls of other runs are left
-        out; without `sessions`, recorded and imported calls.
+        """Return the runs of a caller, newest first; `status` and `chosen` filter them. `after` is
+        the last id of the previous page. Without `rooms`, runs that answer calls of other runs are
+        left out; without `sessions`, recorded and imported calls.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -492,7 +492,7 @@ class Journal:
         return [_read(row) for row in rows]
 
     def _place(self, run_id: str, caller: Viewer) -> int:
-        """The row of a run of a caller. Call this inside a guard or transaction."""
+        """Return the row of a run of a caller. Call this inside a guard or transaction."""
         number = self._database.number(
             "SELECT number FROM runs WHERE id = ?1 AND caller = coalesce(?2, caller)",
             (run_id, only_of(caller)),

@@ -91,8 +91,8 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
 
 
 def _texts(document: JSON) -> Iterator[tuple[str, str]]:
-    """(place, text) of each text and key in a document, in order. A place names no key that may
-    be a secret.
+    """Yield (place, text) of each text and key in a document, in order. A place names no key that
+    may be a secret.
     """
     stack: list[tuple[str, JSON]] = [("", document)]
     while stack:

@@ -30,7 +30,7 @@ class Lease(NamedTuple):
 
 
 def read_holder(driver: str | None) -> tuple[str | None, float]:
-    """(driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
+    """Return (driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
     if driver is None:
         return None, LEASE_SECONDS
     name, _, seconds = driver.rpartition(":")
@@ -38,7 +38,7 @@ def read_holder(driver: str | None) -> tuple[str | None, float]:
 
 
 def number_of(database: Database, run_id: str) -> int:
-    """The row of a run. Call this inside a guard or transaction.
+    """Return the row of a run. Call this inside a guard or transaction.
 
     Raises:
         UnknownRunError: no such run.
@@ -130,8 +130,8 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """The leases of the runs that have a status, the newest run first, without runs that were
-        set aside; `fingerprint`: only runs made under this configuration.
+        """Return the leases of the runs that have a status, the newest run first, without runs that
+        were set aside; `fingerprint`: only runs made under this configuration.
         """
         with self._database.guard:
             rows = self._database.execute(

@@ -24,7 +24,7 @@ from ideabridge.tools.schema import Validator, check_schema
 
 
 def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
-    """The Request that an idea answers, with the texts that its mind got.
+    """Return the Request that an idea answers, with the texts that its mind got.
 
     Args:
         idea: the idea. One whose results were left out gives the Request without them, which
@@ -185,8 +185,8 @@ _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """The publication for a document without results: the output of its run stays only where calls
-    are answered with it.
+    """Return the publication for a document without results: the output of its run stays only where
+    calls are answered with it.
     """
     recorded = publication.recorded
     if publication.answer == "recorded" or not isinstance(recorded, dict):
@@ -196,7 +196,7 @@ def without_recorded_output(publication: Publication) -> Publication:
 
 
 def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
-    """The document of a stored idea."""
+    """Return the document of a stored idea."""
     meta = stored.meta.to_json()
     document: JSONObject = {
         "ideabridge": FORMAT,
@@ -230,7 +230,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
 
 
 def sealed(document: JSONObject) -> JSONObject:
-    """The document with the digest of its content."""
+    """Return the document with the digest of its content."""
     content: JSONObject = {name: document[name] for name in _CONTENT if name in document}
     return {**content, "digest": content_hash(content)}
 
@@ -244,8 +244,9 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """The arguments of `Publications.publish`. What the document says about checks of its plan
-        is kept as a claim, and the description ends with a sentence that says that it was imported.
+        """Return the arguments of `Publications.publish`. What the document says about checks of
+        its plan is kept as a claim, and the description ends with a sentence that says that it was
+        imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.
@@ -321,7 +322,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
 
 
 def _checked_object(raw: JSON) -> JSONObject:
-    """A document whose size, format, name and shape are checked."""
+    """Return a document whose size, format, name and shape are checked."""
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
         raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")

@@ -55,11 +55,11 @@ class Family:
     why: str = ""
 
     def runs(self) -> list[str]:
-        """The ids of its runs."""
+        """Return the ids of its runs."""
         return [member for member in self.members if isinstance(member, str)]
 
     def loose(self) -> list[int]:
-        """The rows of its ideas that have no run."""
+        """Return the rows of its ideas that have no run."""
         return [member for member in self.members if isinstance(member, int)]
 
 
@@ -76,7 +76,7 @@ class Families:
         return iter(self._families.values())
 
     def of(self, key: Key) -> Family | None:
-        """The family of a run, or of an idea without one."""
+        """Return the family of a run, or of an idea without one."""
         return self._families.get(self._root(key)) if key in self._above else None
 
     def _root(self, key: Key) -> Key:
@@ -143,9 +143,9 @@ class Families:
 def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
-    """(member, reason) of what publications and tags need: the run that an idea was lifted from and
-    the runs that confirmed it; otherwise the latest run that ended with the idea, any run of it, or
-    the idea itself.
+    """Yield (member, reason) of what publications and tags need: the run that an idea was lifted
+    from and the runs that confirmed it; otherwise the latest run that ended with the idea, any run
+    of it, or the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
@@ -267,7 +267,7 @@ class Reach:
         return [*new, *self._add(pieces)] if pieces else new
 
     def _pieces(self, numbers: list[int]) -> list[int]:
-        """The entries of those of these rows that are ropes."""
+        """Return the entries of those of these rows that are ropes."""
         if not numbers:
             return []
 
@@ -718,8 +718,8 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """The numbers of runs and ideas in some families. An idea that also occurs in another family
-    does not count.
+    """Return the numbers of runs and ideas in some families. An idea that also occurs in another
+    family does not count.
     """
     of_those = {id(family) for family in going}
     runs = sum(
@@ -855,8 +855,8 @@ class Retention:
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """(time to count ages from, whether runs were announced), if this process
-        does the round.
+        """Return (time to count ages from, whether runs were announced), if this process does the
+        round.
         """
         with self._database.transaction():
             state = self._state()
@@ -876,22 +876,22 @@ class Retention:
             )
 
     def _state(self) -> dict[str, Any]:
-        """The stored state: `at`, when the last round was; `clock`, the time it counted ages from;
-        `told`, whether a round has announced runs; `by` and `until`, the claim of a round. Inside a
-        guard or transaction.
+        """Return the stored state: `at`, when the last round was; `clock`, the time it counted ages
+        from; `told`, whether a round has announced runs; `by` and `until`, the claim of a round.
+        Inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """The time to count ages from, bounded so that a clock that is temporarily years ahead
-        deletes nothing.
+        """Return the time to count ages from, bounded so that a clock that is temporarily years
+        ahead deletes nothing.
         """
         return min(now, state.get("clock", now) + 2 * EVERY)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
-        """The values of `_DUE`."""
+        """Return the values of `_DUE`."""
         days = self._bounds.days
         runs = self._bounds.runs
         oldest = "" if days is None else time_text(clock - days * DAY)

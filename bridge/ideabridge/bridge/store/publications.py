@@ -88,7 +88,7 @@ def check_name(name: str) -> str:
 
 
 def read_named(ref: str) -> tuple[str, int | None]:
-    """(name, version) of NAME or NAME@VERSION; the version of NAME is None.
+    """Return (name, version) of NAME or NAME@VERSION; the version of NAME is None.
 
     Raises:
         UnknownPublicationError: `ref` is neither.
@@ -362,8 +362,8 @@ class Publications:
             return next(learned for learned in versions if learned.version == version)
 
     def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """The records of evidence of a version, the oldest first. They have values of runs, so a
-        caller sees only those of its own runs.
+        """Return the records of evidence of a version, the oldest first. They have values of runs,
+        so a caller sees only those of its own runs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -434,7 +434,8 @@ class Publications:
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """The callers that a published name is shared with besides its owner, or only `EVERYBODY`.
+        """Return the callers that a published name is shared with besides its owner, or only
+        `EVERYBODY`.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -453,14 +454,14 @@ class Publications:
             return tuple(found[0] for found in rows)
 
     def sees(self, publication: Publication, caller: str) -> bool:
-        """True if this version is published to a caller."""
+        """Return True if this version is published to a caller."""
         if publication.owner is None or publication.owner == caller:
             return True
         with self._database.guard:
             return self.find(publication.name, publication.version, caller) is not None
 
     def _is_open(self, name: str, caller: str) -> bool:
-        """True if a published name is open to a caller."""
+        """Return True if a published name is open to a caller."""
         return (
             self._database.number(
                 f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",  # noqa: S608
@@ -470,8 +471,8 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Those of these rows of ideas that a run of the caller made or that are
-        published to the caller.
+        """Return those of these rows of ideas that a run of the caller made or that are published
+        to the caller.
 
         Args:
             numbers: the rows.
@@ -524,8 +525,8 @@ class Publications:
     def versions(
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
-        """The versions of a name that a caller may see, the latest first, with what was `learned`.
-        The name need not be published now.
+        """Return the versions of a name that a caller may see, the latest first, with what was
+        `learned`. The name need not be published now.
 
         Args:
             name: the name.
@@ -618,7 +619,7 @@ class Publications:
             self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
     def named(self, ref: str, *, caller: Viewer) -> Publication:
-        """The publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
+        """Return the publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
 
         Raises:
             UnknownPublicationError: `ref` is neither, or does not exist; the message lists
@@ -627,8 +628,8 @@ class Publications:
         return self.get(*read_named(ref), caller=caller)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """The publication that a name refers to now, or one version of it, even if the name was
-        unpublished since.
+        """Return the publication that a name refers to now, or one version of it, even if the name
+        was unpublished since.
 
         A version that is asked for by its number is as it was published, without what
         was learned since.
@@ -653,7 +654,7 @@ class Publications:
             return self._read(row if version is None else (*row[:12], None, *row[13:]))
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
-        """The row of the idea that a name or version refers to; `caller` as for `get`."""
+        """Return the row of the idea that a name or version refers to; `caller` as for `get`."""
         row = self._database.execute(
             "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
@@ -662,7 +663,7 @@ class Publications:
         return None if row is None else row[0]
 
     def names(self, caller: Viewer) -> list[str]:
-        """Up to 5,000 names, for suggestions; `caller` as for `get`."""
+        """Return up to 5,000 names, for suggestions; `caller` as for `get`."""
         sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
         return [name for (name,) in self._database.execute(sql, (only_of(caller),))]
 
@@ -693,7 +694,8 @@ class Publications:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[Publication]:
-        """The current publications by name; for a caller, only those that are published to it.
+        """Return the current publications by name; for a caller, only those that are published to
+        it.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -715,8 +717,8 @@ class Publications:
             )
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """The `limit` most used publications (`note_uses`) that are published to a caller, the
-        most used first.
+        """Return the `limit` most used publications (`note_uses`) that are published to a caller,
+        the most used first.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -731,8 +733,8 @@ class Publications:
             return [self._read(row) for row in rows]
 
     def newest(self, limit: int, *, caller: str) -> list[Publication]:
-        """The `limit` publications with the newest names that are published to a caller,
-        the newest first.
+        """Return the `limit` publications with the newest names that are published to a caller, the
+        newest first.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -742,7 +744,7 @@ class Publications:
             return [self._read(row) for row in rows]
 
     def names_by_use(self, caller: str) -> list[str]:
-        """Up to 20,000 names that are published to a caller, the most used first."""
+        """Return up to 20,000 names that are published to a caller, the most used first."""
         sql = (
             f"SELECT names.name FROM names LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "  # noqa: S608
             f"ORDER BY {_BY_USE} LIMIT 20000"
@@ -785,7 +787,7 @@ class Publications:
             )
 
     def count(self, *, caller: Viewer) -> int:
-        """The number of names that are published now; for a caller, only those it may see."""
+        """Return the number of published names; for a caller, only of those it may see."""
         with self._database.guard:
             return self._database.number(
                 f"SELECT count(*) FROM names WHERE {OPEN_TO}",  # noqa: S608
@@ -797,6 +799,6 @@ class Publications:
         self._database.notifier.notify("catalogue")
 
     def catalogue_version(self) -> int:
-        """A number that grows with every publication and withdrawal by any process."""
+        """Return a number that grows with every publication and withdrawal by any process."""
         with self._database.guard:
             return self._database.counter(_CATALOGUE)

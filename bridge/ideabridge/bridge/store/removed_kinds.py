@@ -154,7 +154,9 @@ def _by(literal: JSONObject) -> list[JSON]:
 
 
 def _place(literal: JSONObject) -> int | None:
-    """The place of the call of a literal; None: it belongs to the output, or its form is wrong."""
+    """Return the place of the call of a literal; None: it belongs to the output, or its form is
+    wrong.
+    """
     match literal.get("at"):
         case ["calls", str(place), *_] if place.isdecimal() and len(place) < 10:
             return int(place)
@@ -240,7 +242,7 @@ class _Conversion:
         return ConvertedPlan(plan, learned, [self._record(record) for record in records])
 
     def _before(self, literal: JSONObject) -> int:
-        """The place of the call before which the explanations of a literal are computed."""
+        """Return the place of the call before which the explanations of a literal are computed."""
         place = _place(literal)
         return len(self._calls) if place is None else place
 
@@ -277,7 +279,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """A value as written, with the new places in its references to results."""
+        """Return a value as written, with the new places in its references to results."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):
@@ -324,7 +326,7 @@ class _Conversion:
         return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
-        """An explanation in its new form; None if it has none."""
+        """Return an explanation in its new form; None if it has none."""
         if not is_removed(raw):
             return _with_references(raw, self._renumbered)
         place = self._results.get((before, encode_text(raw)))
@@ -361,7 +363,7 @@ class _Conversion:
         }
 
     def _record(self, record: JSONObject) -> JSONObject:
-        """A record of evidence, in whose view each call of `compute` has its result."""
+        """Return a record of evidence, in whose view each call of `compute` has its result."""
         moved = dict(record)
         values = record.get("values")
         if isinstance(values, list):
@@ -396,7 +398,7 @@ def _with_dagger(text: JSON) -> JSON:
 
 
 def _computing(raw: JSON, before: int) -> _Computing | None:
-    """The call of `compute` for an explanation; None if it does not become an expression."""
+    """Return the call of `compute` for an explanation; None if it does not become an expression."""
     names: dict[str, str] = {}
 
     def name(text: str) -> str:
@@ -418,7 +420,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """The form of an explanation with other references; its constants stay."""
+    """Return the form of an explanation with other references; its constants stay."""
     match raw:
         case str():
             return change(raw)

@@ -48,7 +48,7 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """The JSON type of a value, in words for people."""
+    """Return the JSON type of a value, in words for people."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, list):
@@ -88,7 +88,7 @@ class _Left:
 
 
 def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea, list[JSON]]:
-    """The idea without what it has from results, and the list of what was left out.
+    """Return the idea without what it has from results, and the list of what was left out.
 
     Args:
         idea: the idea.
@@ -110,8 +110,8 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
-    """A stored idea without what it has from results; see `without_results`. If it has nothing of
-    them, it is the same.
+    """Return a stored idea without what it has from results; see `without_results`. If it has
+    nothing of them, it is the same.
 
     Its content is another idea, with an id of its own. Its metadata name the original, and
     what was left out.
@@ -147,7 +147,7 @@ class _OwnContext:
         self._written = list(_written(context))
 
     def messages(self) -> Iterator[JSON]:
-        """The messages that remain."""
+        """Yield the messages that remain."""
         has_called = False
         for number, raw in enumerate(self._context):
             if encode(raw) in self._own:
@@ -219,7 +219,7 @@ class _OwnContext:
         return own
 
     def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
-        """The members of a state that it had at the start."""
+        """Return the members of a state that it had at the start."""
         own: JSONObject = {}
         for key, value in now.items():
             earlier = before.get(key, MISSING)
@@ -233,8 +233,8 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """The reference to a value, or to the place where a call wrote it: keys below that are
-        part of a result.
+        """Return the reference to a value, or to the place where a call wrote it: keys below that
+        are part of a result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -244,7 +244,7 @@ class _OwnContext:
 
 
 def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
-    """(instance or "", path) of each place to which the calls of a context wrote."""
+    """Yield (instance or "", path) of each place to which the calls of a context wrote."""
     for raw in context:
         if not isinstance(raw, dict) or raw.get("type") != "call":
             continue
@@ -272,7 +272,7 @@ def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
 
 
 def _without(value: JSON, path: Path) -> JSON:
-    """A copy without the value at a path, which exists. In a list, null takes its place."""
+    """Return a copy without the value at a path, which exists. In a list, null takes its place."""
     if not path:
         return {}
 
@@ -297,7 +297,7 @@ def _without(value: JSON, path: Path) -> JSON:
 
 
 def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
-    """The Solution without what its mind has from results."""
+    """Return the Solution without what its mind has from results."""
     solution = idea.solution
     if not isinstance(solution, dict):
         left.value("solution", solution)
@@ -329,7 +329,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
 
 
 def _only_refers(value: JSON) -> bool:
-    """True if a value has no literal but references, null, true and false."""
+    """Return True if a value has no literal but references, null, true and false."""
     if isinstance(value, dict):
         return all(map(_only_refers, value.values()))
     if isinstance(value, list):
@@ -354,7 +354,7 @@ class Copies:
         self._public = "\n".join(_texts([*public]))
 
     def call(self, call: JSON) -> JSON:
-        """A call without the literals that were copied; what names tools, places and calls
+        """Return a call without the literals that were copied; what names tools, places and calls
         stays.
         """
         if not isinstance(call, dict):
@@ -366,8 +366,8 @@ class Copies:
         return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """A value with `LEFT_OUT` in place of each copied text and name of a member, and with
-        `LEFT_OUT_NUMBER` in place of each copied number.
+        """Return a value with `LEFT_OUT` in place of each copied text and name of a member, and
+        with `LEFT_OUT_NUMBER` in place of each copied number.
         """
         if isinstance(value, dict):
             members: JSONObject = {}
@@ -403,7 +403,7 @@ class Copies:
 
 
 def _texts(value: JSON) -> Iterator[str]:
-    """Every text, number and key in a value."""
+    """Yield every text, number and key in a value."""
     stack: list[JSON] = [value]
     while stack:
         item = stack.pop()

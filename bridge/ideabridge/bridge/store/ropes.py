@@ -35,7 +35,7 @@ _ONE_IN: Final = 8
 
 
 def cut(raw: bytes) -> list[bytes]:
-    """The pieces of a text in UTF-8, each of which is UTF-8, too."""
+    """Return the pieces of a text in UTF-8, each of which is UTF-8, too."""
     classes = raw.translate(_CLASSES)
     pieces: list[bytes] = []
     start = 0
@@ -69,7 +69,7 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
 
 
 def _at_character(raw: bytes, place: int) -> int:
-    """The first byte of the character at a place."""
+    """Return the first byte of the character at a place."""
     while raw[place] & 0xC0 == 0x80:
         place -= 1
     return place

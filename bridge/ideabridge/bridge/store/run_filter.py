@@ -34,7 +34,7 @@ class RunFilter:
     words: str | None = None
 
     def clauses(self) -> Iterator[tuple[str, str]]:
-        """(condition on a row of `runs`, its value) of each condition.
+        """Yield (condition on a row of `runs`, its value) of each condition.
 
         Raises:
             FilterError: a time cannot be read.

@@ -58,7 +58,7 @@ class StoredSummary:
         )
 
     def to_json(self) -> JSONObject:
-        """The JSON for the row, without members that say nothing."""
+        """Return the JSON for the row, without members that say nothing."""
         members: JSONObject = {
             "idea": self.idea,
             "errors": self.errors or None,

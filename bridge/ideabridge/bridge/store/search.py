@@ -70,7 +70,7 @@ def check_limit(limit: int) -> int:
 
 
 def read_cursor(after: str | None) -> int:
-    """The row in a cursor. The next page contains smaller rows.
+    """Return the row in a cursor. The next page contains smaller rows.
 
     Raises:
         CursorError: it is not a cursor of such a list.
@@ -87,7 +87,7 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """The metadata from their stored text and from other columns: the run, the step, and the
+    """Return the metadata from their stored text and from other columns: the run, the step, and the
     run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
@@ -104,8 +104,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """The row of the last step of a run, by its first save; 0 if it has no idea. Inside a guard
-    or transaction.
+    """Return the row of the last step of a run, by its first save; 0 if it has no idea. Inside a
+    guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
@@ -114,27 +114,29 @@ def last_of_run(database: Database, run: str) -> int:
 
 
 def indexed_words(text: str) -> list[str]:
-    """The words of a query or text, as the index splits them: letters and digits only."""
+    """Return the words of a query or text, as the index splits them: letters and digits only."""
     folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
     return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
 
 
 def indexable(text: str) -> str:
-    """Text as it is written to the index."""
+    """Return text as it is written to the index."""
     if text.isascii():
         return text
     return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
-    """Tool names, and their parts if they are in camelCase."""
+    """Return tool names, and their parts if they are in camelCase."""
     joined = " ".join(tools)
     split = _CAMEL.sub(" ", joined)
     return joined if split == joined else f"{joined} {split}"
 
 
 def task_text(messages: list[JSON]) -> str:
-    """The text messages of a context that are not system messages, up to `MAX_TEXT` characters."""
+    """Return the text messages of a context that are not system messages, up to `MAX_TEXT`
+    characters.
+    """
     parts: list[str] = []
     left = MAX_TEXT
     for message in messages:
@@ -147,7 +149,7 @@ def task_text(messages: list[JSON]) -> str:
 
 
 def _text_of(message: JSON) -> str:
-    """The text of a text message in any of its spellings; "" for others."""
+    """Return the text of a text message in any of its spellings; "" for others."""
     if isinstance(message, str):
         return message
     if not isinstance(message, dict) or message.get("role") == "system":
@@ -171,14 +173,14 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """The beginning of a context, which has the task, and its end; in between are
-    results of calls.
+    """Return the beginning of a context, which has the task, and its end; in between are results of
+    calls.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
 
 def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
-    """The indexed text of an idea."""
+    """Return the indexed text of an idea."""
     return (
         indexable(f"{meta.title}\n{meta.description}"[:MAX_TEXT]),
         tool_words(meta.tools)[:MAX_TEXT],
@@ -317,8 +319,8 @@ class Search:
     def find(
         self, query: str, limit: int, caller: Viewer, *, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """(row, score) of ideas, best first: ideas published under a matching name,
-        then the others.
+        """Return (row, score) of ideas, best first: ideas published under a matching name, then the
+        others.
 
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
@@ -349,7 +351,7 @@ class Search:
     def _named(
         self, terms: list[str], limit: int, caller: Viewer, begins: bool
     ) -> dict[int, float]:
-        """The ideas of the names that are open to a caller, with their scores."""
+        """Return the ideas of the names that are open to a caller, with their scores."""
 
         def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
             ideas = dict(
@@ -372,14 +374,16 @@ class Search:
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
-        """Rows of published names for words, best first; `begins` as for `find`."""
+        """Return rows of published names for words, best first; `begins` as for `find`."""
         terms = _terms(query)
         if terms:
             return [number for number, _ in self._match("publication_words", terms, begins, limit)]
         return []
 
     def _latest(self, number: int) -> int:
-        """The last idea of an idea's run, or itself if it has no run; 0 if it was deleted."""
+        """Return the last idea of an idea's run, or the idea if it has no run; 0 if it was
+        deleted.
+        """
         row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
         if row is None:
             return 0

@@ -92,13 +92,13 @@ class SessionTable:
         return True
 
     def get(self, session_id: str) -> SessionRow | None:
-        """A session in progress by id, or None."""
+        """Return a session in progress by id, or None."""
         with self._database.guard:
             row = self._database.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
         return None if row is None else _session(row)
 
     def of(self, caller: str, limit: int) -> list[SessionRow]:
-        """The sessions of a caller that are in progress, the latest first."""
+        """Return the sessions of a caller that are in progress, the latest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE caller = ? ORDER BY last DESC LIMIT ?", (caller, limit)
@@ -106,7 +106,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """The sessions without a call since this time, in seconds since 1970."""
+        """Return the sessions without a call since this time, in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)
@@ -114,7 +114,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def calls(self, session_id: str) -> list[JSONObject]:
-        """The calls of a session in progress, in the order in which they ended."""
+        """Return the calls of a session in progress, in the order in which they ended."""
         with self._database.guard:
             number = self._database.number(
                 "SELECT number FROM sessions WHERE id = ?", (session_id,)

@@ -18,7 +18,7 @@ class StoredSettings:
         self._database = database
 
     def get(self, key: str) -> bytes | None:
-        """The value of a setting; None if it is not set."""
+        """Return the value of a setting; None if it is not set."""
         with self._database.guard:
             row = self._database.execute(
                 "SELECT value FROM settings WHERE key = ?", (key,)
@@ -26,7 +26,7 @@ class StoredSettings:
         return None if row is None else cast("bytes", row[0])
 
     def under(self, prefix: str) -> dict[str, bytes]:
-        """The settings whose keys begin with `prefix`, which is ASCII."""
+        """Return the settings whose keys begin with `prefix`, which is ASCII."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT key, value FROM settings WHERE key >= ? AND key < ?",
@@ -61,8 +61,8 @@ class StoredSettings:
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """The value of a setting, created if it is not set: two processes that start together get
-        the same value.
+        """Return the value of a setting, created if it is not set: two processes that start
+        together get the same value.
         """
         value = self.get(key)
         if value is None:
@@ -75,8 +75,8 @@ class StoredSettings:
         return value
 
     def sign_in_key(self, *, make: bool = False) -> str:
-        """A key that distinguishes the users of this store from those of other stores, for their
-        sign-ins to modules. Without `make`, it is "" until the store has a key.
+        """Return a key that distinguishes the users of this store from those of other stores, for
+        their sign-ins to modules. Without `make`, it is "" until the store has a key.
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))

@@ -27,7 +27,8 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 
 def shape_of(solution: JSON) -> bytes | None:
-    """The hash of a Solution's calls and output without their literals; None if it has no calls.
+    """Return the hash of a Solution's calls and output without their literals; None if it has no
+    calls.
 
     References, tools, modules, paths and keys count. Texts, numbers and lists of them do not;
     neither does a reference to the input, which takes the place of a literal.
@@ -77,7 +78,7 @@ def _is_no_reference(text: str) -> bool:
 
 
 def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSON:
-    """A value without its literals.
+    """Return a value without its literals.
 
     Args:
         value: the value.
@@ -114,7 +115,7 @@ class Need:
     module: str = ""
 
     def to_json(self) -> JSONObject:
-        """`{"tool", "module"?}`."""
+        """Return `{"tool", "module"?}`."""
         if self.module:
             return {"tool": self.tool, "module": self.module}
         return {"tool": self.tool}
@@ -126,8 +127,8 @@ class Need:
 
 
 def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
-    """The tools that an idea's calls name, and those of the plan it is published with. If a call
-    does not name the module of its tool, the schema that the Solution was written for does.
+    """Return the tools that an idea's calls name, and those of the plan it is published with. If a
+    call does not name the module of its tool, the schema that the Solution was written for does.
     """
     modules = modules_of(schema)
     needs = _needs_of([*_calls_of(solution), *_calls_of(plan)], modules)
@@ -140,7 +141,7 @@ def _needs_of(calls: Iterable[JSON], modules: dict[str, str]) -> set[Need]:
 
 
 def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
-    """The tool that a call names; None if it names no tool."""
+    """Return the tool that a call names; None if it names no tool."""
     if not isinstance(call, dict):
         return None
 
@@ -162,15 +163,15 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Tool -> module, from the call schemas of a composed schema, without the tools that
+    """Return tool -> module, from the call schemas of a composed schema, without the tools that
     belong to no module.
     """
     return {tool: module for tool, module in tools_in(schema).items() if module}
 
 
 def tools_in(schema: JSON) -> dict[str, str]:
-    """Tool -> module, from the call schemas of a composed schema; "" if the tool
-    belongs to no module.
+    """Return tool -> module, from the call schemas of a composed schema; "" if the tool belongs to
+    no module.
     """
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
     modules: dict[str, str] = {}
@@ -192,7 +193,7 @@ def tools_in(schema: JSON) -> dict[str, str]:
 
 
 def _branches(schema: JSON) -> list[JSONObject]:
-    """The schemas of the calls of a Solution."""
+    """Return the schemas of the calls of a Solution."""
     call: JSON = schema
     for key in ("properties", "calls", "items"):
         call = call.get(key) if isinstance(call, dict) else None
@@ -234,7 +235,7 @@ class _Step(NamedTuple):
 
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
-    """The uses that calls of these tools give."""
+    """Return the uses that calls of these tools give."""
     uses = set[str]()
     for need in needs:
         uses.add(TOOL + need.tool)
@@ -298,7 +299,7 @@ class CallIndex:
             self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
-        """Tool -> module, by the schema in a row."""
+        """Return tool -> module, by the schema in a row."""
         row = self._database.execute(
             "SELECT body FROM whole_contents WHERE number = ?", (schema,)
         ).fetchone()
@@ -319,7 +320,7 @@ class CallIndex:
         self._add(uses, [step.place for step in steps])
 
     def _called(self, ideas: Iterable[int]) -> set[str]:
-        """The uses that ideas have by their own calls."""
+        """Return the uses that ideas have by their own calls."""
         rows = self._database.execute(
             "SELECT DISTINCT tool, module FROM idea_calls "
             "WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
@@ -373,7 +374,7 @@ class CallIndex:
             self._join(run, [_Step(place, self._called([idea]))])
 
     def _read(self, idea: int) -> tuple[Place, list[str], str]:
-        """(place, uses by tags, run) of an idea."""
+        """Return (place, uses by tags, run) of an idea."""
         time, meta, run = self._database.execute(
             "SELECT time, meta, run FROM ideas WHERE number = ?", (idea,)
         ).fetchone()
@@ -386,15 +387,15 @@ class CallIndex:
         self._add((TAG + tag for tag in tags), [place])
 
     def count(self, use: str, most: int) -> int:
-        """The number of ideas that have a use, or `most` if there are more."""
+        """Return the number of ideas that have a use, or `most` if there are more."""
         return self._database.number(
             "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found",
             (use, most),
         )
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
-        """(row of the latest idea, number of ideas) of every shape that at least `least` ideas have
-        and no published idea has, the most frequent first.
+        """Return (row of the latest idea, number of ideas) of every shape that at least `least`
+        ideas have and no published idea has, the most frequent first.
         """
         rows = self._database.execute(
             "SELECT max(idea), count(*) AS times FROM ("

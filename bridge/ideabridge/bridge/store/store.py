@@ -227,15 +227,17 @@ class Store:
         return self._database.one_writer and self.path != ":memory:"
 
     def engine(self) -> str:
-        """The database and its version, as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL 15.18`."""
+        """Return the database and its version, as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL
+        15.18`.
+        """
         return self._database.upkeep.engine()
 
     def used_bytes(self) -> int:
-        """The bytes that the store uses: the size of the file after a vacuum."""
+        """Return the bytes that the store uses: the size of the file after a vacuum."""
         return self._database.upkeep.used_bytes()
 
     def writer(self) -> Writer:
-        """A new `Writer`, through which an event loop writes without waiting."""
+        """Return a new `Writer`, through which an event loop writes without waiting."""
         return Writer(self._database)
 
     def back_up(self, target: Path) -> int:
@@ -302,8 +304,8 @@ class Store:
     def retention(
         self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep
     ) -> Retention:
-        """The weekly deletion of old runs in small steps. Open a store for it alone, outside the
-        event loop's thread.
+        """Return the weekly deletion of old runs in small steps. Open a store for it alone, outside
+        the event loop's thread.
 
         Args:
             bounds: which runs to keep.
@@ -331,7 +333,7 @@ class Store:
         caller: Viewer,
         results: bool = False,
     ) -> JSONObject:
-        """The idea as a portable document, with its publication if `ref` is a name.
+        """Return the idea as a portable document, with its publication if `ref` is a name.
 
         Args:
             ref: see `Ideas.get`.
@@ -420,8 +422,8 @@ class Store:
         return idea_id
 
     def change(self, old: str, new: str, *, caller: Viewer) -> Change:
-        """The differences between two ideas or versions; `old`, `new` and `caller` as
-        for `Ideas.get`.
+        """Return the differences between two ideas or versions; `old`, `new` and `caller` as for
+        `Ideas.get`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -434,7 +436,7 @@ class Store:
         return Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
 
     def change_of(self, publication: Publication) -> Change:
-        """The differences to the previous version; none for the first, or if another owner
+        """Return the differences to the previous version; none for the first, or if another owner
         published the previous.
 
         A program that replaces the plan of its own run within the hour is compared with the version
@@ -456,7 +458,7 @@ class Store:
         return self.publications.get(publication.name, publication.version - 1, caller=SEES_ALL)
 
     def _published_as(self, ref: str, caller: Viewer) -> Publication | None:
-        """The publication that NAME or NAME@VERSION refers to; None for an id or a run."""
+        """Return the publication that NAME or NAME@VERSION refers to; None for an id or a run."""
         try:
             return self.publications.named(ref, caller=caller)
         except UnknownPublicationError:
@@ -469,7 +471,7 @@ class Store:
         return self._database.revision()
 
     def data_version(self) -> int:
-        """A number that changes when *another* connection, usually of another process, has
+        """Return a number that changes when *another* connection, usually of another process, has
         written something. It is cheaper than `Publications.catalogue_version`, which changes only
         with publications.
         """

@@ -68,7 +68,7 @@ class ToolMemory:
             )
 
     def tools(self, module: str) -> list[JSON] | None:
-        """The definitions that a module listed last; None if no list is kept.
+        """Return the definitions that a module listed last; None if no list is kept.
 
         Args:
             module: the fingerprint of the module's configuration.
@@ -77,7 +77,9 @@ class ToolMemory:
         return None if text is None else cast("list[JSON]", decode_trusted(text))
 
     def names(self, name: str) -> list[str]:
-        """The names of the tools that the module `name` listed last, under any configuration."""
+        """Return the names of the tools that the module `name` listed last, under any
+        configuration.
+        """
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT json_extract(tool.value, '$.name') FROM json_each("
@@ -162,8 +164,8 @@ class ToolMemory:
             )
 
     def definition(self, digest: str) -> JSONObject | None:
-        """The definition of a tool (its essence, see `Tool.digest`) that a published call refers
-        to; None if it is not kept.
+        """Return the definition of a tool (its essence, see `Tool.digest`) that a published call
+        refers to; None if it is not kept.
         """
         text = self._text(_DEFINITION, digest)
         return None if text is None else cast("JSONObject", decode_trusted(text))
@@ -184,7 +186,8 @@ class ToolMemory:
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:
-        """The latest different shapes of a tool's results in an owner's runs, the latest first.
+        """Return the latest different shapes of a tool's results in an owner's runs, the latest
+        first.
 
         Args:
             owner: the caller of the runs.

@@ -54,7 +54,9 @@ else, or `SEES_ALL`."""
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """The caller to whom a statement is bound; None, which is NULL in it: it is bound to nobody."""
+    """Return the caller to whom a statement is bound; None, which is NULL in it: it is bound to
+    nobody.
+    """
     return None if viewer is SEES_ALL else viewer
 
 
@@ -134,14 +136,14 @@ class Token:
 
 
 def user_of(caller: str) -> str | None:
-    """The name of a caller that is a user; None for other callers."""
+    """Return the name of a caller that is a user; None for other callers."""
     if caller.startswith(_CALLER):
         return caller.removeprefix(_CALLER)
     return None
 
 
 def person_of(caller: str) -> str:
-    """A caller as people read it: the user's name if it is a user."""
+    """Return a caller as people read it: the user's name if it is a user."""
     return user_of(caller) or caller
 
 
@@ -207,7 +209,7 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """The user that an identity provider authenticated, added at the first time.
+        """Return the user that an identity provider authenticated, added at the first time.
 
         Args:
             issuer: the provider's address.
@@ -257,7 +259,7 @@ class Users:
         return None if row is None else User(*row)
 
     def get(self, name: str) -> User:
-        """A user by name, even a removed one.
+        """Return a user by name, even a removed one.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -275,7 +277,7 @@ class Users:
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:
-        """The users that are not removed, by name."""
+        """Return the users that are not removed, by name."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' "
@@ -284,7 +286,7 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """True if a user was ever added: from then on HTTP requires a token."""
+        """Return True if a user was ever added: from then on HTTP requires a token."""
         with self._database.guard:
             return (
                 self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
@@ -314,7 +316,7 @@ class Users:
             return self.get(name)
 
     def manages(self, caller: str) -> bool:
-        """True if a caller is the owner of the store or an active admin."""
+        """Return True if a caller is the owner of the store or an active admin."""
         if caller == LOCAL:
             return True
 
@@ -328,7 +330,7 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The callers of users, for publishing to them.
+        """Return the callers of users, for publishing to them.
 
         Raises:
             UnknownUserError: one of them is not a user, or was removed.
@@ -400,7 +402,7 @@ class Users:
         return Token(*row)
 
     def tokens(self, name: str | None = None) -> list[Token]:
-        """The tokens of one user, or of all, oldest first.
+        """Return the tokens of one user, or of all, oldest first.
 
         Raises:
             UnknownUserError: there is no such user.
@@ -433,7 +435,9 @@ class Users:
             return self._token(ident)
 
     def verify(self, text: str) -> tuple[User, Token] | None:
-        """The user and the record of a token; None if it is not a valid token of an active user."""
+        """Return the user and the record of a token; None if it is not a valid token of an active
+        user.
+        """
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None

@@ -43,7 +43,7 @@ class Side:
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
-        """An idea, with the publication under which callers see it."""
+        """Return an idea, with the publication under which callers see it."""
         solution = stored.idea.solution
         description = stored.meta.title
         answer = ""
@@ -77,7 +77,7 @@ class Side:
 
 
 def _listed(value: JSON) -> list[JSON]:
-    """A list, or an empty one if the value is none."""
+    """Return a list, or an empty one if the value is none."""
     return value if isinstance(value, list) else []
 
 
@@ -105,8 +105,8 @@ def _lifting_of(plan: JSONObject) -> JSONObject:
 
 
 def differences(old: NewPublication, new: NewPublication) -> list[str]:
-    """The differences for callers of a name when `new` replaces `old`, one line each, with whole
-    values: description, way of answering, schemas, plan or program, recording.
+    """Return the differences for callers of a name when `new` replaces `old`, one line each, with
+    whole values: description, way of answering, schemas, plan or program, recording.
     """
     # Copied values are compared with what would be sent in their place.
     before = as_it_runs(old.plan or {})
@@ -126,8 +126,8 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """The differences of the tools that two plans or guides pin. A document without pins is pinned
-    on import, so pins on one side only are no difference.
+    """Yield the differences of the tools that two plans or guides pin. A document without pins is
+    pinned on import, so pins on one side only are no difference.
     """
     before = old.get("pins")
     after = new.get("pins")
@@ -138,7 +138,7 @@ def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _tool_of(pin: JSON) -> JSON:
-    """The members of a pin without its description, which may differ between machines."""
+    """Return the members of a pin without its description, which may differ between machines."""
     if isinstance(pin, dict):
         return {key: pin.get(key) for key in ("module", "tool", "digest")}
     return pin
@@ -159,7 +159,7 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """The differences of two ideas, one line each: schemas, plan with its constants and the
+    """Return the differences of two ideas, one line each: schemas, plan with its constants and the
     explanations of copied values, program, context.
     """
     return [
@@ -175,7 +175,7 @@ def changes(old: Side, new: Side) -> list[str]:
 def _interface(
     old: Side | NewPublication, new: Side | NewPublication, widest: int | None
 ) -> Iterator[str]:
-    """The differences that a caller sees before calling."""
+    """Yield the differences that a caller sees before calling."""
     yield from _lines("description", old.description, new.description, widest)
     yield from _lines("answer", old.answer, new.answer, widest)
     yield from _lines("input", old.input_schema, new.input_schema, widest)
@@ -184,10 +184,10 @@ def _interface(
 
 
 def breaking(old: Side, new: Side) -> list[str]:
-    """The plain changes that break callers of `old`: a new required parameter, a removed or
+    """Return the plain changes that break callers of `old`: a new required parameter, a removed or
     retyped parameter or field of the output, an answer for only one input, effects of what was
-    read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
-    only in `changes`.
+    read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are only
+    in `changes`.
     """
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
@@ -219,7 +219,7 @@ def _breaking_output(old: Side, new: Side) -> Iterator[str]:
 
 
 def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """A line for each parameter that only `new` requires."""
+    """Yield a line for each parameter that only `new` requires."""
     before = _listed(old.get("required"))
     for name in _listed(new.get("required")):
         if name not in before:
@@ -227,8 +227,8 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
-    """A line for each member of an object, at any depth, that `new` removes or retypes. The type of
-    an input may become wider, and that of an output narrower.
+    """Yield a line for each member of an object, at any depth, that `new` removes or retypes. The
+    type of an input may become wider, and that of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -268,7 +268,7 @@ def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """The types that a schema and its alternatives name; empty if it does not restrict them."""
+    """Return the types that a schema and its alternatives name; empty if it restricts none."""
     if not isinstance(schema, dict):
         return frozenset()
 
@@ -286,8 +286,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, recorded: JSON) -> JSONObject:
-    """The schema of an output that declares none: its literal structure, with the types of recorded
-    values in the place of references. A null has no type.
+    """Return the schema of an output that declares none: its literal structure, with the types of
+    recorded values in the place of references. A null has no type.
     """
     values = recorded if isinstance(recorded, dict) else {}
     if isinstance(output, dict):
@@ -309,15 +309,15 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
 
 
 def _program(old: str, new: str) -> Iterator[str]:
-    """The lines that only one of two programs has."""
+    """Yield the lines that only one of two programs has."""
     for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
         if line[:1] in ("+", "-") and line.rstrip() not in ("+++", "---"):
             yield f"{line[0]} program: {line[1:]}"
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
-    """The differences of two lists of calls, aligned by tool, so that an inserted
-    call is one line.
+    """Yield the differences of two lists of calls, aligned by tool, so that an inserted call is one
+    line.
     """
     old_keys = [_key(call) for call in old]
     new_keys = [_key(call) for call in new]
@@ -347,8 +347,8 @@ def _name(call: JSON) -> str:
 
 
 def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:
-    """The differences of two values, each with its path; null is no value. Values of more than
-    `widest` characters are cut.
+    """Yield the differences of two values, each with its path; null is no value. Values of more
+    than `widest` characters are cut.
     """
     if old is None:
         if new is not None:

@@ -50,7 +50,7 @@ class PostgresContents(Contents):
         return [cached[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:
-        """The rows of bodies: a long one that is not stored yet becomes a rope."""
+        """Return the rows of bodies: a long one that is not stored yet becomes a rope."""
         long = [digest for digest, text in missing if len(text) > LONG // 4]
         if not long:
             return missing

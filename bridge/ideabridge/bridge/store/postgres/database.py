@@ -96,7 +96,7 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
 
 
 def read_address(text: str) -> tuple[str, str]:
-    """(connection string, schema) of an address
+    """Return (connection string, schema) of an address
     `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
 
     Raises:
@@ -267,7 +267,7 @@ class PostgresDatabase(Database):
         return cursor.fetchall() if cursor.description is not None else []
 
     def _key(self, name: str) -> int:
-        """The number of an advisory lock of this store."""
+        """Return the number of an advisory lock of this store."""
         return int.from_bytes(
             hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True
         )
@@ -455,7 +455,7 @@ class PostgresDatabase(Database):
                 self._write.execute("ROLLBACK")
 
     def _was_committed(self, number: str) -> bool:
-        """The fate of a transaction whose connection was lost during its commit.
+        """Return the fate of a transaction whose connection was lost during its commit.
 
         Raises:
             StoreError: the server does not answer, so nobody knows.
@@ -543,7 +543,7 @@ class PostgresDatabase(Database):
         return self.data_version(), 0
 
     def _position(self) -> str:
-        """The end of the server's write-ahead log, which grows with every commit."""
+        """Return the end of the server's write-ahead log, which grows with every commit."""
         with self.guard:
             row = self.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         return "" if row is None else str(row[0])
@@ -575,7 +575,7 @@ class PostgresDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: psycopg.Error) -> StoreError:
-        """The store's error for an error of PostgreSQL."""
+        """Return the store's error for an error of PostgreSQL."""
         if self._closed:
             return StoreClosedError(f"{self.path}: the store is closed")
 

@@ -64,7 +64,7 @@ def _written(sql: str, nulls: frozenset[int]) -> str:
 
 
 def bind(sql: str, parameters: Sequence[Any]) -> tuple[str, Any]:
-    """A statement and its parameters for psycopg."""
+    """Return a statement and its parameters for psycopg."""
     parsed = _parsed(sql)
     nulls = frozenset(place for place, value in enumerate(parameters) if value is None)
     if parsed.is_named:
@@ -74,7 +74,7 @@ def bind(sql: str, parameters: Sequence[Any]) -> tuple[str, Any]:
 
 
 def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-    """A statement and the parameters of each of its executions, for psycopg."""
+    """Return a statement and the parameters of each of its executions, for psycopg."""
     places = _parsed(sql).places
     if _parsed(sql).is_named:
         return _written(sql, _NO_NULLS), [
@@ -84,7 +84,7 @@ def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
 
 
 def clean(value: object) -> object:
-    """A parameter that PostgreSQL accepts."""
+    """Return a parameter that PostgreSQL accepts."""
     if isinstance(value, str) and "\x00" in value:
         return value.replace("\x00", "\ufffd")
     return value

@@ -75,7 +75,7 @@ class PostgresWords(WordIndex):
 
 
 def _folded(text: str) -> str:
-    """The words of a text in lower case, without accents."""
+    """Return the words of a text in lower case, without accents."""
     if not text.isascii():
         signs = unicodedata.normalize("NFKD", text)
         text = "".join(sign for sign in signs if not unicodedata.combining(sign))

@@ -87,5 +87,5 @@ def checkpoint_locked(address: str) -> None:
 
 
 def described() -> str:
-    """The library in use, as `SQLite 3.53.4 of pysqlite3`."""
+    """Return the library in use, as `SQLite 3.53.4 of pysqlite3`."""
     return f"SQLite {sqlite3.sqlite_version} of {'Python' if sqlite3 is _standard else 'pysqlite3'}"

@@ -192,7 +192,7 @@ class SqliteDatabase(Database):
             self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
     def _version(self) -> int:
-        """The version of the file's schema; 0: it is empty.
+        """Return the version of the file's schema; 0: it is empty.
 
         Raises:
             StoreVersionError: this ideabridge can neither read it nor migrate it.
@@ -287,11 +287,11 @@ class SqliteDatabase(Database):
                     self.lock.acquire()
 
     def lock_for_reading(self) -> threading.RLock:
-        """The lock of the connection that `execute` uses in this thread."""
+        """Return the lock of the connection that `execute` uses in this thread."""
         return self.lock if self._writer == get_ident() else self._reading
 
     def connection_for_reading(self) -> sqlite3.Connection:
-        """The connection that `execute` uses in this thread, outside a transaction."""
+        """Return the connection that `execute` uses in this thread, outside a transaction."""
         return self.connection if self._writer == get_ident() else self._reader
 
     def data_version(self) -> int:
@@ -449,7 +449,7 @@ class SqliteDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: sqlite3.Error) -> StoreError:
-        """The store's error for an SQLite error."""
+        """Return the store's error for an SQLite error."""
         if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
             return StoreClosedError(f"{self.path}: the store is closed")
 

@@ -135,21 +135,21 @@ class StoreFiles:
         return None
 
     def beside(self) -> Path:
-        """A new name in the folder for a rescued copy."""
+        """Return a new name in the folder for a rescued copy."""
         return self.path.with_name(
             f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"  # noqa: DTZ005
         )
 
 
 def rescued_of(path: Path) -> list[Path]:
-    """The rescued copies of a store that was deleted while it was in use, the oldest first."""
+    """Return the rescued copies of a store that was deleted while in use, the oldest first."""
     path = Path(os.path.realpath(path))
     copies = path.parent.glob(f"{glob.escape(path.name)}{_RESCUED}*")
     return sorted(copy_committed for copy_committed in copies if PARTIAL not in copy_committed.name)
 
 
 def _identity(file: Path) -> Identity | None:
-    """The identity of a file; None if it does not exist.
+    """Return the identity of a file; None if it does not exist.
 
     Raises:
         OSError: it cannot be determined.

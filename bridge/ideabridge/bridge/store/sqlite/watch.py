@@ -83,9 +83,9 @@ class FileWatch:
     def _gone(
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
-        """The error for files that are gone. The first time, the contents that the connection still
-        holds are saved. If that fails, it is retried when the fault of the files changes: their
-        folder may be back without them.
+        """Return the error for files that are gone. The first time, the contents that the
+        connection still holds are saved. If that fails, it is retried when the fault of the files
+        changes: their folder may be back without them.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):
