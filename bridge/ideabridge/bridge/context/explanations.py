@@ -894,7 +894,7 @@ def _copied(value: JSON) -> JSON:
 
 
 def _put(plan: JSONObject, explained: JSONObject) -> bool:
-    """Put an explained literal into its place; returns whether the plan has that place."""
+    """Put an explained literal into its place, and return whether the plan has that place."""
     at = explained.get("at")
     keys = list(map(str, at)) if isinstance(at, list) else []
     is_in_plan = keys[:1] in (["calls"], ["output"]) and keys == at

@@ -1,7 +1,7 @@
-"""Writing the file of a backup, which is complete or does not exist.
+"""Write the file of a backup, which either is complete or does not exist.
 
-It is written under another name and then renamed. The next backup to its name removes incomplete
-files that killed processes left.
+The backup is written under another name and then renamed. The next backup to the same name removes
+the incomplete files that killed processes left behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError:
     fcntl = None
 
 PARTIAL: Final = ".partial-"
-"""In the name of an incomplete file, before some digits. A killed process leaves such a file."""
+"""The part of an incomplete file's name before the digits. A killed process leaves such a file."""
 
 
 def write_file(target: Path, fill: Callable[[Path], None]) -> None:
@@ -32,7 +32,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
 
     Args:
         target: the new file.
-        fill: writes the content into the empty file that it is given, and checks it.
+        fill: writes the content into the empty file whose path it gets, and checks it.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.

@@ -1,4 +1,6 @@
-"""CallPlaces: the calls that run or wait at a module with a limit for all processes."""
+"""CallPlaces: the calls that run or wait at a module whose limit counts the calls of all
+processes.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from ideabridge.bridge.store.settings import StoredSettings
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 
 _CALLS: Final = "calls "
-"""Key of the setting with the calls of a module, before the module."""
+"""Prefix of the key of the setting that holds the calls of a module. The module follows."""
 
 CALLS: Final = "calls"
-"""Topic of the notices that a call of a module has left."""
+"""Topic of the notices that a call of a module has ended."""
 
 
 class CallPlace(NamedTuple):
-    """A call that runs or waits at a module. Two equal values mean that there was no
-    heartbeat in between.
+    """A call that runs or waits at a module. If two values read at different times are equal, there
+    was no heartbeat in between.
 
     Attributes:
         call: its id.
@@ -32,11 +34,10 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each module in the order in which they came: the first ones run,
-    the others wait.
+    """The calls of each module, in the order of their arrival: the first ones run, the others wait.
 
-    All calls of a module are one row, which is locked while it changes. So every process sees
-    the same order.
+    One row holds all calls of a module, and is locked while it changes. So every process sees the
+    same order.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -66,7 +67,7 @@ class CallPlaces:
         self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Count a heartbeat for the calls of a process; returns those that are listed."""
+        """Count a heartbeat for the calls of a process; return those that are listed."""
 
         def beaten(places: list[CallPlace]) -> list[CallPlace]:
             return [
@@ -86,8 +87,8 @@ class CallPlaces:
                 "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
                 (key, b"[]"),
             )
-            # The lock of the row ends with the transaction: others see this change before
-            # they make theirs.
+            # The transaction holds the lock of the row until it ends, so others see this change
+            # before they make theirs.
             (value,) = self._database.execute(
                 f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608
                 (key,),

@@ -1,5 +1,5 @@
-"""Claims: what an imported publication says of how it answers and how it was checked. This store
-has checked nothing of it.
+"""Claims: what an imported publication says about how it answers and how it was checked. This store
+has checked none of it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _WAYS: Final = {
     "solve": "It asks a model to solve it anew with your input.",
 }
 UNCHECKED: Final = "not here"
-"""The extent to which an imported plan was checked: the member `checked` of its `lifting`."""
+"""The value of the member `checked` in the `lifting` of an imported plan."""
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """Return the description of an imported publication: the document's text, a note that it is
-    unchecked here, and how a call is answered.
+    """Return the description of an imported publication: the document's text, how a call is
+    answered, and a note that nobody checked it here.
 
     Args:
         description: the document's text.
-        answer: the way of answering; `auto` uses the plan if there is one.
+        answer: how a call is answered; `auto` uses the plan if there is one.
         plan: its plan, or null.
     """
     if answer != "auto":
@@ -40,7 +40,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     note = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(note):
-        # The document was exported from a store that had imported it.
+        # The document was exported from a store that had itself imported it.
         return text
     if not text:
         return note
@@ -50,9 +50,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan. Its statements about its lifting are kept as claims
-    of the document.
-    """
+    """Return an imported plan. Its statements about its lifting become claims of the document."""
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
 
@@ -66,8 +64,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Return the publication for somebody who may not see the runs from which its plan was made:
-    without their ids.
+    """Return the publication without the ids of the runs from which its plan was made, for somebody
+    who may not see these runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

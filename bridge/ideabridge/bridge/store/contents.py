@@ -7,17 +7,18 @@ at any position, and are stored once. A step of a run that adds one message adds
 bytes, not a new list of the whole context. The entries after the last cut stay inline, because the
 next step changes them.
 
-With an index of hashes each save would write one more page for each new row. So `content_keys` is
+With an index of hashes, each save would write one more page for each new row. So `content_keys` is
 written for many rows at a time, and until then each process remembers the latest rows.
 
 A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
-contents as well. A state that grows with each step adds what is new, and a bounded list. The row
-has the hash of the whole text, and the view `whole_contents` its text. JSON never begins with `~`,
-and a piece is shorter than a text that is cut, so no row is mistaken for another kind.
+contents as well. A state that grows with each step adds only its new pieces and a bounded list. The
+row has the hash of the whole text, and the view `whole_contents` has the text itself. JSON never
+begins with `~`, and a piece is shorter than a text that is cut, so no row is mistaken for another
+kind.
 
-Events of journals refer to contents too. What many runs repeat (definitions of tools, settings,
-schemas) and what the ideas of a run also contain (messages, Solutions) is moved out of the event,
-and its column `parts` refers to it.
+Events of journals refer to contents too. Parts that many runs repeat (definitions of tools,
+settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
+out of the event, and its column `parts` refers to them.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ INLINE: Final = 64
 """The length up to which a context is not cut."""
 
 LONGEST: Final = 128
-"""The length at which a stretch is cut in any case."""
+"""The length at which a stretch is always cut."""
 
 LAG: Final = 1024
-"""The approximate largest number of rows that are not yet in `content_keys`."""
+"""The approximate maximum number of rows that are not yet in `content_keys`."""
 
 CACHED: Final = 16_384
-"""The number of row numbers that a process remembers."""
+"""The maximum number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
 """Key of the counter of transactions that deleted contents. Each one invalidates the
@@ -72,8 +73,9 @@ ROPE: Final = "~"
 """The first character of a rope."""
 
 SHORT: Final = 128
-"""A member or Solution of fewer bytes is not moved to `contents`, where a row takes some 60 bytes
-besides its text."""
+"""A member or Solution of fewer bytes stays in the event: a row of `contents` takes some 60 bytes
+besides its text.
+"""
 
 _LISTED: Final = 8
 """More messages or tools than this are stored as a list in `contents`."""
@@ -119,8 +121,8 @@ class EventParts:
 
 
 class Contents:
-    """The tables `contents` and `content_keys`. Every method runs inside a transaction or
-    guard of the caller.
+    """The tables `contents` and `content_keys`. The caller of each method holds a transaction or
+    guard.
     """
 
     def __init__(self, database: Database) -> None:
@@ -135,8 +137,8 @@ class Contents:
         self._swept: int = -1
 
     def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
-        """Store the parts of a Request; returns the number of its schema, the number of `shown`,
-        and the entries of its context as text. Call this inside a transaction.
+        """Store the parts of a Request; return the number of its schema, the number of `shown`, and
+        the entries of its context as text. Call this inside a transaction.
         """
         self._look()
         new: list[StoredContent] = []
@@ -159,8 +161,8 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """Return the row of a Solution that this process remembers from a journal. Inside a
-        transaction, after `put`.
+        """Return the row of a Solution that this process remembers from a journal. Call this inside
+        a transaction, after `put`.
         """
         if len(text) < SHORT:
             return None
@@ -168,9 +170,9 @@ class Contents:
         return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """Return (text, parts) of each event. The parts are a JSON object: member -> a row of
-        `contents`, or a list of entries as in a context; None: the text is the whole event. Inside
-        a transaction.
+        """Return (text, parts) of each event. The parts are a JSON object that maps each member to
+        a row of `contents`, or to a list of entries as in a context. They are None if the text is
+        the whole event. Call this inside a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -186,7 +188,7 @@ class Contents:
         return packed
 
     def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
-        """Return (what remains of an event, its parts)."""
+        """Return the rest of an event, and the parts that were moved out of it."""
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
@@ -204,15 +206,16 @@ class Contents:
         return {name: event[name] for name in event if name not in parts}, parts
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
-        """Return the row of the Solution of an event; None: it stays in the event."""
-        # As in an idea. An event with other members of a Solution could not be restored.
+        """Return the row of an event's Solution, or None if it stays in the event."""
+        # The Solution is stored as in an idea. An event whose Solution has other members could not
+        # be restored.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
             return None
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
 
     def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
-        """Return the row of a member of an event, or the rows of its list; None: it stays in the
-        event.
+        """Return the row of a member of an event, or the rows of its list, or None if it stays
+        there.
         """
         if isinstance(value, list):
             if not value:
@@ -232,7 +235,8 @@ class Contents:
         return self._put([body], new)[0] if len(body[1]) >= SHORT else None
 
     def parts_of(self, parts: str | None) -> EventParts:
-        """What the parts that `pack` returned refer to. Inside a snapshot with the event.
+        """Return the contents to which the parts from `pack` refer. Call this in one snapshot with
+        reading the event.
 
         Raises:
             StoreFormatError: a part is missing.
@@ -250,8 +254,8 @@ class Contents:
         return values
 
     def length_of(self, parts: str) -> int:
-        """Return about how many bytes the values have to which the parts that `pack` returned
-        refer, without tools and settings. Inside a snapshot with the event.
+        """Return the approximate size in bytes of the contents to which the parts from `pack`
+        refer, without tools and settings. Call this in one snapshot with reading the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {
@@ -262,7 +266,9 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Return the event whose text `pack` returned, with its parts. It reads nothing."""
+        """Return the whole event from the text that `pack` returned and its parts. This reads
+        nothing from the store.
+        """
         event = cast("JSONObject", decode_trusted(text))
         event.update(parts.lists)
         for name, part in parts.texts.items():
@@ -299,7 +305,7 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        """Return the rows of bodies. New rows are appended to `new`."""
+        """Return the row numbers of bodies, and append new rows to `new`."""
         cached = self._cached
         waiting = self._waiting
         keys = [
@@ -343,7 +349,7 @@ class Contents:
 
     def _catch_up(self) -> None:
         """Write the keys of the latest rows. Call this inside a transaction."""
-        # Sorted, so that neighbours are written together.
+        # The keys are sorted, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.many(
             "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
@@ -408,9 +414,7 @@ class Contents:
 
 
 def entries_of(parts: str) -> list[int]:
-    """Return the entries that the parts of an event contain, as in a context: negative ones are
-    lists.
-    """
+    """Return the entries in the parts of an event. As in a context, negative entries are lists."""
     entries: list[int] = []
     for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
         entries += entry if isinstance(entry, list) else [entry]

@@ -1,14 +1,13 @@
 """Copying: a whole store into another one, between a file and PostgreSQL in either direction.
 
-Rows keep their numbers, so that what refers to them stays valid. `contents` and `events`, of
-which rows are only added, are copied in short transactions, and a copy that was interrupted goes
-on after the last row. All other tables are deleted from the target and copied anew by each
-attempt. At the end the target is compared with the source: the number of rows of each table, and
-the id of each idea, which is computed from its content as the target returns it. Words, tools and
-shapes are indexed anew.
+Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
+never change, are copied in short transactions, and an interrupted copy continues after the last
+row. Each attempt clears all other tables of the target and copies them anew. At the end the target
+is compared with the source: the number of rows of each table, and the id of each idea, which is
+computed from its content as the target returns it. Words, tools and shapes are indexed anew.
 
-Until then the counter `copying` marks the target, so that nobody takes an unfinished
-copy for a store.
+Until then the counter `copying` marks the target, so that nobody mistakes an unfinished copy for a
+store.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreCopyError
 
 MARK: Final = "copying"
-"""Key of the counter that an unfinished copy has: a hash of where it is copied from."""
+"""Key of the counter that marks an unfinished copy. Its value is a hash of the source's place."""
 
 _BATCH: Final = 500
-"""Rows in one transaction."""
+"""The number of rows in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,9 @@ _TABLES: Final = (*_ADDED, *_CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy has: the number of runs, of their events, of ideas and of published names."""
+    """The contents of a copy: the numbers of runs, of their events, of ideas and of published
+    names.
+    """
 
     runs: int
     events: int
@@ -98,12 +99,12 @@ class Copied:
 
 
 def copy_into(source: Database, target: Database, report: Callable[[str], None]) -> Copied:
-    """Copy all tables but for the indexes of words, tools and shapes.
+    """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, as it is when the copy begins. Others can use it meanwhile.
-        target: an empty store, or the unfinished copy of the same source. Nobody else may
-            use it meanwhile.
+        source: the store to copy, in its state at the beginning. Others can use it meanwhile.
+        target: an empty store, or an unfinished copy of the same source. Nobody else may use it
+            meanwhile.
         report: called with the name of each table before it is copied.
 
     Raises:
@@ -133,7 +134,7 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
 
 
 def expect_whole(database: Database) -> None:
-    """Refuse a store that is an unfinished copy. Raises `StoreCopyError`."""
+    """Raise `StoreCopyError` if a store is an unfinished copy."""
     with database.guard:
         mark = database.counter(MARK)
     if mark:
@@ -144,7 +145,7 @@ def expect_whole(database: Database) -> None:
 
 
 def release(target: Database) -> None:
-    """Remove the mark of an unfinished copy: it is whole and checked."""
+    """Remove the mark of an unfinished copy, which is now complete and checked."""
     with target.transaction():
         target.execute("DELETE FROM counters WHERE key = ?", (MARK,))
 
@@ -213,8 +214,8 @@ def _extend(source: Database, target: Database, table: _Table) -> None:
 
 
 def _finish(source: Database, target: Database) -> None:
-    """Write what follows from the tables: the words of names, the keys of contents, and
-    the next numbers.
+    """Write everything that is derived from the tables: the words of names, the keys of contents,
+    and the next row numbers.
     """
     catalogue = source.counter("catalogue")
     names = target.execute(

@@ -1,8 +1,7 @@
-"""Database: what the tables of a store need from a database, in one interface for SQLite
-and PostgreSQL.
+"""Database: the interface through which the tables of a store use SQLite or PostgreSQL.
 
 The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases
-accept. What differs between them is a method here. The rules of that SQL:
+accept. Each difference between the databases is a method here. The rules of that SQL:
 
 - Parameters are `?`, or `?1`, `?2`, ... if one is used more than once.
 - `INSERT ... ON CONFLICT`, never `INSERT OR ...`. A column that its `UPDATE` reads is written as
@@ -22,7 +21,7 @@ The transactions:
 | `transaction()` | can read, and write in concurrent transactions |
 | `exclusive()` | can only read: every earlier write is visible, and none is in progress |
 
-SQLite has one writer at a time, so that all three are exclusive.
+SQLite allows one writer at a time, so there all three are exclusive.
 """
 
 from __future__ import annotations
@@ -47,8 +46,9 @@ SOLUTION_OF: Final = (
     "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
     "ELSE (SELECT body FROM whole_contents AS solved WHERE solved.number = ideas.solved) END"
 )
-"""SQL for the text of an idea's Solution: its own, or the content it shares with the
-journal of its run."""
+"""SQL for the text of an idea's Solution: in the idea's own row, or in the content that the idea
+shares with the journal of its run.
+"""
 
 
 def is_address(place: str) -> bool:
@@ -63,7 +63,7 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def now_text() -> str:
-    """Return the time now, ISO 8601 in UTC with milliseconds."""
+    """Return the current time, ISO 8601 in UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -81,7 +81,7 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
         direction: -1 for ages that lie in the past, 1 for the future, 0 if no age is allowed.
 
     Raises:
-        ValueError: the text has another form.
+        ValueError: the text has none of these forms.
     """
     age = _AGE.fullmatch(text) if direction else None
     try:
@@ -113,26 +113,26 @@ class WordIndex(ABC):
 
     @abstractmethod
     def remove(self, table: str, rows: Sequence[int]) -> bool:
-        """Remove rows; returns False if the index cannot, so that it must be rebuilt without
-        them some time.
+        """Remove rows. Return False if the index cannot remove them, so that it must later be
+        rebuilt without them.
         """
 
     @abstractmethod
     def count(self, table: str, word: str, most: int) -> int:
-        """Return the number of rows that contain a word. Counting stops at `most`."""
+        """Return the number of rows that contain a word, or `most` if there are more."""
 
     @abstractmethod
     def best(
         self, table: str, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
-        """Return (row, score) of the rows with every word, or with any of them, best first."""
+        """Return (row, score) of the rows that contain all words, or any of them, best first."""
 
     @abstractmethod
     def newest(
         self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Return (row, 0.0) of the newest rows with every word or with any; `begins`: the words are
-        beginnings of words.
+        """Return (row, 0.0) of the newest rows that contain all words, or any of them. With
+        `begins`, the words are beginnings of words.
         """
 
     def begin_rebuild(self) -> None:
@@ -150,7 +150,7 @@ class WordIndex(ABC):
 
 
 class Upkeep(ABC):
-    """What an administrator asks of a database: its version and size, a backup, a vacuum."""
+    """The administration of a database: its version and size, backups, and vacuuming."""
 
     @abstractmethod
     def engine(self) -> str:
@@ -158,11 +158,12 @@ class Upkeep(ABC):
 
     @abstractmethod
     def used_bytes(self) -> int:
-        """Return the bytes that are in use: the size of the file after a vacuum."""
+        """Return the number of bytes in use, which is the size of the file after a vacuum."""
 
     @abstractmethod
     def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
+        """Copy the store into a new file while it is in use, and return the size of the copy in
+        bytes.
 
         The copy of a store in PostgreSQL is an archive for pg_restore.
 
@@ -174,7 +175,7 @@ class Upkeep(ABC):
 
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
-        """Give free space back to the file system; returns the bytes before and after. Others
+        """Give free space back to the file system, and return the bytes before and after. Others
         wait meanwhile.
         """
 
@@ -213,7 +214,7 @@ class Database(ABC):
         one_writer: True if only one transaction at a time can write.
         for_update: SQL at the end of a SELECT that locks its rows until the transaction ends.
         voids: counts the events that invalidate remembered row numbers: rolled back transactions
-            and own deletions.
+            and deletions by this process.
         lock: held by the thread that writes, during its transaction.
         guard: `with database.guard:` around reads.
         words: the full-text index.
@@ -238,8 +239,8 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """What a connection of another process needs that only reads; None if no
-        other process can.
+        """Return what another process needs to open a connection that only reads; None if no other
+        process can.
         """
 
     # Statements
@@ -250,11 +251,11 @@ class Database(ABC):
 
     @abstractmethod
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run one statement that writes. Outside a transaction it is one by itself."""
+        """Run one statement that writes. Outside a transaction, it is its own transaction."""
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        """Run one INSERT, as `change` does; returns the new row's number, or None if it inserted
+        """Run one INSERT as `change` does, and return the new row's number, or None if it inserted
         nothing. `key` is the column of the number.
         """
 
@@ -263,7 +264,7 @@ class Database(ABC):
         """Run one statement that writes for each row of parameters, inside a transaction."""
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the whole number that a query returns; 0 for no row or NULL. Inside `guard` or
+        """Return the integer that a query yields; 0 for no row or NULL. Call this inside `guard` or
         `transaction`.
         """
         row = self.execute(sql, parameters).fetchone()
@@ -271,18 +272,18 @@ class Database(ABC):
 
     @abstractmethod
     def using(self, index: str) -> str:
-        """SQL after the name of a table that makes SQLite use an index."""
+        """Return SQL that follows the name of a table and makes SQLite use an index."""
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """Return the largest number of a row of a table, so that no row with a smaller number can
-        appear later.
+        """Return the largest row number of a table. No row with a smaller number can appear
+        later.
         """
 
     @abstractmethod
     def numbered(self, tables: Sequence[str]) -> None:
-        """Let new rows of these tables get numbers after the largest, because rows with
-        numbers were inserted.
+        """Number new rows of these tables after their largest number. Call this after inserting
+        rows with given numbers.
         """
 
     # Counters
@@ -313,19 +314,21 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """`with database.transaction():` commits all or nothing. An inner one that fails
-        undoes only itself.
+        """Return a transaction: `with database.transaction():` commits all or nothing. A nested
+        transaction that fails undoes only itself.
         """
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """A transaction in which nobody else writes, without checks of foreign keys: the caller
-        deletes what refers to deleted rows. Not inside another transaction.
+        """Return a transaction in which nobody else writes. It checks no foreign keys: the caller
+        deletes the rows that refer to deleted rows. Do not call this inside another transaction.
         """
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[None]:
-        """`with database.snapshot():` lets several reads see one state of the store."""
+        """Return a snapshot: within `with database.snapshot():` all reads see one state of the
+        store.
+        """
 
     @abstractmethod
     def at_once(self, job: Callable[[], T]) -> T:
@@ -337,8 +340,8 @@ class Database(ABC):
 
     @abstractmethod
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write in one transaction; if that fails, each in a separate one. It does
-        not wait for locks.
+        """Run jobs that write in one transaction; if that fails, run each in a separate one. This
+        does not wait for locks.
 
         Args:
             jobs: (key, job). If a job could not be written, later jobs of its key are skipped.
@@ -385,13 +388,13 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written something. While a thread
-        of this process writes, it is the last known number: callers poll it.
+        """Return a number that changes when another process has written something. Callers poll it,
+        so while a thread of this process writes, it is the last known number.
         """
 
     @abstractmethod
     def revision(self) -> tuple[int, int]:
-        """Two numbers, one of which changes with every commit of this process or of another."""
+        """Return two numbers. Every commit of this process or of another changes one of them."""
 
     @abstractmethod
     def close(self) -> None:

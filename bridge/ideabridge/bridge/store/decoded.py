@@ -1,5 +1,5 @@
-"""Decoded: the values of long JSON texts that were read last, so that who reads them again does
-not decode them.
+"""Decoded: the values of the long JSON texts that were read last, so that nobody decodes them
+again.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
 LONG: Final = 20_000
-"""Characters of a text whose value is kept. To decode a shorter one takes less than a
-millisecond."""
+"""The least number of characters of a text whose value is kept. Decoding a shorter text takes less
+than a millisecond.
+"""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""About how many bytes of memory all values take that are kept."""
+"""The approximate number of bytes of memory that all values take together."""
 
 
 class Decoded:
-    """The values of texts. Thread-safe. Nobody may change a value, because the next
-    reader gets it, too.
+    """The values of texts. The class is thread-safe. Nobody may change a value, because the next
+    reader gets the same object.
     """
 
     def __init__(self) -> None:

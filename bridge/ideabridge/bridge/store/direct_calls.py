@@ -12,14 +12,15 @@ from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MAX_ROWS: Final = 200_000
-"""The number of calls that are kept, of all callers. The oldest are deleted first."""
+"""The maximum number of calls of all callers that are kept. The oldest are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
-"""Seconds a call is kept."""
+"""The seconds for which a call is kept."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
-"""The result of a direct call. asked: it became a run that waits for approval. unknown: it may
-have taken effect."""
+"""How a direct call ended. asked: it became a run that waits for approval. unknown: it may have
+taken effect.
+"""
 
 
 class DirectCall(NamedTuple):
@@ -40,7 +41,7 @@ class DirectCall(NamedTuple):
         run: the run it became if it needed approval.
         bytes_in: the size of the arguments as JSON.
         bytes_out: the size of the content of the answer.
-        number: its row, which only grows; 0: not stored yet.
+        number: its row number, which grows with each call; 0: not stored yet.
     """
 
     at: float
@@ -70,7 +71,7 @@ class DirectCallTable:
         self._database = database
 
     def add(self, calls: Sequence[DirectCall], now: float) -> None:
-        """Store calls, and delete those beyond `MAX_ROWS` and `MAX_AGE_S`.
+        """Store calls, and delete old calls beyond `MAX_ROWS` and `MAX_AGE_S`.
 
         Args:
             calls: the calls in the order in which they ended.
@@ -81,7 +82,7 @@ class DirectCallTable:
                 f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - constants
                 [call[:-1] for call in calls],
             )
-            # The rows are ordered by time: the old ones are one range at the beginning.
+            # The rows are in the order of time, so the old ones are one range at the beginning.
             self._database.execute(
                 "DELETE FROM direct_calls WHERE number <= (SELECT max(number) "
                 "FROM direct_calls) - ?1 "

@@ -1,7 +1,7 @@
-"""DriverRequests: requests of other processes to the process that drives a run.
+"""DriverRequests: requests from other processes to the process that drives a run.
 
 A request is a setting: `cancel RUN`, or `ask MARK.RUN` with an event to take. The driver polls
-them, and answers `ask` under the same key:
+these settings, and answers `ask` under the same key:
 
 | value of `ask MARK.RUN` | meaning |
 |---|---|
@@ -25,8 +25,8 @@ _CANCEL: Final = "cancel "
 
 
 class DriverRequests:
-    """Requests of other processes to the process that drives a run: to cancel it, or
-    to take an event.
+    """Requests from other processes to the process that drives a run, which ask it to cancel the
+    run or to take an event.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -38,7 +38,7 @@ class DriverRequests:
         self._settings.set(f"{_CANCEL}{run_id}", reason.encode(), notice="ask")
 
     def cancels(self) -> dict[str, str]:
-        """Run -> reason, for the requests to cancel a run."""
+        """Return the reason for each run that a request asks to cancel."""
         settings = self._settings.under(_CANCEL)
         return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 
@@ -47,18 +47,18 @@ class DriverRequests:
         self._settings.delete(f"{_CANCEL}{run_id}")
 
     def ask(self, run_id: str, event: JSONObject) -> str:
-        """Ask the driver of a run to take an event; returns the key of the request.
+        """Ask the driver of a run to take an event, and return the key of the request.
 
         Raises:
-            InvalidJSONError: it is not JSON.
+            InvalidJSONError: the event is not JSON.
         """
-        # Pruning deletes the keys KIND.RUN with the run.
+        # Pruning a run deletes the keys of the form KIND.RUN.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
         self._settings.set(key, encode({"event": event}), notice="ask")
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
-        """Return (key, run, event) of the requests that no driver has begun to take."""
+        """Return (key, run, event) of each request that no driver has begun to take."""
         requests: list[tuple[str, str, JSONObject]] = []
         for key, value in self._settings.under(_ASK).items():
             event = cast("JSONObject", decode_trusted(value)).get("event")
@@ -79,14 +79,14 @@ class DriverRequests:
         return cursor.rowcount == 1
 
     def answer(self, key: str, error: str | None) -> None:
-        """Answer a request: None if the event was taken, or the reason why not. No effect if
-        it was deleted.
+        """Answer a request: with None if the driver took the event, else with the reason why not.
+        This has no effect if the request was deleted.
         """
         self._settings.replace(key, encode({"error": error}))
 
     def answer_to(self, key: str) -> JSONObject | None:
-        """Return `{"error": why the event was not taken, or null}`; None if the driver
-        has not answered.
+        """Return `{"error": why the driver did not take the event, or null}`; None if it has not
+        answered.
         """
         value = self._settings.get(key)
         if value is None:
@@ -96,5 +96,5 @@ class DriverRequests:
         return answer if "error" in answer else None
 
     def forget(self, key: str) -> None:
-        """Delete a request: nobody waits for its answer."""
+        """Delete a request for whose answer nobody waits any more."""
         self._settings.delete(key)

@@ -8,13 +8,13 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """Base of every error of the store. It is raised itself only for a failure of SQLite that
-    has no class here.
+    """Base of every error of the store. Only a database failure without a class of its own raises
+    it directly.
     """
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge, or by an earlier one whose stores this one
+    """The store was written by a newer ideabridge, or by an old one whose stores this version
     cannot migrate.
     """
 
@@ -38,7 +38,7 @@ class StoreBusyError(StoreError):
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
-"""Errors that may pass by themselves: what could not be written is worth another attempt."""
+"""Errors that may pass by themselves, so that the write is worth another attempt."""
 
 
 class StoreGoneError(StoreError):
@@ -52,18 +52,18 @@ class StoreClosedError(StoreError):
 
 
 class StoreExtraError(StoreError):
-    """A store in PostgreSQL needs what is not installed: the extra `ideabridge[postgres]`, or
-    PostgreSQL's programs.
+    """A store in PostgreSQL needs the extra `ideabridge[postgres]` or PostgreSQL's programs, which
+    are not installed.
     """
 
 
 class StoreCopyError(StoreError):
-    """A store cannot be copied there, or the copy differs from it."""
+    """A store cannot be copied to the target, or the copy differs from the store."""
 
 
 class UncountedCallError(StoreError):
-    """The store could not be written, so a call of a module with a limit for all
-    processes was not made.
+    """A call was not made, because its module has a limit for all processes and the store, which
+    counts its calls, could not be written.
     """
 
     outcome = "not_run"
@@ -100,7 +100,7 @@ class CursorError(StoreError):
 
 
 class QueryError(StoreError):
-    """SQL of a person is not one statement that reads, or takes too long."""
+    """A query of a person is not one SQL statement that reads, or takes too long."""
 
 
 class FilterError(StoreError):
@@ -142,7 +142,7 @@ class UnknownRunError(StoreError):
 
 
 class RunExistsError(StoreError):
-    """A run of this id exists already."""
+    """A run with this id exists already."""
 
 
 class PruningStoppedError(StoreError):
@@ -152,6 +152,6 @@ class PruningStoppedError(StoreError):
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current one: another driver took the run over, or
-    it was released.
+    """The epoch is not the run's current one: another driver took the run over, or the lease was
+    released.
     """

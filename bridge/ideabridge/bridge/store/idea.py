@@ -31,16 +31,16 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Idea:
-    """One Request and its Solution. Immutable: do not change the values after handing them over.
+    """One Request and its Solution. Immutable: do not change its values after creating it.
 
     Attributes:
         context: the messages of the Request, in order.
         schema: the JSON Schema the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
-        shown: how many bytes of results the mind was shown, `{"value": bytes, "request": bytes}`:
-            of one, and of all in the Request. With context and schema it determines the texts that
-            the mind got. None in ideas that were saved before it was recorded, and where nothing
-            was shown to a mind.
+        shown: the limits on the results that the mind was shown, `{"value": bytes, "request":
+            bytes}`: for one result, and for all in the Request. Context, schema and `shown`
+            determine the texts that the mind got. None in ideas from before it was recorded, and if
+            no mind was shown anything.
 
     Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
     given, no sorting):
@@ -50,20 +50,20 @@ class Idea:
       "solution": solution})`
 
     with the keys in exactly this order, and without `shown` if it is None, so anybody can recompute
-    both from an exported document. They are computed once, when first asked for.
+    both from an exported document. They are computed once, on first access.
     """
 
     context: list[JSON]
     schema: JSON
     solution: JSON
     shown: JSONObject | None = None
-    # A copy with other parts encodes its own.
+    # A copy with other parts must not share this encoding.
     _request: EncodedRequest | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """Return the idea of a Request and its Solution. The parts of the Request are not encoded
-        again.
+        """Return the idea of a Request and its Solution. This does not encode the parts of the
+        Request again.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
         object.__setattr__(idea, "_request", request.encoded)
@@ -105,23 +105,24 @@ class IdeaMeta:
     Attributes:
         run: the run that made it.
         step: its place in the run, from 1.
-        parent: the id of the idea before it, or of the idea that it was made from.
-        mind: who answered: `turns`, `sampling`, `model`, `recorded`, or "" for a plan's author.
-        model: the model's name as the mind reports it.
-        usage: tokens and cost as the mind reports them.
-        time: when it was saved, ISO 8601 in UTC; the store sets it if it is "".
+        parent: the id of the previous idea of its run, or of the idea that it was made from.
+        mind: who answered the Request: `turns`, `sampling`, `model`, `recorded`, or "" for a plan's
+            author.
+        model: the name of the model, as the mind reports it.
+        usage: tokens and cost, as the mind reports them.
+        time: when the idea was saved, ISO 8601 in UTC; the store replaces "" with the current time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
         title: one line for people.
-        description: the description of its purpose.
+        description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: free words.
-        written: the Solution as it was written, if it is not what its schema admits and is
-            not large: the idea has the form that satisfies the schema, and a recording
-            answers with this one.
-        original: the id of the idea of which this one is a copy without results; "": it
-            is no such copy.
-        left_out: what that copy lacks, as in an exported document.
+        written: the Solution as the mind wrote it, if its schema does not admit it and it is not
+            large. The idea has the form that satisfies the schema; a recorded mind answers with
+            this one.
+        original: the id of the idea of which this one is a copy without results; "" if it is no
+            such copy.
+        left_out: what the copy lacks, as in an exported document.
     """
 
     run: str | None = None
@@ -152,7 +153,9 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """Return the metadata that `to_json` wrote. `import_idea` reads documents from outside."""
+        """Read metadata that `to_json` wrote. This checks nothing; `import_idea` reads documents
+        from outside.
+        """
         stored: dict[str, Any] = dict(value)
         for name in _LISTS:
             if name in stored:
@@ -165,13 +168,13 @@ _LISTS: Final = ("tools", "tags", "left_out")
 
 
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return (input schema, output schema) of an idea as a function.
+    """Return the input schema and the output schema of an idea as a function.
 
-    The input schema belongs to the first `input` message without an instance: the declared schema,
-    or else a permissive one for its value; None if the idea takes no input. The output schema is
-    the part of `idea.schema` for `output` without null, without the references that a mind may
+    The input schema is that of the first `input` message without an instance: the declared schema,
+    or else a permissive one for its value. It is None if the idea takes no input. The output schema
+    is the part of `idea.schema` for `output`, without null, without the references that a mind may
     write, and without additions to its description. If a mind answered and the output may be null,
-    it is wrapped as `{"value": ...}`. None: `idea.schema` does not describe it.
+    it is wrapped as `{"value": ...}`. It is None if `idea.schema` does not describe the output.
     """
     return _input_schema(idea.context), _output_schema(idea.schema)
 
@@ -181,7 +184,7 @@ def _input_schema(context: list[JSON]) -> JSONObject | None:
         try:
             message = read_message(raw)
         except MessageError:
-            # An imported context may contain messages of unknown types, which are not inputs.
+            # An imported context may contain messages of unknown types. These are not inputs.
             continue
         if message.type == "input" and not message.instance:
             return _infer(message.value) if message.schema is None else message.schema
@@ -245,7 +248,7 @@ def _output_schema(schema: JSON) -> JSONObject | None:
 
 
 _NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
-"""The sentence that composing a schema adds to the description of an output."""
+"""The sentence that the composer of schemas adds to the description of an output."""
 
 
 def _without_note(output: JSONObject) -> JSONObject:
@@ -262,8 +265,8 @@ def _without_note(output: JSONObject) -> JSONObject:
 
 
 def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
-    """Return a schema with these branches in the place of its `anyOf`; a single one is merged into
-    it.
+    """Return a schema with these branches as its `anyOf`; a single branch is merged into the
+    schema.
     """
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     branch = branches[0] if len(branches) == 1 else None
@@ -273,7 +276,7 @@ def _joined(schema: JSONObject, branches: list[JSON]) -> JSONObject:
 
 
 def is_reference_schema(schema: JSON) -> bool:
-    """Return True if a schema admits exactly references: text with a pattern that begins with a
+    """Return True if a schema admits references only: text with a pattern that begins with a
     dagger.
     """
     if not isinstance(schema, dict):
@@ -290,7 +293,7 @@ _DEFINED: Final = "#/$defs/"
 
 
 def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
-    """Return True if a schema admits exactly references, directly or through a definition."""
+    """Return True if a schema admits references only, directly or through a definition."""
     if isinstance(schema, dict) and len(schema) == 1:
         target = schema.get("$ref")
         if isinstance(target, str) and target.startswith(_DEFINED):
@@ -315,7 +318,7 @@ def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
 
 
 def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
-    """Return the definitions that a schema refers to, also indirectly, without the references that
+    """Return the definitions that a schema refers to, directly or not, without the references that
     a mind may write.
     """
     referred: JSONObject = {}
@@ -341,12 +344,12 @@ def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
 # What the store returns: records, hits and pages.
 
 Answer = Literal["recorded", "plan", "program", "solve", "auto"]
-"""The way in which a call of a published idea is answered."""
+"""How a call of a published idea is answered."""
 
 ANSWERS: Final = ("recorded", "plan", "program", "solve", "auto")
 
 PLANNED: Final = ("plan", "program")
-"""The answers that run `Publication.plan`."""
+"""The ways of answering that run `Publication.plan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +364,7 @@ class StoredIdea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaRecord:
-    """One line of a list of ideas, with the names under which it is published now."""
+    """One idea of a list, with the names under which it is published now."""
 
     id: str
     request_id: str
@@ -371,7 +374,9 @@ class IdeaRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdeaHit:
-    """One found idea. It is the last idea of its run; `score` is larger for better hits."""
+    """One idea that a search found, which is the last idea of its run. A better hit has a larger
+    `score`.
+    """
 
     id: str
     meta: IdeaMeta
@@ -381,7 +386,9 @@ class IdeaHit:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Repeated work: its latest idea, and the number of times it was done with other literals."""
+    """Work that was repeated: its latest idea, and how often it was done with different
+    literals.
+    """
 
     latest: IdeaRecord
     times: int
@@ -389,7 +396,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPublication:
-    """What is published as the next version of a name.
+    """The content of the next version of a name.
 
     Attributes:
         name: the name of the tool.
@@ -399,11 +406,11 @@ class NewPublication:
         input_schema: the schema of the tool's parameters; None if the idea takes no input.
         output_schema: schema of the output; None if it is unknown.
         annotations: the annotations by their MCP names.
-        plan: what runs for `answer="plan"` and `"program"`, and for `"auto"` if there is one; see
-            `read_published`.
-        recorded: `input` and `output` of its run, from which `answer="recorded"` answers; and
-            `solve` (see `guide`) for `"solve"`, and for `"auto"` without a plan.
-        owner: the owner, who sees it, as do the callers that it is shared with; None:
+        plan: the plan that runs for `answer="plan"` and `"program"`, and for `"auto"` if there is
+            one; see `read_published`.
+        recorded: the `input` and `output` of its run, with which `answer="recorded"` answers; and
+            `solve` (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
+        owner: the owner, who sees it together with the callers that it is shared with; None:
             everybody sees it.
     """
 
@@ -420,29 +427,29 @@ class NewPublication:
 
     @property
     def guide(self) -> JSONObject | None:
-        """The beginning of a new run: `{"context", "tools", "plan"?, "output_schema",
-        "by_instance"}`; None if calls ask no mind.
+        """The start of a new run, `{"context", "tools", "plan"?, "output_schema", "by_instance"}`;
+        None if calls ask no mind.
         """
         return self.recording.guide
 
     @property
     def recording(self) -> PublishedRecording:
-        """What it records of its run."""
+        """The recording of its run."""
         return PublishedRecording.of(self.recorded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication(NewPublication):
-    """One version of a published name: what was published, and what became of it.
+    """One version of a published name: what was published, and its present state.
 
     Attributes:
-        version: 1, 2, ...; nothing is overwritten.
+        version: 1, 2, ...; a version is never overwritten.
         time: when it was published, ISO 8601 in UTC.
         live: True if the name refers to this version now.
         pinned: True if the name keeps this version when another is published.
-        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence; None:
-            as at publication, which is also what NAME@VERSION means.
-        report: how its run was lifted; only in what publishing returns.
+        learned: `{"explained": [...], "seen": {...}}` of the plan under the current evidence. None:
+            the plan is as it was published; NAME@VERSION always means this state.
+        report: how its run was lifted. Only the result of publishing has it.
     """
 
     version: int
@@ -454,8 +461,8 @@ class Publication(NewPublication):
 
     @property
     def is_by_assistant(self) -> bool:
-        """Whether an assistant wrote its program, and the names and descriptions of
-        its parameters.
+        """Whether an assistant wrote its program and the names and descriptions of its
+        parameters.
         """
         return self.origin.is_by_assistant
 
@@ -466,7 +473,7 @@ class Publication(NewPublication):
 
     @property
     def present_plan(self) -> JSONObject | None:
-        """The plan under the present evidence: what runs now."""
+        """The plan under the present evidence, which runs now."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}
 
 

@@ -217,7 +217,7 @@ class Ideas:
         """The last row that was indexed, as far as this process knows."""
 
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
-        """Save an idea; returns its id.
+        """Save an idea, and return its id.
 
         An idea is immutable. If it is saved again, it keeps the metadata of its first save. If
         the second save names another run or step, the store adds an occurrence, which `of_run`
@@ -236,7 +236,7 @@ class Ideas:
         return idea.id
 
     def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
-        """Insert an idea, or only a further occurrence of a known one; returns its row and
+        """Insert an idea, or only a further occurrence of a known one, and return its row and
         whether it is new.
         """
         encoded = idea.encoded
@@ -540,8 +540,8 @@ class Ideas:
             )
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add and remove tags of an idea, for the owner of the store; returns its tags afterwards.
-        Tags do not change the id.
+        """Add and remove tags of an idea, for the owner of the store, and return its tags
+        afterwards. Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
@@ -802,7 +802,7 @@ class Ideas:
         ]
 
     def index(self) -> bool:
-        """Index a batch of saved ideas; returns whether more ideas are waiting.
+        """Index a batch of saved ideas, and return whether more ideas are waiting.
 
         A search indexes all waiting ideas first. Calling this while the process is idle makes the
         next search faster.
@@ -836,7 +836,7 @@ class Ideas:
         )
 
     def _index_batch(self) -> int:
-        """Index up to `BATCH` ideas; returns their number. Call this inside a transaction."""
+        """Index up to `BATCH` ideas, and return their number. Call this inside a transaction."""
         mark = self._database.counter(INDEXED)
         count, self._indexed = self._search.index("idea_words", mark, 2**62, BATCH)
         self._calls.index(mark, self._indexed)

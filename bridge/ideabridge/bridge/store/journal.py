@@ -105,8 +105,8 @@ class Journal:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
-        """Append events to a run's journal, all or none; returns the sequence number of
-        the last (from 1).
+        """Append events to a run's journal, all or none, and return the sequence number of the last
+        (from 1).
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.

@@ -58,8 +58,8 @@ class Leases:
     def acquire(
         self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None
     ) -> int | None:
-        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970);
-        returns the new epoch.
+        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970), and return the
+        new epoch.
 
         None while another driver holds it. The store does not compare times, because clocks differ
         between machines: to take a lease that was not released, the caller passes it as last seen.

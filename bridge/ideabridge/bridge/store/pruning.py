@@ -226,16 +226,16 @@ class Reach:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
-        """Add the rows of an idea; returns the rows that are new. Call this inside a guard
-        or transaction.
+        """Add the rows of an idea, and return the rows that are new. Call this inside a guard or
+        transaction.
         """
         entries = cast("list[int]", decode_trusted(context))
         entries += [number for number in (schema, solved, shown) if number is not None]
         return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
-        """Add the rows of the parts of an event; returns the rows that are new. Inside a guard
-        or transaction.
+        """Add the rows of the parts of an event, and return the rows that are new. Call this inside
+        a guard or transaction.
         """
         return self._add(entries_of(parts))
 
@@ -312,7 +312,7 @@ class Sweep:
             ]
 
     def run(self) -> int:
-        """Sweep; returns how many rows were deleted."""
+        """Sweep, and return how many rows were deleted."""
         last = 0
         while events := self._events((last, (self._last_run + 1) << 32), _READ):
             last = events[-1]
@@ -332,7 +332,7 @@ class Sweep:
         return deleted + (self._delete(garbage) if garbage else 0)
 
     def _look(self, newest: int = 2**62) -> bool:
-        """Examine the next ideas, up to the row `newest`; returns whether there were any."""
+        """Examine the next ideas, up to the row `newest`, and return whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT number, schema, solved, shown, context FROM ideas WHERE number > ? "
@@ -346,7 +346,7 @@ class Sweep:
         return bool(rows)
 
     def _events(self, between: tuple[int, int], most: int = 2**62) -> list[int]:
-        """Examine the events between two rows that have parts; returns their rows."""
+        """Examine the events between two rows that have parts, and return their rows."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? "
@@ -525,8 +525,8 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except those that something needs by now; returns the numbers of
-        runs and ideas.
+        """Delete families, except those that something needs by now, and return the numbers of runs
+        and ideas.
 
         Args:
             families: the families.
@@ -551,7 +551,7 @@ class Pruning:
 
     def clear(self) -> int:
         """Delete events and contents that nothing references, also those that an interrupted
-        pruning left; returns the number of contents.
+        pruning left, and return the number of contents.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
@@ -612,7 +612,7 @@ class Pruning:
         return [row[0] for row in rows]
 
     def _remove(self, families: list[Family]) -> tuple[int, int]:
-        """Delete families without their events; returns the numbers of runs and ideas."""
+        """Delete families without their events, and return the numbers of runs and ideas."""
         execute = self._database.execute
         names = {run for family in families for run in family.runs()}
         runs = encode_text([*names])
@@ -878,7 +878,7 @@ class Retention:
     def _state(self) -> dict[str, Any]:
         """Return the stored state: `at`, when the last round was; `clock`, the time it counted ages
         from; `told`, whether a round has announced runs; `by` and `until`, the claim of a round.
-        Inside a guard or transaction.
+        Call this inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
@@ -911,8 +911,8 @@ class Retention:
             )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
-        """Delete the families whose runs are all due, and call `renew` after each step; returns the
-        number of runs.
+        """Delete the families whose runs are all due, and call `renew` after each step, and return
+        the number of runs.
         """
         database = self._database
         top = database.newest_row("ideas")

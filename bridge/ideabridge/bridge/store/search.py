@@ -104,8 +104,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """Return the row of the last step of a run, by its first save; 0 if it has no idea. Inside a
-    guard or transaction.
+    """Return the row of the last step of a run, by its first save; 0 if it has no idea. Call this
+    inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",

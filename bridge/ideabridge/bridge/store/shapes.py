@@ -351,8 +351,8 @@ class CallIndex:
         return uses
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """Delete the uses of an idea that is deleted, or that leaves its run. Inside a transaction,
-        before its row changes.
+        """Delete the uses of an idea that is deleted, or that leaves its run. Call this inside a
+        transaction, before its row changes.
 
         Args:
             idea: its row.

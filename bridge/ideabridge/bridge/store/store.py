@@ -241,7 +241,8 @@ class Store:
         return Writer(self._database)
 
     def back_up(self, target: Path) -> int:
-        """Copy the store into a new file while it is in use; returns the size of the copy in bytes.
+        """Copy the store into a new file while it is in use, and return the size of the copy in
+        bytes.
 
         The copy of a store in PostgreSQL is an archive for pg_restore.
 
@@ -273,7 +274,7 @@ class Store:
         return copied
 
     def vacuum(self) -> tuple[int, int]:
-        """Give free pages back to the file system; returns the bytes before and after. Other
+        """Give free pages back to the file system, and return the bytes before and after. Other
         processes wait meanwhile.
 
         Raises:
@@ -382,7 +383,7 @@ class Store:
         annotations: JSONObject | None = None,
         checks: Checks = "whole",
     ) -> str:
-        """Save an exported idea; returns its id.
+        """Save an exported idea, and return its id.
 
         The run in its metadata is dropped if this store has a run of that id: a document cannot
         join a run. A time in the future is dropped too.

@@ -144,7 +144,7 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Keep names, except those that another process has assigned meanwhile; returns all
+        """Keep names, except those that another process has assigned meanwhile, and return all
         names of the scope.
         """
         with self._database.transaction():

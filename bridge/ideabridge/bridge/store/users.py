@@ -148,8 +148,8 @@ def person_of(caller: str) -> str:
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
-    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`); returns
-    seconds since 1970.
+    """Read when a token expires: a date (`2027-01-31`), a time, or an age (`90d`, `12h`), and
+    return seconds since 1970.
 
     Raises:
         UserError: the text is not a time, or the time has passed.
@@ -351,7 +351,7 @@ class Users:
     def add_token(
         self, name: str, label: str = "", expires: float | None = None
     ) -> tuple[Token, str]:
-        """Add a token to a user; returns (its record, its text, which is not stored).
+        """Add a token to a user, and return (its record, its text, which is not stored).
 
         Args:
             name: the user.

@@ -268,7 +268,7 @@ def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """Return the types that a schema and its alternatives name; empty if it restricts none."""
+    """Return the types that a schema and its alternatives name; none if every type is allowed."""
     if not isinstance(schema, dict):
         return frozenset()
 

@@ -251,7 +251,7 @@ class Writer:
         return batch
 
     async def _commit(self) -> bool:
-        """Commit some queued jobs; returns False if some must be retried."""
+        """Commit some queued jobs, and return False if some must be retried."""
         batch = self._next()
         self._busy = True
         jobs = [(queued.key, queued.job) for queued in batch]
