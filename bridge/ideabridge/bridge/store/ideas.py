@@ -1,16 +1,16 @@
 """Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
 
-`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (further runs and steps in
-which the same idea was made). Lists are ordered by time of saving, then by row; the cursor of a
+`Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (the further runs and
+steps that made the same idea). Lists are ordered by time of saving, then by row; the cursor of a
 page is `ROW@TIME`.
 
 The words for searches (`Search`) and the tools that runs call (`CallIndex`) are not indexed when an
 idea is saved: `index` indexes a batch, and methods that read these tables call `index_all` first.
 
 A caller sees an idea if one of its own runs made it or if the idea is published to it. A method
-that takes a `caller` looks among these only: what the caller does not see does not exist for it, in
-results, metadata, errors and counts. With `SEES_ALL` it looks among all. The other methods are for
-the owner of the store and for runs, which have checked whose run they are about.
+that takes a `caller` considers only these ideas: for the caller, others do not exist, in results,
+metadata, errors and counts. With `SEES_ALL` it considers all ideas. The other methods are for the
+owner of the store and for runs, which have already checked whose run it is.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 from ideabridge.tools.names import nearest
 
 LAG: Final = 2048
-"""A save indexes a batch if about this many ideas wait to be indexed."""
+"""The approximate number of waiting ideas from which on a save indexes a batch."""
 
 _MOST_ALIKE: Final = 1000
-"""Ideas with the same beginning of their ids among which those are looked for that a caller sees.
-For 6 digits this needs a store of billions of ideas.
+"""The most ideas with one prefix of their ids that are checked for whether the caller sees them. A
+prefix of 6 digits reaches this only in a store of billions of ideas.
 """
 
 FEW: Final = 5000
-"""A list starts from the index of a tool, server or tag if fewer ideas than this have it."""
+"""A list uses the index of a tool, server or tag if fewer ideas than this have it."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
@@ -73,7 +73,7 @@ _NAMES: Final = (
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
-"""The columns that hold what the stored metadata leave out."""
+"""The columns of the metadata that the stored JSON leaves out."""
 
 _RECORD: Final = (
     f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
@@ -82,16 +82,16 @@ _RECORD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """The conditions that an idea must meet, all of them; None: no condition.
+    """Conditions that an idea must all meet; None: no condition.
 
     Attributes:
-        tool: a tool that a step of their run calls.
-        module: a server whose tool a step of their run calls.
-        since, until: when they were saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
-            `3d`, `12h`, `2w`.
-        outcome: how their run ended: `done`, `failed`, ...
+        tool: a tool that some step of its run calls.
+        module: a server one of whose tools some step of its run calls.
+        since, until: when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`,
+            `12h`, `2w`.
+        outcome: how its run ended: `done`, `failed`, ...
         mind: who answered: `turns`, `sampling`, `model`, ...; a plan's author is "".
-        tag: a tag they have.
+        tag: a tag of the idea.
     """
 
     tool: str | None = None
@@ -135,8 +135,8 @@ class IdeaFilter:
 
 
 class SQL(NamedTuple):
-    """A part of a statement, and its values. Each condition on a row of `ideas` is
-    followed by `AND `.
+    """A part of an SQL statement, and its values. Each condition on a row of `ideas` is followed by
+    `AND `.
     """
 
     text: str
@@ -229,15 +229,15 @@ class Ideas:
         idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction(concurrent=True):
             number, is_new = self._insert(idea, meta)
-            # Other writers must wait while a batch is indexed. Where there are some,
-            # `index` does it.
+            # While a batch is indexed, other writers must wait. A database with several writers at
+            # a time leaves this to `index`.
             if is_new and self._database.one_writer and number - self._indexed > LAG:
                 self._index_batch()
         return idea.id
 
     def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
-        """Insert an idea, or only a further occurrence of a known one, and return its row and
-        whether it is new.
+        """Insert an idea, or only an occurrence of a known idea. Return its row, and whether it is
+        new.
         """
         encoded = idea.encoded
         meta_json = meta.to_json()
@@ -293,9 +293,9 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller may see. What it has from results of a
-        run of somebody else is left out: then its content has another id than the idea, and
-        `meta.left_out` lists what is missing.
+        """Read an idea, with the metadata that the caller may see. Values from results of somebody
+        else's run are left out. The content then has another id than the idea, and `meta.left_out`
+        lists the missing values.
 
         Args:
             ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or
@@ -319,7 +319,7 @@ class Ideas:
         else:
             number = self._publications.find(name, version, caller)
 
-        # A prefix of an id can be a valid name.
+        # A prefix of an id can also be a valid name.
         number = number or self._find_id(ref, caller) or self._last_of_run(ref, caller)
         if number is None:
             raise self.unknown(ref, caller)
@@ -355,7 +355,8 @@ class Ideas:
         """Return the row of the last idea of a run, if the caller sees it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and caller not in (SEES_ALL, owner[0]):
-            # The caller may see the idea by a run of its own, and must not learn of this one.
+            # The caller may see the idea because of a run of its own, and must not learn of this
+            # run.
             return None
 
         row = self._database.execute(
@@ -370,7 +371,7 @@ class Ideas:
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
         """Return the error that `get` raises for an idea that does not exist, or that the caller
-        may not know of.
+        may not know about.
         """
         name = ref
         with contextlib.suppress(UnknownPublicationError):
@@ -392,8 +393,8 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """Return the idea in a row, with the metadata that the caller may see, and without results
-        of runs of others. Call this inside a guard or transaction.
+        """Return the idea in a row, with the metadata that the caller may see, without results of
+        other people's runs. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
@@ -411,14 +412,14 @@ class Ideas:
         )
         stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
         if not self._made(number, stored.meta, caller):
-            # It is published to the caller, who may not see results of private runs.
+            # The idea is published to the caller, who may not see results of private runs.
             stored = copy_without_results(stored, self.start_of(number))
 
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
     def shows_results(self, number: int, caller: Viewer) -> bool:
-        """Return whether a caller may see the results that the idea in a row has. Call
-        this as `read`.
+        """Return whether a caller may see the results in the idea of a row. Call this inside a
+        guard or transaction.
         """
         row = self._database.execute(
             f"SELECT ideas.meta, {_MADE} FROM ideas WHERE ideas.number = ?",  # noqa: S608
@@ -427,8 +428,8 @@ class Ideas:
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether a caller may see all of an idea: a run of the caller made it, or the owner
-        of the store imported it.
+        """Return whether a caller may see all of an idea: a run of the caller made it, or it was
+        imported and the caller manages the store.
         """
         if caller is SEES_ALL:
             return True
@@ -442,8 +443,8 @@ class Ideas:
         return any(owner == caller for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """Return the context with which the run of an idea began; None: its journal is not in this
-        store. Call this inside a guard or transaction.
+        """Return the context with which the run of an idea began; None if its journal is not in
+        this store. Call this inside a guard or transaction.
         """
         rows = self._database.execute(
             "SELECT events.body, events.parts FROM runs JOIN events "
@@ -459,9 +460,9 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return the metadata of an idea for a caller: of its first save, or, if that was in a run
-        of somebody else, of the first run of the caller. Without one, the idea is published to the
-        caller, and the metadata name no run.
+        """Return the metadata of an idea for a caller. They come from its first save, or, if
+        somebody else's run made that, from the caller's first run that made the idea. If there is
+        no such run, the idea is published to the caller, and the metadata name no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first
@@ -484,10 +485,10 @@ class Ideas:
         return dataclasses.replace(first, run=None, step=None, parent=None, usage={}, tags=())
 
     def check_ids(self) -> None:
-        """Read every idea and compute its id anew.
+        """Read every idea and check its id.
 
         Raises:
-            StoreCopyError: an idea has another id than its content.
+            StoreCopyError: the content of an idea has another id.
         """
         last = 0
         while True:
@@ -523,8 +524,8 @@ class Ideas:
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # A snapshot: otherwise an idea that another process indexes in between could be listed
-        # twice, or not at all.
+        # Without a snapshot, an idea that another process indexes meanwhile could be listed twice,
+        # or not at all.
         with self._database.snapshot():
             below = SQL("", [])
             if after is not None:
@@ -572,8 +573,8 @@ class Ideas:
             return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
-        """Return unpublished work that was done at least `least` times, with different literals:
-        the most frequent first.
+        """Return unpublished work that was done at least `least` times with different literals, the
+        most frequent first.
         """
         self.index_all()
         with self._database.snapshot():
@@ -595,8 +596,8 @@ class Ideas:
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """Return the ideas of a run by step, with the metadata of that run; [] if there is no such
-        run.
+        """Return the ideas of a run in the order of its steps, with the metadata of that run; [] if
+        there is no such run.
         """
         with self._database.snapshot():
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
@@ -612,7 +613,7 @@ class Ideas:
             return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[JSON]:
-        """Return the Solutions of a run by step; [] if there is no such run."""
+        """Return the Solutions of a run in the order of its steps; [] if there is no such run."""
         with self._database.snapshot():
             rows = self._database.execute(
                 f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
@@ -625,8 +626,8 @@ class Ideas:
         return [decode_trusted(text) for _, _, text in sorted(rows, key=lambda row: row[:2])]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """Return the runs in which an idea, given by its whole id, was saved. Imported ideas may
-        name runs of other stores.
+        """Return the runs that saved the idea with this whole id. Imported ideas may name runs of
+        other stores.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -643,9 +644,9 @@ class Ideas:
         """Search ideas, best first: published ideas, then ideas with all words, then ideas
         with some of them.
 
-        The search covers titles, descriptions, task texts, tags, tool names and published names. A
-        run is represented by its last idea. Words that occur in almost every idea are ignored if
-        rarer words are given.
+        The search covers titles, descriptions, task texts, tags, tool names and published names.
+        The last idea of a run represents it. Words that occur in almost every idea are ignored if
+        the query has rarer words.
 
         Args:
             words: any text. If it contains no word, the result is the newest ideas that
@@ -673,8 +674,8 @@ class Ideas:
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
-        """Return the newest ideas that pass a filter. For a caller, only the latest thousands are
-        examined.
+        """Return the newest ideas that pass a filter. For a caller, this examines only the latest
+        few thousand.
         """
         if chosen.empty:
             return []
@@ -693,11 +694,11 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return those of these rows that a caller sees: a run of the caller made the idea, or it
+        """Return the rows among these that a caller sees: a run of the caller made the idea, or it
         is published to the caller.
 
-        The owner of the store imported the ideas that no run of this store made. Named users,
-        except admins, see them only when they are published.
+        The owner of the store imported the ideas that no run of this store made. Users, except
+        admins, see these only if they are published.
         """
         if caller is SEES_ALL or not numbers:
             return numbers
@@ -715,15 +716,15 @@ class Ideas:
             passed = {*self._visible([*numbers], caller)}
             return [(number, score) for number, score in scored if number in passed]
 
-        # If no idea passes, the words are taken as beginnings, as if no idea had them: otherwise an
-        # empty result would reveal that ideas of others do.
+        # If no idea passes, the words are taken as beginnings of words, as if no idea contained
+        # them. Otherwise an empty result would reveal that somebody else's idea does.
         hits = widen(limit, partial(self._search.find, words, caller=caller), passing)
         return hits or widen(
             limit, partial(self._search.find, words, caller=caller, begins=True), passing
         )
 
     def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
-        """Return those of these rows that pass a filter."""
+        """Return the rows among these that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
             [_listed(numbers)],
@@ -741,7 +742,7 @@ class Ideas:
         """Return the newest ideas that pass a filter and come after a place in the list."""
         own = chosen.columns() + below
         if run is not None:
-            # A run has few ideas, whatever the filter is.
+            # A run has few ideas, so its index is the best start for any other filter.
             of_run = SQL(
                 f"(SELECT * FROM ideas{self._database.using('ideas_by_run')} "  # noqa: S608
                 "WHERE run = ?) AS ideas",
@@ -754,8 +755,8 @@ class Ideas:
         if not uses or (
             counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)
         ):
-            # Many ideas have even the rarest use, so the index of an outcome or mind reaches
-            # some of them soon.
+            # Even the rarest use belongs to many ideas, so the index of an outcome or mind soon
+            # reaches some of them.
             return self._select(_EVERY, own, uses, limit)
 
         using = SQL(
@@ -767,7 +768,7 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """Return the newest ideas of a source that pass a condition and have all these uses."""
+        """Return the newest ideas of a source that meet a condition and have all these uses."""
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
@@ -804,8 +805,8 @@ class Ideas:
     def index(self) -> bool:
         """Index a batch of saved ideas, and return whether more ideas are waiting.
 
-        A search indexes all waiting ideas first. Calling this while the process is idle makes the
-        next search faster.
+        A search indexes all waiting ideas first. A call while the process is idle makes the next
+        search faster.
         """
         with self._database.guard:
             if not self._waiting():
@@ -814,21 +815,21 @@ class Ideas:
             return self._index_batch() == BATCH
 
     def index_all(self) -> None:
-        """Index the ideas saved until now, as far as the store can be written."""
+        """Index all ideas saved so far, as far as the store can be written."""
         with self._database.guard:
             waiting = self._waiting()
-        # Ideas that others save meanwhile do not count: they might save faster than
-        # this loop indexes.
+        # The loop ignores ideas that others save meanwhile: they might save faster than it indexes.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():
                     return
             except PASSING:
-                # If the store cannot be written, a search finds what was indexed before.
+                # If the store cannot be written, searches find only the ideas that were indexed
+                # before.
                 return
 
     def _waiting(self) -> int:
-        """Return the largest possible number of saved ideas that are not indexed."""
+        """Return an upper bound of the number of saved ideas that are not indexed."""
         return max(
             0,
             self._database.number("SELECT max(number) FROM ideas")

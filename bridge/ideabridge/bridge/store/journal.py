@@ -23,8 +23,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 from ideabridge.tools.names import did_you_mean
 
 _BITS: Final = 32
-"""An event's row number is the run's number shifted by so much, plus its sequence number: one
-tree, in order."""
+"""The row number of an event is the number of its run shifted left by this many bits, plus its
+sequence number. So one tree holds all events in order.
+"""
 
 _BATCH: Final = 256
 
@@ -115,7 +116,7 @@ class Journal:
             InvalidJSONError: an event is not JSON.
         """
         if len(events) == 1 and events[0].get("event") not in PARTS:
-            # One statement is a transaction by itself: the epoch is checked in it.
+            # One statement is its own transaction, so it also checks the epoch.
             body = encode_text(events[0])
             append = _APPEND + self._database.for_update
             event = self._database.insert(append, (run_id, body, epoch, time.time()), "id")
@@ -157,17 +158,18 @@ class Journal:
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
-        """Yield (sequence number, event) of a run after a sequence number, in order.
+        """Yield (sequence number, event) for the events of a run after a sequence number, in order.
 
         Raises:
-            UnknownRunError: no such run. It is raised by the first `next`.
+            UnknownRunError: no such run. The first `next` raises it.
         """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
 
         last = base + after
         while True:
-            # A snapshot, because an event and its parts may be pruned meanwhile.
+            # A pruning may delete an event and its parts meanwhile, so both are read in one
+            # snapshot.
             with self._database.snapshot():
                 rows = self._database.execute(
                     "SELECT id, body, parts FROM events WHERE id > ? AND id < ? "
@@ -179,8 +181,8 @@ class Journal:
                     for number, body, parts in rows
                 ]
 
-            # One by one, and without the lock of the store: large results take long to decode,
-            # and much memory.
+            # Events are decoded one by one and without the lock of the store, because decoding
+            # large results takes much time and memory.
             for number, body, parts in packed:
                 yield number, self._contents.unpack(body, parts)
 
@@ -202,8 +204,9 @@ class Journal:
             )
 
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
-        """Return whether the journal of a run has at most so many events, and at most about so many
-        bytes with what its events refer to (the context and Solutions). Nothing is decoded.
+        """Return whether the journal of a run is within a number of events and an approximate
+        number of bytes. The bytes include the contents to which events refer (the context and
+        Solutions). Nothing is decoded.
 
         Raises:
             UnknownRunError: no such run.
@@ -229,8 +232,8 @@ class Journal:
         return True
 
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
-        """Sequence number -> when the event was journaled, in seconds since 1970, for the events
-        after a number.
+        """Return when each event after a sequence number was journaled: sequence number -> seconds
+        since 1970.
 
         Raises:
             UnknownRunError: no such run.
@@ -251,8 +254,8 @@ class Journal:
         at: int,
         fingerprint: str,
     ) -> None:
-        """Create a run that begins with the first events of another, possibly changed.
-        It has no driver.
+        """Create a run without a driver that begins with the first events of another run, possibly
+        changed.
 
         Args:
             run_id: the id of the fork.
@@ -292,8 +295,8 @@ class Journal:
         fingerprint: str,
         summary: StoredSummary,
     ) -> None:
-        """Create a run that is `done` already, elsewhere, with its whole journal. Call this
-        inside a transaction.
+        """Create a run with its whole journal that was carried out elsewhere and is `done`. Call
+        this inside a transaction.
 
         Raises:
             RunExistsError: the id is taken.
@@ -306,8 +309,8 @@ class Journal:
             self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[JSONObject]:
-        """Return the member `origin` of the summary of every run of a caller that was imported from
-        a host's logs.
+        """Return the summary's member `origin` of each run of a caller that was imported from a
+        host's logs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -319,8 +322,8 @@ class Journal:
         return [cast("JSONObject", decode_trusted(row[0])) for row in rows]
 
     def calls_with_an_error(self, run_id: str) -> set[int]:
-        """Return the numbers of the calls of a run that ran and returned an error: failed calls
-        that were started, and caught calls.
+        """Return the numbers of a run's calls that ran and returned an error: failed calls that
+        were started, and caught calls.
 
         Raises:
             UnknownRunError: no such run.
@@ -336,8 +339,8 @@ class Journal:
         return {int(row[0]) for row in rows}
 
     def sessions(self, caller: str, limit: int) -> list[tuple[str, JSONObject]]:
-        """Return (run, member `origin` of its summary) of the latest sessions of a caller that have
-        ended, the latest first. Parts of sessions and imported runs are left out.
+        """Return (run, member `origin` of its summary) for the latest sessions of a caller that
+        have ended, the latest first, without parts of sessions and imported runs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -350,7 +353,7 @@ class Journal:
         return [(run, cast("JSONObject", decode_trusted(origin))) for run, origin in rows]
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
-        """Return (run, after which event) of every run forked from this one, oldest first."""
+        """Return (run, event after which it was forked) of every fork of this run, oldest first."""
         with self._database.guard:
             return self._database.execute(
                 "SELECT id, forked_at FROM runs WHERE forked_from = ? ORDER BY number", (run_id,)
@@ -367,7 +370,7 @@ class Journal:
     def set_status(
         self, run_id: str, epoch: int, status: str, summary: StoredSummary | None
     ) -> None:
-        """Set a run's status and summary; None: the row has no summary any more.
+        """Set a run's status and summary. A summary of None removes the stored one.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -383,7 +386,7 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def set_fingerprint(self, run_id: str, epoch: int, fingerprint: str) -> None:
-        """Note under which configuration a run continues.
+        """Store the fingerprint of the configuration under which a run continues.
 
         Raises:
             StaleDriverError: the epoch is not the run's current one, or it was released.
@@ -397,14 +400,14 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def notify(self, run_id: str) -> None:
-        """Notify the processes that follow a run, or the run that a room belongs to. Call this
-        inside a transaction. It has no effect where `Notifier.can_notify` is false.
+        """Notify the processes that follow a run, or, for a room, the run that it belongs to. Call
+        this inside a transaction. This has no effect if `Notifier.can_notify` is false.
         """
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """Return a run by id, or None; for what drives runs. What somebody asks for is looked up by
-        `find`.
+        """Return the run with an id, or None. This is for code that drives runs; `find` looks up
+        the runs that a caller asks for.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
@@ -414,8 +417,8 @@ class Journal:
         """Return a run that a caller has started.
 
         Raises:
-            UnknownRunError: no run has this id, or it belongs to somebody else. The
-                message is the same.
+            UnknownRunError: no run has this id, or it belongs to somebody else. The message is the
+                same for both.
         """
         record = self.get(run_id)
         if record is None or caller not in (SEES_ALL, record.caller):
@@ -424,7 +427,7 @@ class Journal:
         return record
 
     def ids(self, prefix: str, limit: int = 10) -> list[str]:
-        """Return the ids of runs, rooms among them, that begin with `prefix`, the newest first."""
+        """Return the ids of runs, including rooms, that begin with `prefix`, the newest first."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 "
@@ -445,8 +448,8 @@ class Journal:
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
         """Return the runs of a caller, newest first; `status` and `chosen` filter them. `after` is
-        the last id of the previous page. Without `rooms`, runs that answer calls of other runs are
-        left out; without `sessions`, recorded and imported calls.
+        the last id of the previous page. Without `rooms`, the list has no runs that answer calls of
+        other runs; without `sessions`, it has no recorded and imported calls.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -502,13 +505,13 @@ class Journal:
         return number
 
     def decisions(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """What people, assistants and time-outs decided in the newest runs, the latest run first;
-        of a caller, in those that it has started.
+        """Return the decisions of people, assistants and time-outs in the newest runs, the latest
+        run first; for a caller, in the runs that it started.
         """
         check_limit(limit)
         with self._database.guard:
             rows = self._database.execute(
-                # Not the whole event: an edited call may have megabytes.
+                # The whole event is not read, because an edited call may have megabytes.
                 "SELECT runs.id, runs.title, runs.caller, events.at, "
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "
@@ -528,7 +531,7 @@ class Journal:
 
 
 _DECIDED_RUNS: Final = 1000
-"""The newest runs in which `Journal.decisions` looks: their whole journals are read."""
+"""The number of newest runs that `Journal.decisions` covers: it reads their whole journals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,10 +540,10 @@ class Decided:
 
     Attributes:
         at: its time in seconds since 1970.
-        call: the number of the call; None: it is about the plan.
-        decision: what was decided, as its event has it.
-        by: who decided, as its event has it; see `read_decider`.
-        reason: why.
+        call: the number of the call; None: the decision is about the plan.
+        decision: what was decided, as in its event.
+        by: who decided, as in its event; see `read_decider`.
+        reason: the reason.
     """
 
     run: str
@@ -555,7 +558,7 @@ class Decided:
 
 def _read_decided(row: tuple[Any, ...]) -> Decided:
     run, title, caller, at, call, decision, by, reason = row
-    # SQL gives an object as its JSON text.
+    # SQL returns an object as its JSON text.
     if by is not None and by.startswith("{"):
         by = decode_trusted(by.encode())
 

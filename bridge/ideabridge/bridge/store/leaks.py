@@ -1,7 +1,7 @@
 """Leaks: secrets in documents that leave the store.
 
-They are found by their form, in any place. The makers of these tokens chose forms that can be
-found. A secret without a known form is found only if it is configured here.
+Secrets are recognised by their form, anywhere in a document. The makers of these tokens chose
+recognisable forms. A secret without a known form is found only if it is configured here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
 """Returns the names of the configured secrets that occur in a text."""
 
 _LISTED: Final = 10
-"""The most places that an error lists."""
+"""The maximum number of places that an error lists."""
 
 _SHAPES: Final = {
     "a GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}",
@@ -66,7 +66,7 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         SecretInIdeaError: the message lists every place and the kind of its secret, but
             not the secret.
     """
-    # A key may be a secret, too, so that two places may have the same name.
+    # A key may itself be a secret and is not named then, so two places may have the same name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)
@@ -91,8 +91,8 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
 
 
 def _texts(document: JSON) -> Iterator[tuple[str, str]]:
-    """Yield (place, text) of each text and key in a document, in order. A place names no key that
-    may be a secret.
+    """Yield (place, text) for each text and key in a document, in order. A place does not contain a
+    key that may be a secret.
     """
     stack: list[tuple[str, JSON]] = [("", document)]
     while stack:

@@ -8,11 +8,12 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import UnknownRunError
 
 LEASE_SECONDS: Final = 15.0
-"""The seconds that a lease lasts without a heartbeat by default."""
+"""The default for the seconds that a lease lasts without a heartbeat."""
 
 
 class Lease(NamedTuple):
-    """The lease of a run. Two equal values mean that there was no heartbeat in between.
+    """The lease of a run. If two values read at different times are equal, there was no heartbeat
+    in between.
 
     Attributes:
         run: the run's id.
@@ -30,7 +31,9 @@ class Lease(NamedTuple):
 
 
 def read_holder(driver: str | None) -> tuple[str | None, float]:
-    """Return (driver, seconds that its lease lasts), from the column `driver`: `NAME:SECONDS`."""
+    """Return (driver, seconds that its lease lasts) from the column `driver`, which contains
+    `NAME:SECONDS`.
+    """
     if driver is None:
         return None, LEASE_SECONDS
     name, _, seconds = driver.rpartition(":")
@@ -61,17 +64,18 @@ class Leases:
         """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970), and return the
         new epoch.
 
-        None while another driver holds it. The store does not compare times, because clocks differ
-        between machines: to take a lease that was not released, the caller passes it as last seen.
-        If the same driver acquires the lease again, its previous epoch becomes invalid.
+        While another driver holds the lease, the result is None. The store does not compare times,
+        because clocks differ between machines: to take a lease that was not released, the caller
+        passes the lapsed lease as it last saw it. If the same driver acquires the lease again, its
+        previous epoch becomes invalid.
 
         Args:
             run_id: the run.
             driver: the name of the driver.
             ttl_s: the seconds that the lease lasts without a `renew`.
-            now: stored with `ttl_s` for lists of runs.
-            lapsed: a lapsed lease, as the caller last saw it. It is not taken if it
-                has changed since.
+            now: the present time, stored with `ttl_s` for lists of runs.
+            lapsed: a lapsed lease, as the caller last saw it. If the lease has changed since, it is
+                not taken.
 
         Raises:
             UnknownRunError: no such run.
@@ -109,8 +113,8 @@ class Leases:
         return self._change_lease(longer, now + ttl_s, run_id, epoch)
 
     def release(self, run_id: str, epoch: int) -> bool:
-        """Release the lease: the epoch cannot write any more; return False if it was not
-        the current one.
+        """Release the lease, so that the epoch cannot write any more. Return False if the epoch was
+        not the current one.
 
         Raises:
             UnknownRunError: no such run.
@@ -130,8 +134,8 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs that have a status, the newest run first, without runs that
-        were set aside; `fingerprint`: only runs made under this configuration.
+        """Return the leases of the runs with a status, the newest run first, without runs that were
+        set aside. With `fingerprint`, only runs made under this configuration count.
         """
         with self._database.guard:
             rows = self._database.execute(

@@ -10,16 +10,17 @@ from typing import Final
 from ideabridge.bridge.store.settings import StoredSettings
 
 LINK_SECONDS: Final = 600
-"""Seconds for which a link of the owner can be used."""
+"""The seconds for which a link of the owner can be used."""
 
 _LINK: Final = "owner link "
-"""The beginning of the key of a setting; its value is the time until which the link can be
-used, since 1970."""
+"""The prefix of the key of a setting. Its value is the time until which the link can be used, in
+seconds since 1970.
+"""
 
 
 class OwnerLinks:
-    """Links that sign the owner in to the page, each once. Whoever can write the store can make
-    one, and every server on the store accepts it. The store has only their hashes.
+    """Links each of which signs the owner in to the page once. Whoever can write the store can make
+    one, and every server on the store accepts it. The store keeps only their hashes.
     """
 
     def __init__(self, settings: StoredSettings) -> None:
@@ -37,7 +38,7 @@ class OwnerLinks:
         return key
 
     def use(self, key: str) -> bool:
-        """Use a link up. Return whether a link with this key exists and is recent enough."""
+        """Use up a link. Return whether a link with this key existed and was recent enough."""
         until = self._settings.get(_link_name(key))
         return (
             until is not None

@@ -27,8 +27,8 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     """Return the Request that an idea answers, with the texts that its mind got.
 
     Args:
-        idea: the idea. One whose results were left out gives the Request without them, which
-            has another id.
+        idea: the idea. If its results were left out, the Request has none either, and thus another
+            id.
         handlers: the handlers with which it was made, if there were any of one's own.
 
     Raises:
@@ -43,17 +43,17 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
 
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
-    """Make the Request of an exported idea again, from the document alone: equal in its id,
-    and in the texts that its mind got. Its settings of the model, which are in no id, are not
-    in the document.
+    """Make the Request of an exported idea again from the document alone, with the same id and the
+    same texts for the mind. The document does not contain the settings of the model, which are part
+    of no id.
 
     Args:
         document: a result of `export_idea`.
         handlers: the handlers with which it was made, if there were any of one's own.
 
     Raises:
-        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or results of the run are
-            left out of the document, so that it is not the Request that was made.
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or the document lacks results
+            of the run, so that it does not determine the Request.
         MessageError: the context has a message that the handlers do not know.
     """
     read = read_document(document)
@@ -72,12 +72,13 @@ FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
-"""What of a document must be unchanged. whole: everything, by its digest. idea: context, schema and
-solution, by their ids. nothing: it was edited; its ids are computed anew.
+"""Which parts of a document must be unchanged. whole: everything, checked by the digest. idea:
+context, schema and solution, checked by the ids. nothing: the document was edited, and its ids are
+computed anew.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of a document, as canonical JSON."""
+"""The maximum size of a document as canonical JSON, in bytes."""
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OBJECT: Final[JSONObject] = {"type": "object"}
@@ -100,7 +101,7 @@ def _hash(description: str) -> JSONObject:
 
 
 _COPY: Final = ("original", "left_out")
-"""The metadata that stand beside the triple in a document, because they say what it lacks."""
+"""The metadata that a document has beside the triple, because they say what the triple lacks."""
 
 _META: Final[JSONObject] = {
     **dict.fromkeys(
@@ -181,11 +182,11 @@ _UNHASHED: Final[JSONObject] = {
     name: schema for name, schema in _CONTENT.items() if name not in _HASHES
 }
 _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
-"""Checks a document without its ids and digest."""
+"""Checks the shape of a document, but not its ids and digest."""
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """Return the publication for a document without results: the output of its run stays only where
+    """Return the publication for a document without results: it keeps the output of its run only if
     calls are answered with it.
     """
     recorded = publication.recorded
@@ -223,7 +224,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     plan = None if publication is None else publication.plan
     needs = needs_of(stored.idea.schema, stored.idea.solution, plan)
     if needs:
-        # For people who read the document: an import looks at the calls themselves.
+        # This is for people who read the document: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
 
     return sealed(document)
@@ -237,15 +238,17 @@ def sealed(document: JSONObject) -> JSONObject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """A checked document. `publication` has the members that `export` writes, with their types."""
+    """A checked document. `publication` has the members that `export` writes, with the right
+    types.
+    """
 
     idea: Idea
     meta: IdeaMeta
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """Return the arguments of `Publications.publish`. What the document says about checks of
-        its plan is kept as a claim, and the description ends with a sentence that says that it was
+        """Return the members of the publication for publishing it. Its statements about checks of
+        the plan become claims, and its description ends with a sentence that says that it was
         imported.
 
         Raises:
@@ -267,7 +270,7 @@ class Document:
         members["plan"] = unchecked(members["plan"])
         recorded = cast("JSON", members["recorded"])
         if isinstance(recorded, dict):
-            # Nobody checked that the publication is what this text says.
+            # Nobody checked that the publication does what this text says.
             members["recorded"] = {
                 key: value for key, value in recorded.items() if key != "written"
             }
@@ -288,8 +291,8 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
         PublicationNameError: its name cannot be published.
         IdeaDocumentError: the shape is wrong; the message has the place.
         InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
-        TamperedIdeaError: the content does not have the ids or the digest it names, or
-            it has no digest.
+        TamperedIdeaError: the content does not have the ids or the digest that the document states,
+            or there is no digest.
     """
     document = _checked_object(raw)
     shown = cast("JSONObject | None", document.get("shown"))
@@ -322,7 +325,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
 
 
 def _checked_object(raw: JSON) -> JSONObject:
-    """Return a document whose size, format, name and shape are checked."""
+    """Check the size, format, name and shape of a document, and return it."""
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
         raise IdeaDocumentError(f"an exported idea is an object, found {show(document)}")
@@ -350,8 +353,8 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # The schema says nothing of what these hold, which may be large: an error is found
-    # faster without it.
+    # The schema does not restrict the content of these members, which may be large: without them an
+    # error is found faster.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []
@@ -373,7 +376,7 @@ def _check_whole_numbers(meta: JSONObject, publication: JSONObject, shown: JSONO
     numbers = {"meta.step": meta.get("step"), "publication.version": publication.get("version")}
     numbers |= {f"shown.{name}": number for name, number in shown.items()}
     for place, number in numbers.items():
-        # For JSON Schema 1.0 is an integer, too.
+        # To JSON Schema, 1.0 is an integer too.
         if isinstance(number, float):
             raise IdeaDocumentError(f"{place}: found {show(number)}, expected an integer")
 
@@ -399,7 +402,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
 
 
 def _moment(text: str) -> str:
-    """Return a time in the form of the store, by which lists are ordered."""
+    """Return a time in the store's form, because lists are ordered by it."""
     try:
         moment = read_time(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""PostgresContents: the table `contents` where several processes insert at once.
+"""PostgresContents: the table `contents`, into which several processes insert at once.
 
 A row is found by the unique index on its hash, and the database numbers the rows. The numbers that
-this process remembers are valid until a sweep deletes contents: each transaction reads how many
-there were (`swept`).
+this process remembers are valid until a sweep deletes contents: each transaction reads the number
+of past sweeps (`swept`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class PostgresContents(Contents):
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
         cached = self._cached
-        # In the order of the hashes, so that two processes that insert the same rows do not wait
-        # for each other.
+        # Rows are inserted in the order of their hashes, so that two processes that insert the same
+        # rows do not deadlock.
         missing = sorted({body for body in bodies if body[0] not in cached})
         if missing:
             missing = self._stored_forms(missing)
@@ -50,7 +50,7 @@ class PostgresContents(Contents):
         return [cached[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:
-        """Return the rows of bodies: a long one that is not stored yet becomes a rope."""
+        """Return bodies in their stored form: a long one that is not stored yet becomes a rope."""
         long = [digest for digest, text in missing if len(text) > LONG // 4]
         if not long:
             return missing

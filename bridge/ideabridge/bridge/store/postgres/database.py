@@ -1,20 +1,20 @@
 """PostgresDatabase: the connections of one process to a store in PostgreSQL.
 
-Concurrency. Every transaction that writes holds the advisory lock `STORE`, shared by all of them. A
-transaction of the kind `exclusive` holds it alone: it begins when all others have ended, so that it
-sees every row with a smaller number than the newest. A plain `transaction`, which reads what it
-then changes, also holds the lock `CHANGES`, alone. The statements of a `concurrent` one need no
-more: they lock rows, or insert with `ON CONFLICT`. All locks end with the transaction. PostgreSQL
-ends deadlocks, and the loser is repeated as after any `StoreBusyError`.
+Concurrency. Every transaction that writes holds the advisory lock `STORE` in shared mode. An
+`exclusive` transaction holds it exclusively: it begins after all others have ended, so it sees
+every row with a smaller number than the newest. A plain `transaction`, which reads rows before it
+changes them, also holds the lock `CHANGES` exclusively. A `concurrent` one does not need this lock:
+its statements lock rows, or insert with `ON CONFLICT`. All locks end with the transaction.
+PostgreSQL breaks deadlocks, and the aborted transaction is repeated as after any `StoreBusyError`.
 
-Lost connections. A transaction whose connection is lost before its end has changed nothing:
-`StoreAccessError`, which `Writer` repeats. If the connection is lost during the commit, the next
-connection asks the server for the fate of the transaction, by its number. So nothing is written
-twice. A single read is repeated by itself.
+Lost connections. A transaction that loses its connection before its end has changed nothing: it
+raises `StoreAccessError`, after which `Writer` repeats it. If the connection is lost during the
+commit, the next connection asks the server for the fate of the transaction by its number. So
+nothing is written twice. A single read is repeated automatically.
 
-A process uses two connections, as with SQLite: the one that writes belongs to the thread in a
-transaction, the other reads. A pool would not help: writes are committed together by one thread,
-and reads take tens of microseconds.
+A process uses two connections, as with SQLite: one writes and belongs to the thread that is in a
+transaction, the other reads. A pool would not help: one thread commits writes together, and reads
+take tens of microseconds.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ OLDEST: Final = 140000
 """The oldest server version that is supported: 14."""
 
 _CONNECT_S: Final = 4
-"""Seconds to wait for a connection."""
+"""The seconds to wait for a connection."""
 
 _DOWN_S: Final = 1.0
-"""Seconds for which a server that refused a connection is not asked again."""
+"""The seconds for which a server that refused a connection is not asked again."""
 
 _FATE_S: Final = 10.0
-"""Seconds for which the fate of a transaction is asked for."""
+"""The seconds for which a connection keeps asking for the fate of a transaction."""
 
 _SECRETS: Final = ("password", "sslpassword")
-"""Settings that an address cannot have."""
+"""Settings that an address must not have."""
 
 _SCHEMA: Final = re.compile("[a-z_][a-z0-9_]{0,62}")
 
@@ -96,7 +96,7 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
 
 
 def read_address(text: str) -> tuple[str, str]:
-    """Return (connection string, schema) of an address
+    """Return (connection string, schema) for an address
     `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
 
     Raises:
@@ -126,7 +126,7 @@ class PostgresDatabase(Database):
     """A `Database` in a schema of a PostgreSQL server.
 
     Attributes:
-        swept: how many sweeps had deleted contents when the current transaction began.
+        swept: the number of sweeps that had deleted contents when the current transaction began.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database; with `conninfo`, which `reader` gives to another process,
-        only to read it.
+        """Open a database. With `conninfo`, which another process gets from `reader`, open it only
+        for reading.
         """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)
@@ -159,8 +159,9 @@ class PostgresDatabase(Database):
         self.reading: Final = threading.RLock()
         self._kinds: list[Kind] = []
         self._flat = False
-        """True while nested transactions make no savepoints, because a failure repeats
-        each job by itself."""
+        """True while nested transactions make no savepoints, because after a failure each job is
+        repeated separately.
+        """
         self._doomed = False
         self._changes_locked = False
         self._writer = 0
@@ -181,7 +182,7 @@ class PostgresDatabase(Database):
             raise
 
     def reader(self) -> JSONObject | None:
-        # The other process has no environment and no password file.
+        # The other process may have neither this environment nor a password file.
         info = self._read.info
         members = {**info.get_parameters(), "password": info.password}
         connection = make_conninfo(**{key: value for key, value in members.items() if value})
@@ -209,10 +210,11 @@ class PostgresDatabase(Database):
             self._down = f"{self.path}: the server cannot be reached: {_first_line(error)}"
             raise StoreAccessError(self._down) from error
 
-        # Texts and numbers with one type each: PostgreSQL finds the function or operator by it.
+        # All texts have one type and all numbers have one type, because PostgreSQL finds functions
+        # and operators by the types.
         connection.adapters.register_dumper(str, StrDumper)
         connection.adapters.register_dumper(int, Int8Dumper)
-        # Arrays in binary, so that their texts are not escaped.
+        # Arrays are sent in binary, so that their texts are not escaped.
         connection.adapters.register_dumper(list, ListBinaryDumper)
         if connection.info.server_version < OLDEST:
             version = connection.info.server_version // 10_000
@@ -237,7 +239,7 @@ class PostgresDatabase(Database):
         return connection
 
     def _prepare(self) -> None:
-        """Create the schema, or bring that of an earlier version to this one."""
+        """Create the schema, or migrate that of an earlier version."""
         with self._translated(), self._write.transaction():
             run = self._write.execute
             run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
@@ -337,7 +339,7 @@ class PostgresDatabase(Database):
         """Take the lock for writing; `lock.release` returns it.
 
         Raises:
-            StoreBusyError: another thread held it for longer than this thread's patience.
+            StoreBusyError: another thread held the lock for longer than this thread's patience.
         """
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
@@ -384,7 +386,8 @@ class PostgresDatabase(Database):
             except psycopg.OperationalError:
                 if not self._is_lost(self._write):
                     raise
-                # It was lost since the last transaction, and nothing of this one has been done.
+                # The connection was lost since the last transaction, and this one has done nothing
+                # yet.
                 self._write = self._connect()
                 cursor = self._write.execute(statement.encode())
 
@@ -455,10 +458,10 @@ class PostgresDatabase(Database):
                 self._write.execute("ROLLBACK")
 
     def _was_committed(self, number: str) -> bool:
-        """Return the fate of a transaction whose connection was lost during its commit.
+        """Return whether a transaction whose connection was lost during its commit was committed.
 
         Raises:
-            StoreError: the server does not answer, so nobody knows.
+            StoreError: the server does not answer, so the outcome is unknown.
         """
         deadline = time.monotonic() + _FATE_S
         while True:
@@ -503,7 +506,7 @@ class PostgresDatabase(Database):
         self.patience = min(self._busy_timeout_s, 1.0)
         try:
             if len(jobs) > 1:
-                # Without savepoints, each of which is a message to the server and back.
+                # This avoids savepoints, each of which costs a round trip to the server.
                 with suppress(Exception):
                     return self._together(jobs)
             outcomes: list[Any] = []
@@ -566,8 +569,8 @@ class PostgresDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of PostgreSQL or of binding text; do
-        nothing for any other.
+        """Raise the store's error for an error of PostgreSQL or for text that cannot be bound;
+        ignore any other error.
         """
         if isinstance(error, psycopg.Error):
             raise self.translate(error) from error
@@ -575,7 +578,7 @@ class PostgresDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: psycopg.Error) -> StoreError:
-        """Return the store's error for an error of PostgreSQL."""
+        """Convert an error of PostgreSQL into the store's error."""
         if self._closed:
             return StoreClosedError(f"{self.path}: the store is closed")
 
@@ -592,9 +595,7 @@ class PostgresDatabase(Database):
 
 
 class _DoomedError(Exception):
-    """A nested transaction without a savepoint failed, so that the outer one cannot be
-    committed.
-    """
+    """A nested transaction without a savepoint failed, so the outer one cannot be committed."""
 
 
 def _first_line(error: BaseException) -> str:
@@ -603,8 +604,8 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so a
-    database has one.
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so each
+    database needs only one.
     """
 
     __slots__ = ("_database",)

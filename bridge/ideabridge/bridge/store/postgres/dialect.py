@@ -3,8 +3,8 @@ r"""Dialect: the SQL of the store's tables as PostgreSQL and psycopg read it.
 - `?` becomes `%s`, and `?2` becomes `%(p2)s`.
 - A parameter that is None becomes NULL in the text, because PostgreSQL cannot find the type
   of `? IS NULL`.
-- Text cannot hold NUL characters: U+FFFD replaces them. Inside of JSON they are written as
-  `\u0000`, which is kept.
+- Text cannot hold NUL characters, so U+FFFD replaces them. JSON writes them as `\u0000`, which
+  stays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NO_NULLS: Final[frozenset[int]] = frozenset()
 
 
 class _Parsed(NamedTuple):
-    """A statement between its parameters: `texts` has one more member than `places`, the
-    parameters' indexes.
+    """A statement, split at its parameters. `places` has the indexes of the parameters; `texts` has
+    the SQL around them, one item more.
     """
 
     texts: tuple[str, ...]
@@ -84,7 +84,7 @@ def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
 
 
 def clean(value: object) -> object:
-    """Return a parameter that PostgreSQL accepts."""
+    """Return the parameter in a form that PostgreSQL accepts."""
     if isinstance(value, str) and "\x00" in value:
         return value.replace("\x00", "\ufffd")
     return value

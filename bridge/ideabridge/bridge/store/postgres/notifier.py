@@ -16,13 +16,13 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.notifier import Notifier
 
 _DOWN_S: Final = 1.0
-"""Seconds between two attempts to connect."""
+"""The seconds between two attempts to connect."""
 
 logger: Final = logging.getLogger(__name__)
 
 
 class PostgresNotifier(Notifier):
-    """Notifies on one channel of a server.
+    """Sends notices over one channel of a server.
 
     Args:
         connect: opens a connection.
@@ -32,7 +32,7 @@ class PostgresNotifier(Notifier):
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], channel: str) -> None:
         self._connect = connect
         self._channel = channel
-        # A dict keeps the order of the notices, each once.
+        # A dict keeps each notice once, in order.
         self._pending: dict[str, None] = {}
 
     @property
@@ -47,7 +47,7 @@ class PostgresNotifier(Notifier):
         return listener.close
 
     def forget(self) -> None:
-        """Forget the notices of a transaction, when the next one begins."""
+        """Forget the notices of the last transaction; called when the next one begins."""
         self._pending.clear()
 
     def statements(self, connection: psycopg.Connection[Any]) -> str:
@@ -61,8 +61,8 @@ class PostgresNotifier(Notifier):
 
 
 class Listener:
-    """A thread that listens on a channel with a connection of its own, and connects again
-    when that is lost.
+    """A thread that listens on a channel over a connection of its own, and reconnects when it is
+    lost.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
-        # Before it ends: it closes the other end.
+        """Stop the thread."""
+        # This comes before the thread ends, because the thread closes the other end.
         self._waker.send(b"x")
         self._ended.set()
         self._thread.join()
@@ -103,7 +103,7 @@ class Listener:
                 self._ended.wait(_DOWN_S)
 
     def _hear(self, connection: psycopg.Connection[Any]) -> None:
-        """Take notices until the end.
+        """Take notices until the thread is stopped.
 
         Raises:
             psycopg.Error: the connection is lost.

@@ -40,7 +40,7 @@ class PostgresUpkeep(Upkeep):
 
     def back_up(self, target: Path) -> int:
         def fill(part: Path) -> None:
-            # The address has no password; pg_dump finds it where this process does.
+            # The address has no password; pg_dump finds the password where this process does.
             words = [
                 "--format=custom",
                 "--strict-names",
@@ -48,7 +48,7 @@ class PostgresUpkeep(Upkeep):
                 f"--dbname={self._conninfo}",
             ]
             self._call("pg_dump", "--no-password", *words, f"--file={part}")
-            # This reads and unpacks everything in it.
+            # This checks the archive: it reads and unpacks everything in it.
             self._call("pg_restore", f"--file={os.devnull}", str(part))
 
         write_file(target, fill)
