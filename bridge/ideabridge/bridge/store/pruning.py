@@ -3,12 +3,12 @@
 1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its
    forks, and their ideas. An idea that no run of this store made is a family of its own; ideas that
    name the same run of another store form one.
-2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to
-   need them meanwhile. The events of deleted runs follow.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has begun to
+   need them meanwhile. Then it deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
 
-Each transaction takes about 10 ms and leaves a consistent store. A pruning that is killed is
-completed by the next one. `Retention` runs the same steps once a week in a server.
+Each transaction takes about 10 ms and leaves a consistent store. The next pruning completes one
+that was killed. `Retention` runs the same steps once a week in a server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PUBLISHED: Final = "published"
 TAGGED: Final = "tagged"
 
 Key = str | int
-"""A member of a family: the id of a run, or the row of an idea without a run."""
+"""A member of a family: the id of a run, or the row number of an idea without a run."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class Family:
     """Runs and ideas that stay or go together.
 
     Attributes:
-        members: ids of runs, of this or of another store; or the row of one idea without a run.
+        members: ids of runs, of this store or of another one; or the row of one idea without a run.
         time: when its latest member ended or was saved, ISO 8601 in UTC.
-        why: the reason to keep it at any age; "": none.
+        why: the reason to keep it at any age; "" if there is none.
     """
 
     members: list[Key] = field(default_factory=list[Key])
@@ -122,8 +122,8 @@ class Families:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
 
-        # SQLite numbers rows on from the newest. If the newest were deleted, its number would be
-        # used again, while other processes may still remember it.
+        # SQLite continues numbering from the newest row. If the newest were deleted, its number
+        # would be used again, while other processes may still remember it.
         newest = execute(
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -143,13 +143,14 @@ class Families:
 def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
-    """Yield (member, reason) of what publications and tags need: the run that an idea was lifted
-    from and the runs that confirmed it; otherwise the latest run that ended with the idea, any run
-    of it, or the idea itself.
+    """Yield (member, reason) for everything that publications and tags need. This is the run that
+    an idea was lifted from and the runs that confirmed it; without such a run, the latest run that
+    ended with the idea, else any run of it, else the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
-        ideas: consider only these rows of ideas, and publications after the row `since`; None: all.
+        ideas: consider only these rows of ideas, and publications after the row `since`; None:
+            consider all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -208,7 +209,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 _READ: Final = 1024
 _DELETED: Final = 500
-"""Rows deleted in one transaction, which takes about 10 ms."""
+"""The number of rows deleted in one transaction, which takes about 10 ms."""
 
 
 class Reach:
@@ -218,8 +219,8 @@ class Reach:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # For each row: 0 not reached, 1 reached, 2 reached as a list. A message with the same text
-        # as a list shares its row.
+        # The value of each row: 0 not reached, 1 reached, 2 reached as a list. A message with the
+        # same text as a list shares the row of the list.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
@@ -267,7 +268,7 @@ class Reach:
         return [*new, *self._add(pieces)] if pieces else new
 
     def _pieces(self, numbers: list[int]) -> list[int]:
-        """Return the entries of those of these rows that are ropes."""
+        """Return the entries of the ropes among these rows."""
         if not numbers:
             return []
 
@@ -284,8 +285,8 @@ class Reach:
 
 
 class Sweep:
-    """Deletes the contents that no idea and no event references, while others save ideas and
-    journal events.
+    """Deletes the contents that no idea and no event references, while other processes save ideas
+    and journal events.
 
     An idea or event saved meanwhile may reference a row that nothing else references. Therefore
     each transaction that deletes first examines the ideas saved since the previous one, and the
@@ -300,7 +301,7 @@ class Sweep:
         self._seen = 0
         # The newest row always stays: its number must not be used again.
         self._top = database.newest_row("contents")
-        # Only these runs, and runs created from now on, can journal more events.
+        # Only these runs, and runs that are created from now on, can journal more events.
         self._last_run = database.newest_row("runs")
         with database.guard:
             ended = ", ".join(f"'{status}'" for status in ENDED)
@@ -312,7 +313,7 @@ class Sweep:
             ]
 
     def run(self) -> int:
-        """Sweep, and return how many rows were deleted."""
+        """Delete unreferenced rows, and return their number."""
         last = 0
         while events := self._events((last, (self._last_run + 1) << 32), _READ):
             last = events[-1]
@@ -390,11 +391,11 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another process that prunes may have deleted some already.
+            # Another process that prunes may already have deleted some.
             rows = [row for row in stored if row is not None]
             gone = [(number,) for _, number in rows]
             if database.one_writer:
-                # Elsewhere an index of the hashes replaces this table.
+                # In PostgreSQL, an index of the hashes replaces this table.
                 database.many(
                     "DELETE FROM content_keys WHERE key = ? AND number = ?",
                     [(key_of(digest), number) for digest, number in rows],
@@ -414,7 +415,7 @@ _TOGETHER: Final = 8
 """The number of families deleted in one transaction, which takes a few milliseconds."""
 
 _EVENTS: Final = 2000
-"""Events deleted in one transaction."""
+"""The number of events deleted in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,10 +425,10 @@ class Prunable:
     Attributes:
         runs: the number of runs.
         ideas: the number of ideas.
-        used: the bytes of the file that are in use now.
-        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "":
-            nothing to delete.
-        kept: the number of equally old runs that stay, by reason: `published`, `tagged`,
+        used: the number of bytes of the store that are in use now.
+        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "" if there
+            is nothing to delete.
+        kept: the number of runs of the same age that stay, by reason: `published`, `tagged`,
             `unfinished`, `newest`.
     """
 
@@ -444,8 +445,8 @@ class Prunable:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a pruning deleted: numbers of runs, ideas and contents; and the bytes in use
-    before and after.
+    """The result of a pruning: the numbers of deleted runs, ideas and contents, and the bytes in
+    use before and after.
     """
 
     runs: int
@@ -460,7 +461,7 @@ class Pruning:
 
     Args:
         database: the store.
-        search: its index of words.
+        search: its full-text index.
         calls: its index of tools and tags.
         wait: waits for the given seconds between two transactions; returns true to stop.
             None: `time.sleep`.
@@ -483,7 +484,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def prunable(self, before: str) -> Prunable:
-        """Find what is older than a time, the oldest first."""
+        """Find the families that are older than a time, the oldest first."""
         database = self._database
         top = database.newest_row("ideas")
         published = database.newest_row("publications")
@@ -512,7 +513,7 @@ class Pruning:
             )
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except what something needs by now."""
+        """Delete the families that `prunable` found, except those that something needs by now."""
         before = self._database.upkeep.used_bytes()
         runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
@@ -550,8 +551,8 @@ class Pruning:
         return runs, ideas
 
     def clear(self) -> int:
-        """Delete events and contents that nothing references, also those that an interrupted
-        pruning left, and return the number of contents.
+        """Delete the events and contents that nothing references, including those that an
+        interrupted pruning left, and return the number of deleted contents.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
@@ -564,8 +565,8 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes that wait for the lock can get it: they only look
-        from time to time.
+        """Pause, so that processes that wait for the lock can get it: they try only from time to
+        time.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
@@ -575,8 +576,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return True if still nothing needs a family. Call this inside the transaction
-        that deletes it.
+        """Return True if nothing has begun to need a family. Call this inside the transaction that
+        deletes it.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -620,15 +621,15 @@ class Pruning:
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
-        # Read this before the first idea of a run is deleted.
+        # Read the uses before the first idea of a run is deleted.
         uses = self._calls.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
             if row is None:
                 continue
 
-            # An idea that was first saved without a run belongs to no run, although it
-            # occurred in some later.
+            # An idea that was first saved without a run belongs to no run, even if runs made it
+            # later.
             run = row[0]
             goes = idea in loose if run is None else run in names
             if not goes:
@@ -654,7 +655,7 @@ class Pruning:
         if gone:
             self._search.forget([idea for (idea,) in gone])
 
-        # Settings that belong to a run have the key KIND.RUN.
+        # Settings that belong to a run have keys of the form KIND.RUN.
         execute(
             "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value "
             "FROM json_each(?))",
@@ -664,7 +665,7 @@ class Pruning:
         return cursor.rowcount, len(gone)
 
     def _move(self, idea: int, run: str, step: int, meta: str) -> None:
-        """Assign an idea to another run that it occurred in, because its first run is deleted."""
+        """Assign an idea to another run that made it, because its first run is being deleted."""
         execute = self._database.execute
         # The idea keeps its tags.
         (earlier,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
@@ -684,7 +685,7 @@ class Pruning:
         )
 
     def _remove_events(self) -> None:
-        """Delete the events of deleted runs: their rows lie between the rows of existing runs."""
+        """Delete the events of deleted runs. Their rows lie between those of existing runs."""
         database = self._database
         with database.guard:
             rows = database.execute("SELECT number FROM runs ORDER BY number").fetchall()
@@ -718,14 +719,14 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """Return the numbers of runs and ideas in some families. An idea that also occurs in another
-    family does not count.
+    """Return the numbers of runs and ideas in some families. An idea that another family also has
+    does not count.
     """
     of_those = {id(family) for family in going}
     runs = sum(
         id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs")
     )
-    # An idea goes only if no run that stays has it.
+    # An idea is deleted only if no remaining run has it.
     ideas_of_going = set[int]()
     ideas_that_stay = set[int]()
     rows = database.execute(
@@ -746,16 +747,16 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
 DAY: Final = 86_400.0
 
 EVERY: Final = 7 * DAY
-"""Seconds between two rounds; all servers of one store share the rounds."""
+"""The seconds between two rounds; all servers on one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
-"""A run that ended more recently is never deleted because of the number of runs."""
+"""The age in seconds up to which a run is never deleted because of the number of runs."""
 
 PACE: Final = 10.0
 """The pause after a transaction, as a multiple of its length."""
 
 _LEASE: Final = 600.0
-"""Seconds for which a server claims a round; it renews the claim while it works."""
+"""The seconds for which a server claims a round; it renews the claim while it works."""
 
 _KEY: Final = "retention"
 
@@ -768,8 +769,8 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which runs to keep. Others are deleted; those beyond the number only if they are
-    older than `YOUNG`.
+    """Which runs to keep. All others are deleted, but a run that only exceeds the number is kept
+    until it is older than `YOUNG`.
 
     Attributes:
         days: keep runs for this many days after they end; None: at any age.
@@ -785,10 +786,11 @@ class Due:
     """What the next round of retention will do.
 
     Attributes:
-        runs: an upper bound of the runs to delete: some may be published, tagged or part of a
-            younger family.
+        runs: an upper bound of the number of runs to delete: some may be published, tagged or part
+            of a younger family.
         at: when the next round is, in seconds since 1970; 0: when a server next checks.
-        deletes: whether that round deletes. The first round that finds runs only announces them.
+        deletes: whether the next round deletes. The first round that finds runs only announces
+            them.
     """
 
     runs: int
@@ -829,8 +831,8 @@ class Retention:
             who: a unique name of this process.
 
         Returns:
-            What was done and the number of runs: `none` (nothing to do, or another server does the
-            round), `found` (the next round deletes them), or `deleted`.
+            What was done, and the number of runs: `none` (there was nothing to do, or another
+            server does the round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
             PruningStoppedError: `wait` stopped it. The next round continues.
@@ -855,7 +857,7 @@ class Retention:
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """Return (time to count ages from, whether runs were announced), if this process does the
+        """Return (time to count ages from, whether runs were announced) if this process does the
         round.
         """
         with self._database.transaction():
@@ -876,22 +878,22 @@ class Retention:
             )
 
     def _state(self) -> dict[str, Any]:
-        """Return the stored state: `at`, when the last round was; `clock`, the time it counted ages
-        from; `told`, whether a round has announced runs; `by` and `until`, the claim of a round.
-        Call this inside a guard or transaction.
+        """Return the stored state: `at`, the time of the last round; `clock`, the time from which
+        it counted ages; `told`, whether a round has announced runs; `by` and `until`, the claim of
+        a round. Call this inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time to count ages from, bounded so that a clock that is temporarily years
-        ahead deletes nothing.
+        """Return the time from which ages count. It is bounded, so that a clock that is temporarily
+        years ahead deletes nothing.
         """
         return min(now, state.get("clock", now) + 2 * EVERY)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
-        """Return the values of `_DUE`."""
+        """Return the parameters of `_DUE`."""
         days = self._bounds.days
         runs = self._bounds.runs
         oldest = "" if days is None else time_text(clock - days * DAY)

@@ -37,16 +37,16 @@ _SELECT: Final = (
 )
 
 _MOST: Final = 10**9
-"""More versions than a name has."""
+"""A number larger than any version."""
 
 _SEEN: Final = (
     "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
     "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name "
     "AND (p.version >= shares.since OR p.version = names.version))))"
 )
-"""SQL for the condition that a caller, the third parameter, may see a version; NULL: it is
-bound to nobody. A name is shared in the version to which it refers, and in those published
-since it was shared.
+"""SQL for the condition that a caller (the third parameter) may see a version; for NULL it holds
+for every version. Sharing a name shares the version to which it refers and all versions published
+since.
 """
 
 _CATALOGUE: Final = "catalogue"
@@ -57,7 +57,7 @@ _LIVE: Final = (
     "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
     "JOIN ideas ON ideas.number = p.idea"
 )
-"""The versions to which names refer now."""
+"""SQL that selects the versions to which names refer now."""
 
 _BY_USE: Final = "coalesce(tool_uses.count, 0) DESC, names.number DESC"
 
@@ -66,15 +66,15 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can stand in the place of a module's or published name.
+        # Other words that can take the place of a module's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
-"""Names that cannot be published, because calls by them have another meaning."""
+"""Names that cannot be published, because in a call they have another meaning."""
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it can be published.
+    """Check that `name` can be published, and return it.
 
     Raises:
         PublicationNameError: it cannot; the message suggests a name that can.
@@ -108,7 +108,7 @@ def _text(value: JSON) -> str | None:
 
 
 class _Text:
-    """The text of a value that nobody has asked for yet."""
+    """The JSON text of a value that nobody has asked for yet."""
 
     def __init__(self, text: str, decoded: Decoded) -> None:
         self.text = text
@@ -121,7 +121,7 @@ class _Text:
 
 
 class _StoredPublication(Publication):
-    """A publication whose `recorded`, which may be large, is decoded when somebody asks for it."""
+    """A publication whose `recorded`, which may be large, is decoded on first access."""
 
     __slots__ = ("_stored",)
     _stored: JSON | _Text
@@ -137,7 +137,7 @@ class _StoredPublication(Publication):
         object.__setattr__(self, "_stored", value)
 
     def hold(self, recorded: JSON) -> None:
-        """Take the value of `recorded`, which need not be decoded then."""
+        """Set the value of `recorded`, so that its text need not be decoded."""
         object.__setattr__(self, "_stored", recorded)
 
     @property
@@ -149,7 +149,7 @@ class _StoredPublication(Publication):
 
 
 class Evidence(NamedTuple):
-    """A record of evidence, and what it teaches together with those before it:
+    """A record of evidence, and what it teaches together with the earlier records:
     `Publication.learned`.
     """
 
@@ -178,17 +178,17 @@ class Publications:
         """Publish an idea as the next version of a name. Nothing is overwritten.
 
         Args:
-            new: the version. Its owner owns a new name; None: the owner of the store, who
-                publishes to everybody.
-            audience: the callers that the name is shared with besides its owner, see `share`;
+            new: the version. Its owner becomes the owner of a new name; None is the owner of the
+                store, who publishes to everybody.
+            audience: the callers that the name is shared with besides its owner (see `share`);
                 None: no change.
             replaces: allow the owner of `new` to publish a version of a name that another owner
                 shares with it.
 
         Raises:
             PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
-            PublicationContentError: `answer` is unknown, or lacks the plan or
-                recording that it needs.
+            PublicationContentError: `answer` is unknown, or the plan or recording that it needs is
+                missing.
             NameTakenError: the name is published by another owner now.
             UnknownIdeaError: no idea has this id.
         """
@@ -215,10 +215,10 @@ class Publications:
             return published
 
     def _owner_of(self, new: NewPublication, *, shares: bool, replaces: bool) -> str | None:
-        """Return the owner of a new version, which may be the owner that its name has already.
+        """Return the owner of a new version: for an existing name, its present owner.
 
         Raises:
-            NameTakenError: the publisher may not publish under this name, or not share it.
+            NameTakenError: the publisher may not publish under this name, or may not share it.
         """
         name = new.name
         publisher = new.owner or ""
@@ -260,7 +260,7 @@ class Publications:
         """
         plan = _text(new.plan)
         if plan is not None:
-            # It is read again at once.
+            # The text is read again at once.
             self._decoded.keep(plan, new.plan)
 
         version = 1 + self._database.number(
@@ -300,14 +300,14 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Add pins, which state the tools that its calls refer to, to a version. Nothing else of a
+        """Add pins to a version, which state the tools that its calls refer to. Nothing else of the
         version changes.
 
         Args:
             publication: the version.
-            plan: its plan with pins, as `Publication.plan`.
+            plan: its plan with pins, in the form of `Publication.plan`.
             guide: `Publication.guide` with pins.
-            definitions: the essences of the tools, by digest, for showing later changes.
+            definitions: the essences of the tools by digest, which serve to show later changes.
         """
         recorded = publication.recorded
         if guide is not None and isinstance(recorded, dict):
@@ -329,16 +329,16 @@ class Publications:
         version: int,
         learn: Callable[[Publication, list[JSONObject]], Evidence | None],
     ) -> Publication:
-        """Add a record of evidence to a version, in one transaction with what it teaches.
+        """Add a record of evidence to a version, and what it teaches, in one transaction.
 
         Args:
             name: the name; it need not be published now.
             version: the version.
-            learn: gets the version as published and its records so far, and returns a further
-                record and what all of them teach. None: nothing is added.
+            learn: gets the version as it was published and its records so far; returns a further
+                record, and what all records teach; None to add nothing.
 
         Returns:
-            The version as it is under its evidence now.
+            The version under its present evidence.
 
         Raises:
             UnknownPublicationError: there is no such version.
@@ -356,14 +356,15 @@ class Publications:
                     "UPDATE publications SET learned = ?3 WHERE name = ?1 AND version = ?2",
                     (name, version, encode_text(added.learned)),
                 )
-                # The description of the tool says what its evidence leaves open.
+                # The description of the tool depends on this: it says what the evidence leaves
+                # open.
                 self._note_change()
             versions = self.versions(name, caller=SEES_ALL)
             return next(learned for learned in versions if learned.version == version)
 
     def evidence(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """Return the records of evidence of a version, the oldest first. They have values of runs,
-        so a caller sees only those of its own runs.
+        """Return a version's records of evidence, the oldest first. They contain values of runs, so
+        a caller sees only those of its own runs.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -378,8 +379,9 @@ class Publications:
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name with these callers instead of the previous ones: the version to
-        which it refers, and every later one. Who saw earlier versions still sees them.
+        """Share a published name with these callers instead of the previous ones. They see the
+        version to which it refers and every later one. Callers that saw earlier versions still see
+        them.
 
         Args:
             name: the name.
@@ -398,11 +400,11 @@ class Publications:
             latest = self._database.number(
                 "SELECT max(version) FROM publications WHERE name = ?", (name,)
             )
-            # Versions after the one to which the name refers were taken back.
+            # The versions after the one to which the name refers were taken back.
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
-        """Share a published name from a version on. Call this inside a transaction."""
+        """Share a published name, beginning with a version. Call this inside a transaction."""
         execute = self._database.execute
         (owner,) = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
         earlier = dict(
@@ -410,8 +412,7 @@ class Publications:
         )
         execute("DELETE FROM shares WHERE name = ?", (name,))
         if owner == "" and EVERYBODY not in audience:
-            # Every version without an owner is visible to everybody. Now the owner of
-            # the store owns it.
+            # Everybody sees a version without an owner. From now on the owner of the store owns it.
             earlier = {EVERYBODY: 1}
             execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
             execute(
@@ -434,8 +435,8 @@ class Publications:
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """Return the callers that a published name is shared with besides its owner, or only
-        `EVERYBODY`.
+        """Return the callers that a published name is shared with besides its owner; `EVERYBODY`
+        alone if it is shared with all.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -471,11 +472,11 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return those of these rows of ideas that a run of the caller made or that are published
-        to the caller.
+        """Return the rows among these whose ideas a run of the caller made, or are published to the
+        caller.
 
         Args:
-            numbers: the rows.
+            numbers: rows of ideas.
             caller: the caller.
             imported: include ideas that no run of this store made.
         """
@@ -497,13 +498,14 @@ class Publications:
     def stand_for(
         self, name: str, version: int | None = None, *, pinned: bool = False
     ) -> Publication:
-        """Make a published name refer to one of its versions, or (None) to its latest.
+        """Make a published name refer to one of its versions, or to its latest one if `version` is
+        None.
 
         Args:
             name: the name.
             version: one of its versions.
-            pinned: keep the version when another is published; otherwise the next
-                publication replaces it.
+            pinned: keep the version when another one is published; otherwise the next publication
+                replaces it.
 
         Raises:
             UnknownPublicationError: it is not published, or has no such version.
@@ -525,14 +527,14 @@ class Publications:
     def versions(
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
-        """Return the versions of a name that a caller may see, the latest first, with what was
+        """Return the versions of a name that a caller may see, the latest first, each with its
         `learned`. The name need not be published now.
 
         Args:
             name: the name.
             caller: who asks.
-            limit: the most versions to return; None: no limit.
-            before: only versions before this one.
+            limit: the maximum number of versions to return; None: no limit.
+            before: return only versions before this one.
 
         Raises:
             UnknownPublicationError: the caller sees no version of this name.
@@ -597,7 +599,7 @@ class Publications:
             )
 
     def _index(self, name: str, description: str | None) -> None:
-        """Index the words of a name for searches, or remove them (`description` None)."""
+        """Index the words of a name for searches, or remove them if `description` is None."""
         number = self._database.number("SELECT number FROM names WHERE name = ?", (name,))
         self._database.words.remove("publication_words", [number])
         if description is not None:
@@ -605,8 +607,8 @@ class Publications:
         self._note_change()
 
     def unpublish(self, name: str) -> None:
-        """Remove a name from the catalogue. Its versions stay readable; the next publication gets
-        the next number.
+        """Remove a name from the catalogue. Its versions stay readable, and the next publication
+        gets the next number.
 
         Raises:
             UnknownPublicationError: it is not published.
@@ -619,7 +621,7 @@ class Publications:
             self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
     def named(self, ref: str, *, caller: Viewer) -> Publication:
-        """Return the publication that NAME or NAME@VERSION refers to; `caller` as for `get`.
+        """Return the publication that NAME or NAME@VERSION refers to; see `get` for `caller`.
 
         Raises:
             UnknownPublicationError: `ref` is neither, or does not exist; the message lists
@@ -628,16 +630,17 @@ class Publications:
         return self.get(*read_named(ref), caller=caller)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """Return the publication that a name refers to now, or one version of it, even if the name
-        was unpublished since.
+        """Return the publication that a name refers to now, or one of its versions, even if the
+        name was unpublished since.
 
-        A version that is asked for by its number is as it was published, without what
-        was learned since.
+        A version that is requested by its number is returned as it was published, without what was
+        learned since.
 
         Args:
             name: the name.
             version: one of its versions; None: the current one.
-            caller: who asks. What others do not share with a caller does not exist for it.
+            caller: who asks. For a caller, publications that others do not share with it do not
+                exist.
 
         Raises:
             UnknownPublicationError: it does not exist; the message lists the nearest names,
@@ -654,7 +657,7 @@ class Publications:
             return self._read(row if version is None else (*row[:12], None, *row[13:]))
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
-        """Return the row of the idea that a name or version refers to; `caller` as for `get`."""
+        """Return the row of the idea that a name or version refers to; see `get` for `caller`."""
         row = self._database.execute(
             "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
             f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
@@ -663,7 +666,7 @@ class Publications:
         return None if row is None else row[0]
 
     def names(self, caller: Viewer) -> list[str]:
-        """Return up to 5,000 names, for suggestions; `caller` as for `get`."""
+        """Return up to 5,000 names for suggestions; see `get` for `caller`."""
         sql = f"SELECT name FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
         return [name for (name,) in self._database.execute(sql, (only_of(caller),))]
 
@@ -694,8 +697,8 @@ class Publications:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[Publication]:
-        """Return the current publications by name; for a caller, only those that are published to
-        it.
+        """Return a page of the current publications in the order of their names; for a caller, only
+        those that are published to it.
 
         Raises:
             CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
@@ -722,7 +725,7 @@ class Publications:
         """
         with self._database.guard:
             rows = self._database.execute(
-                # The inner query sorts without the plans, which may be large.
+                # The inner query sorts the names without their plans, which may be large.
                 f"{_LIVE} LEFT JOIN tool_uses ON tool_uses.tool = names.name "  # noqa: S608
                 "WHERE names.number IN (SELECT names.number FROM names "
                 f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {OPEN_TO} "
@@ -769,9 +772,9 @@ class Publications:
             return [self._read(row) for row in rows]
 
         with self._database.guard:
-            # If nothing open to the caller has the words, they are taken as beginnings, as if
-            # no name had them:
-            # otherwise an empty result would reveal that names of others do.
+            # If no name open to the caller has the words, they are taken as beginnings of words, as
+            # if no name had them. Otherwise an empty result would reveal that somebody else's name
+            # has them.
             found = widen(limit, partial(self._search.find_names, words), open_names)
             return found or widen(
                 limit, partial(self._search.find_names, words, begins=True), open_names
@@ -799,6 +802,8 @@ class Publications:
         self._database.notifier.notify("catalogue")
 
     def catalogue_version(self) -> int:
-        """Return a number that grows with every publication and withdrawal by any process."""
+        """Return a number that grows with every publication and withdrawal, whichever process makes
+        it.
+        """
         with self._database.guard:
             return self._database.counter(_CATALOGUE)

@@ -1,7 +1,7 @@
-"""What a version of a published name holds of its run, read once for all who use it.
+"""The data that a version of a published name keeps from its run, read once for all users of it.
 
-A member that another program wrote in another form counts as absent: a document from elsewhere is
-checked where it is imported, and a version of an earlier release stays readable.
+A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
+and versions of earlier releases stay readable.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class PublishedRecording:
-    """What is recorded of the run that was published: `Publication.recorded`.
+    """The recording of the run that was published: `Publication.recorded`.
 
     Attributes:
         input: the input of the run; None: none is recorded.
         has_output: whether an output is recorded.
         output: the output of the run.
-        guide: the beginning of a run that solves the idea anew; see `Publication.guide`.
-        written: what the document of an idea that was written by hand said beside its content.
+        guide: the start of a run that solves the idea anew; see `Publication.guide`.
+        written: further members of the document of an idea that was written by hand.
     """
 
     input: JSONObject | None = None
@@ -48,11 +48,12 @@ class PlanOrigin:
     """How a published plan was made: its member `lifting`.
 
     Attributes:
-        run: the run that it was made of; None: it came without one.
+        run: the run that the plan was made from; None if it was made without one.
         choices: what a person decided about copied values, and the other runs of the same task.
         parameters: what a person decided about parameters.
-        places: for each call, its number in the run, several numbers, or null; None: nobody knows.
-        is_by_assistant: whether an assistant wrote its program, and the names and descriptions of
+        places: for each call, its number in the run, several numbers, or null; None if this is
+            unknown.
+        is_by_assistant: whether an assistant wrote its program and the names and descriptions of
             its parameters.
     """
 
@@ -64,7 +65,7 @@ class PlanOrigin:
 
     @classmethod
     def of(cls, plan: JSONObject | None) -> PlanOrigin:
-        """Read the origin of a plan; None: there is no plan."""
+        """Read the origin of a plan; None without a plan."""
         lifting = object_in(plan or {}, "lifting")
         if lifting is None:
             return cls()
@@ -80,6 +81,6 @@ class PlanOrigin:
 
 
 def object_in(document: JSONObject, member: str) -> JSONObject | None:
-    """Return a member of a document that is an object; None: it is absent, or something else."""
+    """Return a member of a document if it is an object; None otherwise."""
     value = document.get(member)
     return value if isinstance(value, dict) else None

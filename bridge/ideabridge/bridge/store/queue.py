@@ -1,4 +1,4 @@
-"""RunQueue: the runs that wait for a worker, which are a part of the table of runs (`Journal`)."""
+"""RunQueue: the runs that wait for a worker. They are rows of the table of runs (`Journal`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ideabridge.bridge.store.run_record import StoredSummary
 from ideabridge.tools.encoding import JSONObject, decode_trusted
 
 QUEUED: Final = "queued"
-"""The status, in the table of runs, of a run that waits for a worker."""
+"""The status that a run has in the table of runs while it waits for a worker."""
 
 _CLAIMED_OF: Final = 1000
-"""The oldest runs of the queue, among which `RunQueue.claim` chooses."""
+"""The number of oldest runs of the queue among which `RunQueue.claim` chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class QueuedRun:
         run: its id.
         caller: its owner.
         needs: the names of the modules that it may call; `*`: any.
-        has_begun: whether a process has been at work on it.
+        has_begun: whether a process has already worked on it.
     """
 
     run: str
@@ -45,7 +45,7 @@ class RunQueue:
         self._leases = leases
 
     def put(self, run_id: str, epoch: int, summary: StoredSummary) -> None:
-        """Let a run wait for a worker, and release its lease. `summary` has its `needs`;
+        """Put a run into the queue, and release its lease. `summary` contains the run's `needs`;
         see `QueuedRun`.
 
         Raises:
@@ -60,8 +60,8 @@ class RunQueue:
     def count(
         self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
     ) -> int:
-        """Count the runs that wait for a worker, up to `most`; `fingerprint`: only those of this
-        configuration; `caller`: only those of this owner.
+        """Count the runs that wait for a worker, up to `most`. With `fingerprint`, count only runs
+        of this configuration; with `caller`, only runs of this owner.
         """
         with self._database.guard:
             return self._database.number(
@@ -78,16 +78,17 @@ class RunQueue:
         takes: Callable[[QueuedRun, int], bool],
         is_last: Callable[[str], bool] = lambda _caller: False,
     ) -> list[str]:
-        """Take runs out of the queue: their status becomes `running`, and the caller drives
-        them. Runs that have begun come first, then the callers with the fewest runs at work,
-        then the oldest. It is called by one process at a time, because the others wait for the
-        end of the transaction.
+        """Take runs out of the queue: their status becomes `running`, and the caller drives them.
+        Runs that have begun come first, then the runs of the callers with the fewest runs at work,
+        then the oldest runs. One process claims at a time, because the others wait for the end of
+        its transaction.
 
         Args:
             fingerprint: the configuration of the runs.
-            most: the most runs to take.
-            takes: decides about a run, given the number of runs of its caller that are at work.
-            is_last: whether the runs of a caller come after those of all others.
+            most: the maximum number of runs to take.
+            takes: decides whether to take a run, given the number of its caller's runs that are at
+                work.
+            is_last: decides whether the runs of a caller come after those of all others.
         """
         with self._database.transaction():
             rows = self._database.execute(
@@ -116,7 +117,8 @@ class RunQueue:
 
             claimed: list[str] = []
             while waiting and len(claimed) < most:
-                # The order of the list decides between equal runs.
+                # `min` takes the first of equal runs, so the order of the list decides between
+                # them.
                 first = min(waiting, key=rank)
                 waiting.remove(first)
                 if takes(first, busy.get(first.caller, 0)):

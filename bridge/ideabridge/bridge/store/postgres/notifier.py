@@ -51,7 +51,7 @@ class PostgresNotifier(Notifier):
         self._pending.clear()
 
     def statements(self, connection: psycopg.Connection[Any]) -> str:
-        """SQL that notifies the listeners, for the message that commits."""
+        """Return SQL that notifies the listeners; it is sent together with the commit."""
         statements = ""
         for notice in self._pending:
             quoted = quoting.Literal(notice).as_string(connection)
