@@ -1,14 +1,13 @@
-"""Stored plans with explanations of removed kinds: each such explanation becomes a
-call of `compute`.
+"""Removed kinds in stored plans: each explanation of a removed kind becomes a call of `compute`.
 
-`converted` puts `compute` with the expression of `python_of` before the call whose literal it
-explains, and the path to its result in its place among the explanations of the literal. So the plan
-reads the same values and gives the same values, and whoever shows or runs it needs to know nothing
-of the removed kinds. The calls that follow move, and with them every `†results.N`.
+`converted` inserts a call of `compute` with the expression from `python_of` before the call whose
+literal is explained. The path to its result replaces the explanation. So the plan reads and gives
+the same values as before, and code that shows or runs it need not know the removed kinds. The
+places of the following calls move, and with them every `†results.N`.
 
-What does not become an expression (it is too long, or shifts a date) is left out, and so are the
-tests that say whether a call is made. The plan is strict then: it asks before it uses the literal,
-or makes the call, also if the call only reads.
+An explanation that cannot become an expression (because it is too long or shifts a date) is left
+out, as are the tests that say whether a call is made. Then the plan becomes strict: it asks before
+it uses the literal or makes the call, even if the call only reads.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ideabridge.tools.errors import IdeabridgeError
 RunStatement: TypeAlias = "Callable[[str, tuple[Any, ...]], Iterable[Any]]"
 
 NOT_CONVERTED: Final = "an earlier version explained it in a way that this one does not know"
-"""Why a literal is never determined whose explanation did not become an expression."""
+"""The reason why a literal is never determined if its explanation did not become an expression."""
 
 _KEPT_AS_WRITTEN: Final = (
     "_outputPath",
@@ -50,11 +49,11 @@ _KEPT_AS_WRITTEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPlan:
-    """A plan without removed kinds, and what belongs to it.
+    """A plan without removed kinds, and the data that belong to it.
 
     Attributes:
         plan: the plan.
-        learned: its literals and profiles under its evidence; None: as in the plan.
+        learned: its literals and profiles under its evidence; None: they are those of the plan.
         records: its evidence.
     """
 
@@ -154,8 +153,8 @@ def _by(literal: JSONObject) -> list[JSON]:
 
 
 def _place(literal: JSONObject) -> int | None:
-    """Return the place of the call of a literal; None: it belongs to the output, or its form is
-    wrong.
+    """Return the place of the call that a literal belongs to; None if it belongs to the output, or
+    its form is wrong.
     """
     match literal.get("at"):
         case ["calls", str(place), *_] if place.isdecimal() and len(place) < 10:
@@ -181,7 +180,9 @@ class _Computing:
     names: Mapping[str, str]
 
     def result(self, view: Mapping[str, JSON]) -> list[JSON]:
-        """Its result for the data of a record of evidence: the list of the value, or of nothing."""
+        """Return the result of the call for the data of a record of evidence: a list with the
+        value, or an empty list.
+        """
         value = self.explanation.value(lambda text: view.get(text, MISSING))
         return [] if isinstance(value, Missing) else [value]
 
@@ -204,15 +205,15 @@ class _Conversion:
                     if computing is not None:
                         self._computing[key] = computing
 
-        # In the order in which they run: keys with equal places stay in theirs.
+        # Sort the calls by the order in which they run; calls at the same place keep their order.
         self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
         places = [before for before, _ in self._computing]
-        # By the old place of a call, its new one.
+        # Old place of a call -> its new place.
         self._moved = [
             place + sum(before <= place for before in places)
             for place in range(len(self._calls) + 1)
         ]
-        # By the old place and the form of an explanation, the new place of its call.
+        # Old place and form of an explanation -> the place of its new call.
         self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
@@ -279,7 +280,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """Return a value as written, with the new places in its references to results."""
+        """Return a value, as written, with the new places in its references to results."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):
@@ -326,7 +327,7 @@ class _Conversion:
         return literals
 
     def _explanation(self, raw: JSON, before: int) -> JSON:
-        """Return an explanation in its new form; None if it has none."""
+        """Return the new form of an explanation; None if it has none."""
         if not is_removed(raw):
             return _with_references(raw, self._renumbered)
         place = self._results.get((before, encode_text(raw)))
@@ -363,7 +364,7 @@ class _Conversion:
         }
 
     def _record(self, record: JSONObject) -> JSONObject:
-        """Return a record of evidence, in whose view each call of `compute` has its result."""
+        """Return a record of evidence whose view contains the result of each call of `compute`."""
         moved = dict(record)
         values = record.get("values")
         if isinstance(values, list):
@@ -387,7 +388,7 @@ class _Conversion:
 
 
 def _is_test(literal: JSONObject) -> bool:
-    """Return whether a literal says whether a call is made."""
+    """Return whether a literal is a test that decides whether a call is made."""
     return literal.get("at") == ["calls", str(_place(literal)), WHEN]
 
 
@@ -404,7 +405,8 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
     def name(text: str) -> str:
         path = operand_path(text)
         called = f"result_{path[1]}" if path[0] == "results" else path[0]
-        # No name of the expression, and none of the parameters of `compute`, may be this one.
+        # The name must differ from all other names in the expression and from the parameters of
+        # `compute`.
         names[f"{called}_"] = text
         return f"{called}_"
 
@@ -420,7 +422,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """Return the form of an explanation with other references; its constants stay."""
+    """Return the form of an explanation with other references and the same constants."""
     match raw:
         case str():
             return change(raw)

@@ -1,14 +1,14 @@
-"""Results: what an idea has from the results of its run, and the idea without it.
+"""Results: which parts of an idea come from results of its run, and the idea without these parts.
 
-The context of the first Request is its author's. Each later one also has what came since: the state
-that calls wrote, the results of calls, what programs printed, errors, corrections, and messages
-that activities returned. Who exports an idea, or shares it, does not mean to give these away: they
-may be the content of private files and mailboxes. So they are left out unless a person asks for
-them, and the document lists what is missing.
+The context of the first Request comes from its author. Each later context also has what was added
+since: the state that calls wrote, the results of calls, the output of programs, errors,
+corrections, and messages that activities returned. Somebody who exports or shares an idea does not
+mean to give these away: they may be the content of private files and mailboxes. So they are left
+out unless a person asks for them, and the document lists what is missing.
 
-The Solution stays, because it is what the idea is. But a mind that has seen results copies from
-them. So its output and its other words are left out, and each literal of its calls that also occurs
-in a value that is left out.
+The Solution stays, because it is the essence of the idea. But a mind that has seen results copies
+from them. So the output and the free text of the Solution are left out, and so is each literal of
+its calls that also occurs in a value that is left out.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ LEFT_OUT_NUMBER: Final = "†data.left_out"
 """The reference in place of a number that was copied from a result. Nothing supplies it."""
 
 _COPIED: Final = 4
-"""Texts of fewer characters, and numbers of fewer digits, are not taken for copies: too many are
-alike by chance."""
+"""Texts of fewer characters and numbers of fewer digits do not count as copies: too many of them
+are equal by chance.
+"""
 
 NAMING: Final = frozenset(META_PROPERTIES) - {"_each", "_output"}
 """The members of a call that name tools, places and other calls."""
 
 _DERIVED: Final = ("result", "preview", "assumed", "unseen")
-"""The members of a `call` message that have something of a result."""
+"""The members of a `call` message that contain parts of a result."""
 
 
 def type_of(value: JSON) -> str:
@@ -62,14 +63,14 @@ def type_of(value: JSON) -> str:
 
 @dataclass(slots=True)
 class _Left:
-    """What is left out: the list for the document, and the values."""
+    """The parts that are left out: the list for the document, and their values."""
 
     listed: list[JSON] = field(default_factory=list[JSON])
     values: list[JSON] = field(default_factory=list[JSON])
     _by_reference: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def value(self, reference: str, value: JSON) -> None:
-        """Leave out the value at a reference, or another one within it."""
+        """Leave out a value at a reference, or within the value there."""
         size = len(encode(value))
         before = self._by_reference.get(reference)
         self.values.append(value)
@@ -88,18 +89,18 @@ class _Left:
 
 
 def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea, list[JSON]]:
-    """Return the idea without what it has from results, and the list of what was left out.
+    """Return the idea without the parts that come from results, and the list of these parts.
 
     Args:
         idea: the idea.
-        began_with: the context with which its run began; None: its run is not in this store. Then
-            all that stands before the first `call` message is the author's, except the parts of
+        began_with: the context with which its run began. None: the run is not in this store. Then
+            everything before the first `call` message counts as the author's, except the parts of
             states to which calls refer.
 
     Returns:
-        The same idea and [], if it has nothing of results. Each entry of the list is
-        `{"reference", "type", "bytes"}`, or, for a message that no reference reads, `{"message":
-        number in the context, "type", "bytes"}`.
+        The idea and the list; the same idea and [] if no part of it comes from results. Each entry
+        of the list is `{"reference", "type", "bytes"}`, or, for a message that no reference reads,
+        `{"message": number in the context, "type", "bytes"}`.
     """
     left = _Left()
     context = list(_OwnContext(began_with, idea.context, left).messages())
@@ -110,11 +111,11 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
-    """Return a stored idea without what it has from results; see `without_results`. If it has
-    nothing of them, it is the same.
+    """Return a stored idea without the parts that come from results; see `without_results`. If
+    there are none, it is the same stored idea.
 
-    Its content is another idea, with an id of its own. Its metadata name the original, and
-    what was left out.
+    Otherwise its content is another idea with an id of its own, whose metadata name the original
+    and the parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:
@@ -171,7 +172,7 @@ class _OwnContext:
                 yield remains
 
     def _remains(self, message: Message, raw: JSON, *, is_authors: bool) -> JSON | Missing:
-        """What remains of a message; MISSING: nothing."""
+        """Return what remains of a message, or MISSING if nothing does."""
         match message.type:
             case "call" if isinstance(message.value, dict):
                 return self._call(message, message.value)
@@ -187,7 +188,7 @@ class _OwnContext:
 
     def _is_own_plan(self, message: Message, plan: JSONObject) -> bool:
         """Return whether the run began with a plan, as an object or as the list of its calls."""
-        # The loop says at each step which of its calls are done.
+        # The loop updates the plan at each step: it says which of its calls are done.
         written: JSONObject = {key: value for key, value in plan.items() if key != "standing"}
         forms = (written, written.get("calls"))
         return any(encode(replace(message, value=form).to_json()) in self._own for form in forms)
@@ -219,7 +220,7 @@ class _OwnContext:
         return own
 
     def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
-        """Return the members of a state that it had at the start."""
+        """Return the members that a state already had at the start."""
         own: JSONObject = {}
         for key, value in now.items():
             earlier = before.get(key, MISSING)
@@ -234,7 +235,7 @@ class _OwnContext:
 
     def _reference_to(self, path: Path, instance: str) -> str:
         """Return the reference to a value, or to the place where a call wrote it: keys below that
-        are part of a result.
+        place are part of a result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -272,7 +273,9 @@ def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
 
 
 def _without(value: JSON, path: Path) -> JSON:
-    """Return a copy without the value at a path, which exists. In a list, null takes its place."""
+    """Return a copy without the value at a path, which must exist. In a list, null takes its
+    place.
+    """
     if not path:
         return {}
 
@@ -297,7 +300,7 @@ def _without(value: JSON, path: Path) -> JSON:
 
 
 def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
-    """Return the Solution without what its mind has from results."""
+    """Return the Solution without the parts that its mind took from results."""
     solution = idea.solution
     if not isinstance(solution, dict):
         left.value("solution", solution)
@@ -329,7 +332,7 @@ def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
 
 
 def _only_refers(value: JSON) -> bool:
-    """Return True if a value has no literal but references, null, true and false."""
+    """Return True if a value contains only references, null, true and false."""
     if isinstance(value, dict):
         return all(map(_only_refers, value.values()))
     if isinstance(value, list):
@@ -344,7 +347,7 @@ class Copies:
 
     Args:
         results: the values that are left out.
-        public: what everybody may see: a literal that also occurs in it is no secret.
+        public: values that everybody may see: a literal that also occurs in them is no secret.
     """
 
     def __init__(self, results: Sequence[JSON], public: Sequence[JSON]) -> None:
@@ -354,20 +357,20 @@ class Copies:
         self._public = "\n".join(_texts([*public]))
 
     def call(self, call: JSON) -> JSON:
-        """Return a call without the literals that were copied; what names tools, places and calls
-        stays.
+        """Return a call without copied literals. The members that name tools, places and calls
+        stay.
         """
         if not isinstance(call, dict):
             return self.scrubbed(call)
         named: JSONObject = {key: value for key, value in call.items() if key in NAMING}
         scrubbed = self.scrubbed({key: value for key, value in call.items() if key not in named})
         written = iter(cast("JSONObject", scrubbed).items())
-        # In the order of the call.
+        # The members keep the order that they have in the call.
         return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """Return a value with `LEFT_OUT` in place of each copied text and name of a member, and
-        with `LEFT_OUT_NUMBER` in place of each copied number.
+        """Return a value with `LEFT_OUT` in place of each copied text and each copied name of a
+        member, and with `LEFT_OUT_NUMBER` in place of each copied number.
         """
         if isinstance(value, dict):
             members: JSONObject = {}
@@ -398,7 +401,7 @@ class Copies:
 
         if text in self._whole:
             return True
-        # A literal may also have a result in it, among other words.
+        # A literal may also contain a result among other words.
         return any(copied in text and copied not in self._public for copied in self._texts)
 
 

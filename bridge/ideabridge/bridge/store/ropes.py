@@ -1,9 +1,9 @@
-"""Ropes: where a long text is cut, so that two texts that differ in one place have almost all
-pieces in common.
+"""Ropes: long texts are cut into pieces in such a way that two texts that differ in one place have
+almost all pieces in common.
 
-A state of 2 MB that gains 1 KB with each step is another text at each step. Its pieces are stored
-once by content, and the text as the list of their numbers. The places of the cuts depend only on
-the bytes around them, so a change moves the cuts near it, and none behind.
+A state of 2 MB that grows by 1 KB with each step is a new text at each step. Each piece is stored
+once by content, and the text is stored as the list of its pieces' numbers. The places of the cuts
+depend only on the bytes around them, so a change moves only the cuts near it.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import zlib
 from typing import Final
 
 LONG: Final = 8192
-"""Texts of more bytes are cut."""
+"""Texts of more bytes than this are cut."""
 
 SHORTEST: Final = 256
-"""The fewest bytes of a piece, except the last."""
+"""The minimum number of bytes in a piece, except in the last one."""
 
 LONGEST: Final = 2048
-"""The most bytes of a piece."""
+"""The maximum number of bytes in a piece."""
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
-"""A cut may stand after two bytes of these classes: in most texts one place in 30 to 100, which
-`bytes.find` finds faster than Python could look at each byte. Commas are of the first class, the
-digits 1 and 9 of the second.
+"""A cut can be only where two bytes of these classes follow each other. In most texts this is one
+place in 30 to 100, and `bytes.find` finds it faster than Python could look at each byte. The first
+class contains the comma, the second the digits 1 and 9.
 """
 
 _WINDOW: Final = 24
-"""The bytes before a place that decide, by their checksum, whether it is a cut."""
+"""The number of bytes before a place whose checksum decides whether it is a cut."""
 
 _ONE_IN: Final = 8
-"""How many candidates there are for a cut, a power of 2."""
+"""The number of candidates for each cut, on average; a power of 2."""
 
 
 def cut(raw: bytes) -> list[bytes]:
-    """Return the pieces of a text in UTF-8, each of which is UTF-8, too."""
+    """Return the pieces of a text in UTF-8. Each piece is valid UTF-8 too."""
     classes = raw.translate(_CLASSES)
     pieces: list[bytes] = []
     start = 0
@@ -51,7 +51,7 @@ def cut(raw: bytes) -> list[bytes]:
 
 
 def _end(raw: bytes, classes: bytes, start: int) -> int:
-    """Where the piece that begins at `start` ends."""
+    """Return the place where the piece that begins at `start` ends."""
     limit = min(start + LONGEST, len(raw))
     last = None
     place = classes.find(_CANDIDATE, start + SHORTEST, limit)
@@ -63,13 +63,13 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
 
     if limit == len(raw):
         return limit
-    # Without such a place a candidate is better than none: it depends on fewer bytes, but not on
-    # where the piece began.
+    # If no checksum marks a cut, the last candidate is better than the limit: it depends on few
+    # bytes, and not on where the piece began.
     return _at_character(raw, last or limit)
 
 
 def _at_character(raw: bytes, place: int) -> int:
-    """Return the first byte of the character at a place."""
+    """Return the place of the first byte of the character at a place."""
     while raw[place] & 0xC0 == 0x80:
         place -= 1
     return place

@@ -14,20 +14,20 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class StoredSummary:
-    """What the row of a run says besides its status. Each write of the status replaces all of it.
+    """The summary in the row of a run. Each write of the status replaces the whole summary.
 
     Attributes:
         idea: the id of the last idea of a run that has ended.
         errors: the number of errors of the last Solution of a run that has ended.
-        origin: where the calls of a run were made that was stored after it had ended: imported
+        origin: for a run that was stored after it had ended, where its calls were made: imported
             calls, a session of direct calls, or a part of either.
-        needs: the modules that a run needs which waits for a worker.
-        taken_up: how often a process took up the run since `events` changed. It is written when
-            a process takes up the run, as are `events` and `set_aside`.
+        needs: the modules that a run needs while it waits for a worker.
+        taken_up: how often a process took up the run since `events` last changed. A process writes
+            this, `events` and `set_aside` when it takes up the run.
         events: the number of events in the journals of the run and its rooms at that time.
-        reason: why the run has ended or is interrupted.
+        reason: why the run ended or was interrupted.
         set_aside: True if the run is taken up only when a person asks for it, because it made no
-            progress the last times.
+            progress the last few times.
     """
 
     idea: str | None = None
@@ -41,7 +41,7 @@ class StoredSummary:
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row. A member of another type counts as absent."""
+        """Read the JSON of a row. A member of a wrong type counts as absent."""
         idea = stored.get("idea")
         origin = stored.get("origin")
         needs = stored.get("needs")
@@ -58,7 +58,7 @@ class StoredSummary:
         )
 
     def to_json(self) -> JSONObject:
-        """Return the JSON for the row, without members that say nothing."""
+        """Return the JSON for the row, without empty members."""
         members: JSONObject = {
             "idea": self.idea,
             "errors": self.errors or None,
@@ -85,19 +85,18 @@ class RunRecord:
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
         title: one line for people.
-        fingerprint: the fingerprint of the configuration it was made under.
-        parent: the run whose call it answers.
+        fingerprint: the fingerprint of the configuration under which it was created.
+        parent: the run whose call it answers, if it is a room.
         status: `running`, or the status that `set_status` stored last.
-        summary: what `set_status` stored last about the run; all members are empty if it stored
-            nothing.
+        summary: the summary that `set_status` stored last; all members are empty if it stored none.
         driver: the holder of the lease; None: nobody.
         epoch: the current fencing epoch; 0: never acquired.
         lease_s: the seconds that the lease lasts without a heartbeat.
-        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Only for
-            display: clocks differ.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. It is only
+            for display, because clocks differ.
         created: when it was created.
         updated: when its status last changed.
-        last_event: sequence number of its last event; 0: no event.
+        last_event: the sequence number of its last event; 0 if it has no event.
         forked_from: the run it was forked from.
         forked_at: the event of that run after which it was forked.
     """

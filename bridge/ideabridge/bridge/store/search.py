@@ -1,7 +1,7 @@
 """Search: full-text search over ideas and published names.
 
-A save does not index: `Ideas.index` does. The index stores no text, because the text can be
-read from the idea.
+`Ideas.index` indexes ideas; a save does not. The index stores no text, because the text can be read
+from the idea.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ OF_RUN: Final = 1
 """The text that represents the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
-"""Ideas that are indexed in one transaction, which takes about 10 ms."""
+"""The number of ideas that are indexed in one transaction, which takes about 10 ms."""
 
 INDEXED: Final = "indexed"
-"""Key of the counter that holds the last row of the ideas that are indexed."""
+"""Key of the counter that holds the row of the last indexed idea."""
 
 MAX_TEXT: Final = 4000
 """The number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""The number of words of a query that count."""
+"""The number of words of a query that are used."""
 
 SCORED: Final = 6000
-"""About the largest number of matches that are scored for a query. Rarer words go first."""
+"""The approximate maximum number of matches that are scored for a query. Rarer words go first."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
-# Scripts without spaces between words: every character is a word.
+# In scripts without spaces between words, every character is a word.
 _SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
@@ -54,15 +54,16 @@ OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
-"""SQL for the condition that a name is open to a caller, the first parameter; NULL: it is
-bound to nobody."""
+"""SQL for the condition that a name is open to a caller (the first parameter). For NULL it holds
+for every name.
+"""
 
 
 def check_limit(limit: int) -> int:
     """Return `limit` if it is a valid number of items for a page.
 
     Raises:
-        CursorError: it is not from 1 to `MAX_PAGE`.
+        CursorError: `limit` is not from 1 to `MAX_PAGE`.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise CursorError(f"limit must be from 1 to {MAX_PAGE}, found {limit}")
@@ -70,7 +71,7 @@ def check_limit(limit: int) -> int:
 
 
 def read_cursor(after: str | None) -> int:
-    """Return the row in a cursor. The next page contains smaller rows.
+    """Return the row number in a cursor. The next page contains smaller row numbers.
 
     Raises:
         CursorError: it is not a cursor of such a list.
@@ -87,7 +88,7 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """Return the metadata from their stored text and from other columns: the run, the step, and the
+    """Return metadata from their stored text and from these columns: the run, the step, and the
     run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
@@ -104,8 +105,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """Return the row of the last step of a run, by its first save; 0 if it has no idea. Call this
-    inside a guard or transaction.
+    """Return the row of the last step of a run, among the ideas that the run saved first; 0 if
+    there is none. Call this inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
@@ -120,14 +121,14 @@ def indexed_words(text: str) -> list[str]:
 
 
 def indexable(text: str) -> str:
-    """Return text as it is written to the index."""
+    """Return a text in the form in which the index gets it."""
     if text.isascii():
         return text
     return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
-    """Return tool names, and their parts if they are in camelCase."""
+    """Return tool names, with the parts of those in camelCase."""
     joined = " ".join(tools)
     split = _CAMEL.sub(" ", joined)
     return joined if split == joined else f"{joined} {split}"
@@ -173,8 +174,8 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the beginning of a context, which has the task, and its end; in between are results of
-    calls.
+    """Return the beginning of a context, which has the task, and its end. The results of calls lie
+    in between.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
@@ -199,8 +200,8 @@ def widen(
     Args:
         limit: the maximum number of rows.
         fetch: returns the given number of best rows. It is called with growing numbers, up to
-            `SCORED`, until enough rows are kept.
-        keep: selects rows, or converts them.
+            `SCORED`, until `keep` selects enough of them.
+        keep: selects or converts rows.
         first: the number of rows to fetch first, if not `limit`.
     """
     size = first or limit
@@ -240,7 +241,7 @@ class Search:
             (the number of ideas, the last row that the table holds now).
         """
         if self._voids != self._database.voids:
-            # A transaction was rolled back, perhaps together with what it indexed.
+            # A transaction was rolled back, perhaps together with entries of the index.
             self._voids = self._database.voids
             self._indexed.clear()
 
@@ -254,8 +255,8 @@ class Search:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
             messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
             entry = read_entry(messages, read_meta(meta))
-            # Most steps of a run have the same words. One entry is enough: a hit leads to the last
-            # idea of the run.
+            # Most steps of a run have the same words. One entry is enough, because a hit leads to
+            # the last idea of the run.
             if run is not None:
                 if self._indexed.get(run) == entry:
                     continue
@@ -269,8 +270,8 @@ class Search:
         return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
-        """Index all ideas again, without the deleted ones, in a new table. Searches use the old
-        table until the new one replaces it. Other processes can write meanwhile.
+        """Index all existing ideas anew in another table. Searches use the old table until the new
+        one replaces it. Other processes can write meanwhile.
 
         Args:
             breathe: called between transactions.
@@ -288,13 +289,13 @@ class Search:
         while True:
             with self._database.transaction():
                 if self._database.counter(_REBUILT) != rebuild:
-                    # Another process has started a rebuild since then. It will hold
-                    # at least as much.
+                    # Another process has started a rebuild meanwhile. Its table will contain at
+                    # least as much.
                     return
 
                 mark = self._database.counter(INDEXED)
-                # Other processes may index more than a batch meanwhile: larger batches
-                # catch up with them.
+                # Other processes may index more than a batch meanwhile, so growing batches catch up
+                # with them.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self.index("idea_words_new", last, mark, most)
                 if count < most:
@@ -325,8 +326,8 @@ class Search:
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
-            caller: ignore names that are not published to this caller: a hit would confirm a
-                guess at the words of another's name or description. The owners of the ideas
+            caller: ignore names that are not published to this caller, because a hit would confirm
+                a guess at the words of somebody else's name or description. The owners of the ideas
                 are not checked.
             begins: the words are beginnings of words.
         """
@@ -343,7 +344,7 @@ class Search:
                     scores.setdefault(latest, score)
             return list(scores.items())
 
-        # Several matches can be of one run, or of deleted ideas.
+        # Several matches can belong to one run, or to deleted ideas.
         return widen(
             limit, partial(self._match, "idea_words", terms, begins), last_of_runs, limit * 2 + 10
         )
@@ -374,7 +375,9 @@ class Search:
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
-        """Return rows of published names for words, best first; `begins` as for `find`."""
+        """Return the rows of published names that match words, best first; see `find` for
+        `begins`.
+        """
         terms = _terms(query)
         if terms:
             return [number for number, _ in self._match("publication_words", terms, begins, limit)]
@@ -403,7 +406,7 @@ class Search:
             (term for term in terms if counts.get(term)), key=lambda term: counts[term]
         )
         if not present:
-            # Perhaps the words are beginnings of words.
+            # Nothing has these words, so they may be beginnings of words.
             starts = [term for term in terms if len(term) > 2]
             if starts:
                 return words.newest(table, starts, limit, every=False, begins=True)

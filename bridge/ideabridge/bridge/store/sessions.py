@@ -9,19 +9,20 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 _BITS: Final = 32
-"""The row number of a call is the number of its session shifted by so much, plus its place in
-the session."""
+"""The row number of a call is the number of its session shifted left by this many bits, plus the
+place of the call in the session.
+"""
 
 
 class SessionRow(NamedTuple):
     """A session in progress.
 
     Attributes:
-        id: the id of the run that it becomes.
+        id: the id of the run that the session will become.
         caller: the caller.
         client: name and version of the client; "" if it sent none.
-        session: hash of the connection; "" if the transport has none, so that several
-            conversations may be in it.
+        session: the hash of the connection; "" if the transport has no connections, so that the
+            session may mix several conversations.
         began: when its first call arrived, in seconds since 1970.
         last: when its last call ended, in seconds since 1970.
         calls: the number of its calls.
@@ -58,11 +59,11 @@ class SessionTable:
         self._database = database
 
     def add(self, row: SessionRow, bodies: Sequence[str]) -> bool:
-        """Store a session and its latest calls, in the order in which they ended; return False if
-        it has ended, or if calls before these are missing.
+        """Store a session and its latest calls, in the order in which they ended. Return False if
+        the session has ended, or if earlier calls are missing.
 
         Args:
-            row: the session with these calls counted.
+            row: the session, which already counts these calls.
             bodies: one JSON text for each call.
         """
         first = row.calls - len(bodies)
@@ -106,7 +107,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """Return the sessions without a call since this time, in seconds since 1970."""
+        """Return the sessions that had no call since a time in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)

@@ -1,4 +1,4 @@
-"""StoredSettings: keys with bytes as their values, for what has no table of its own."""
+"""StoredSettings: keys with bytes as values, for data without a table of their own."""
 
 from __future__ import annotations
 
@@ -56,13 +56,15 @@ class StoredSettings:
             return cursor.rowcount == 1
 
     def change(self, key: str, change: Callable[[bytes], bytes]) -> None:
-        """Replace a setting by `change(value)` atomically. The value is b"" if it is not set."""
+        """Replace a setting by `change(value)` atomically. The value is b"" if the setting is not
+        set.
+        """
         with self._database.transaction():
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of a setting, created if it is not set: two processes that start
-        together get the same value.
+        """Return the value of a setting, which is created if it is not set. Two processes that
+        start together get the same value.
         """
         value = self.get(key)
         if value is None:
@@ -75,8 +77,8 @@ class StoredSettings:
         return value
 
     def sign_in_key(self, *, make: bool = False) -> str:
-        """Return a key that distinguishes the users of this store from those of other stores, for
-        their sign-ins to modules. Without `make`, it is "" until the store has a key.
+        """Return a key that distinguishes the users of this store from those of other stores when
+        they sign in to modules. Without `make`, the result is "" until the store has a key.
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
@@ -85,7 +87,7 @@ class StoredSettings:
         return (key or b"").hex()
 
     def delete(self, key: str) -> bool:
-        """Delete a setting; return False if it was not set. Of two processes that delete
-        it, one gets True.
+        """Delete a setting, and return False if it was not set. If two processes delete it, only
+        one gets True.
         """
         return self._database.change("DELETE FROM settings WHERE key = ?", (key,)).rowcount == 1

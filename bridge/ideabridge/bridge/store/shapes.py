@@ -1,7 +1,7 @@
-"""Shapes: which tools ideas call, and the shape of their calls, by which repeated
-work is recognised.
+"""Shapes: the tools that ideas call, and the shapes of their calls, which show that work is
+repeated.
 
-A save does not index them: like the words for searches, `Ideas.index` does.
+`Ideas.index` indexes them, like the words for searches; a save does not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 
 def shape_of(solution: JSON) -> bytes | None:
-    """Return the hash of a Solution's calls and output without their literals; None if it has no
-    calls.
+    """Return the hash of a Solution's calls and output without literals; None if it has no calls.
 
-    References, tools, modules, paths and keys count. Texts, numbers and lists of them do not;
-    neither does a reference to the input, which takes the place of a literal.
+    References, tools, modules, paths and keys count. Texts, numbers and lists of these do not, nor
+    do references to the input, which stand for literals.
     """
     calls = _calls_of(solution)
     if not calls or not isinstance(solution, dict):
@@ -54,7 +53,7 @@ def _call(call: JSON) -> JSON:
         return _LITERAL
 
     bare: JSONObject = {}
-    # Sorted: the order of the parameters does not matter.
+    # The parameters are sorted, because their order does not matter.
     for key in sorted(call):
         bare[key] = call[key] if key in NAMING else _bare(call[key])
 
@@ -62,12 +61,12 @@ def _call(call: JSON) -> JSON:
 
 
 def is_literal(value: JSON) -> bool:
-    """Return whether a parameter is a text, number or list without a reference in it."""
+    """Return whether a parameter is a text, number or list that contains no reference."""
     return _bare(value, _is_no_reference) == _LITERAL
 
 
 def _is_variable(text: str) -> bool:
-    """Return whether a text is a literal, or a reference to the input and to nothing else."""
+    """Return whether a text is a literal, or a reference to nothing but the input."""
     if _is_no_reference(text):
         return True
     return _OF_INPUT.fullmatch(text) is not None and "||" not in text and "&&" not in text
@@ -82,7 +81,7 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
 
     Args:
         value: the value.
-        is_left_out: whether a text counts as a literal.
+        is_left_out: decides whether a text counts as a literal.
     """
     if value is None:
         return None
@@ -107,8 +106,8 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """A tool that an idea calls, and the name of its server in the author's configuration ("": not
-    a server's tool).
+    """A tool that an idea calls, and the name of its server in the author's configuration ("" if it
+    is no server's tool).
     """
 
     tool: str
@@ -127,8 +126,9 @@ class Need:
 
 
 def needs_of(schema: JSON, solution: JSON, plan: JSON = None) -> list[Need]:
-    """Return the tools that an idea's calls name, and those of the plan it is published with. If a
-    call does not name the module of its tool, the schema that the Solution was written for does.
+    """Return the tools that the calls of an idea and of its published plan name. If a call does not
+    name the module of its tool, the module comes from the schema for which the Solution was
+    written.
     """
     modules = modules_of(schema)
     needs = _needs_of([*_calls_of(solution), *_calls_of(plan)], modules)
@@ -154,7 +154,7 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
         return Need(tool, module)
 
     if module is None and tool not in modules:
-        # A plan may say `module.tool`.
+        # A plan may name a tool as `module.tool`.
         for name, owner in modules.items():
             if tool in (f"{owner}.{name}", f"{owner}/{name}"):
                 return Need(name, owner)
@@ -163,15 +163,15 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Return tool -> module, from the call schemas of a composed schema, without the tools that
-    belong to no module.
+    """Return the module of each tool in the call schemas of a composed schema, without the tools
+    that belong to no module.
     """
     return {tool: module for tool, module in tools_in(schema).items() if module}
 
 
 def tools_in(schema: JSON) -> dict[str, str]:
-    """Return tool -> module, from the call schemas of a composed schema; "" if the tool belongs to
-    no module.
+    """Return the module of each tool in the call schemas of a composed schema; "" if the tool
+    belongs to no module.
     """
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
     modules: dict[str, str] = {}
@@ -235,7 +235,7 @@ class _Step(NamedTuple):
 
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
-    """Return the uses that calls of these tools give."""
+    """Return the uses that calls of these tools give to an idea."""
     uses = set[str]()
     for need in needs:
         uses.add(TOOL + need.tool)
@@ -246,7 +246,7 @@ def _uses_of(needs: Iterable[Need]) -> set[str]:
 
 
 class CallIndex:
-    """What saved ideas call: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run
+    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Methods run
     inside a transaction or guard of the caller.
     """
 
@@ -254,7 +254,9 @@ class CallIndex:
         self._database = database
 
     def index(self, after: int, until: int) -> None:
-        """Index the ideas in the rows after one, up to another. Call this inside a transaction."""
+        """Index the ideas in the rows after `after`, up to `until`. Call this inside a
+        transaction.
+        """
         rows = self._database.execute(
             f"SELECT number, schema, {SOLUTION_OF}, outcome, run, time FROM ideas "  # noqa: S608
             "WHERE number > ? AND number <= ? ORDER BY number",
@@ -299,14 +301,16 @@ class CallIndex:
             self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
-        """Return tool -> module, by the schema in a row."""
+        """Return the module of each tool in the schema of a row."""
         row = self._database.execute(
             "SELECT body FROM whole_contents WHERE number = ?", (schema,)
         ).fetchone()
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:
-        """Give new steps of a run, and its other indexed steps, the uses that any of them has."""
+        """Give the new steps of a run, and its steps that are already indexed, the uses that any of
+        them has.
+        """
         uses = set[str]().union(*(step.uses for step in steps))
         others = self._database.execute(
             "SELECT time, number FROM ideas WHERE run = ? AND number <= ? AND number <> ?",
@@ -351,12 +355,12 @@ class CallIndex:
         return uses
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """Delete the uses of an idea that is deleted, or that leaves its run. Call this inside a
-        transaction, before its row changes.
+        """Delete the uses of an idea that is being deleted or moved to another run. Call this
+        inside a transaction, before its row changes.
 
         Args:
             idea: its row.
-            of_run: the uses of its run, as `of_runs` returned them; None: it has no run.
+            of_run: the uses of its run, as `of_runs` returned them; None if it has no run.
         """
         place, tags, _ = self._read(idea)
         if of_run is None:
@@ -365,7 +369,7 @@ class CallIndex:
         self._drop({*tags, *of_run}, place)
 
     def moved(self, idea: int) -> None:
-        """Add the uses of an idea that now belongs to another run, after `remove`. Call this
+        """Add the uses of an idea that now belongs to another run. Call `remove` before. Call this
         inside a transaction.
         """
         place, tags, run = self._read(idea)
