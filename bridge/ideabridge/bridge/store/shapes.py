@@ -345,7 +345,7 @@ class CallIndex:
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """Run -> the uses that its ideas have by their calls."""
+        """Return the uses of each run, which its ideas have by their calls."""
         uses: dict[str, set[str]] = {}
         for run in runs:
             rows = self._database.execute(

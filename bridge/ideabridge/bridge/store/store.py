@@ -66,12 +66,12 @@ _READS: Final[JSONObject] = {
 
 
 _UNTIL_PROGRAM: Final = 3600.0
-"""The most seconds between a plan and the program of the same run that replaces it."""
+"""The maximum number of seconds between a plan and the program of the same run that replaces it."""
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether a version is the plan of a run, and the next one the program that replaces
-    it.
+    """Return whether a version is the plan of a run, and the next version is the program that
+    replaces it.
     """
     if plan.plan is None or program.plan is None:
         return False
@@ -86,8 +86,8 @@ def _is_replaced_by(plan: Publication, program: Publication) -> bool:
 
 
 class Store:
-    """One store. All methods are synchronous. Unless they say otherwise, they are short enough for
-    the event loop.
+    """One store. All methods are synchronous. Unless their docstrings say otherwise, they are fast
+    enough for the event loop.
 
     Every method of the store and of its parts may also raise `StoreBusyError` (another process held
     the lock too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
@@ -98,20 +98,20 @@ class Store:
         runs: runs and their events.
         leases: the leases of runs: which driver may write, and until when.
         queue: the runs that wait for a worker.
-        call_places: the calls of modules with a limit for all processes.
+        call_places: the calls of modules whose limit counts the calls of all processes.
         publications: ideas published under a name.
         settings: values by key.
-        requests: requests of other processes to the driver of a run.
-        direct_calls: the record of calls without a run.
-        sessions: sessions of such calls that are in progress.
+        requests: requests from other processes to the driver of a run.
+        direct_calls: the direct calls, which have no run.
+        sessions: the sessions of direct calls that are in progress.
         tool_memory: lists, definitions and result shapes of tools.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
-        notifier: notices of all processes on the store.
+        notifier: sends and receives notices between all processes on the store.
     """
 
     def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
-        """Use `Store.open`."""
+        """Use `Store.open` instead."""
         self._database = database
         self._only_reads = only_reads
         self._calls = CallIndex(database)
@@ -151,16 +151,16 @@ class Store:
                 (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` survives a crash of the process, `full` also a power failure.
             busy_timeout_s: the seconds to wait for another process's lock.
-            is_unfinished: it may be an unfinished copy, which `copy_to` goes on with.
+            is_unfinished: the store may be an unfinished copy, which `copy_to` will continue.
 
         Raises:
             StoreAccessError: the file or folder cannot be read or written.
-            StoreFormatError: not SQLite, or another program's database.
+            StoreFormatError: the file is not SQLite, or is another program's database.
             StoreExtraError: psycopg is not installed.
-            StoreVersionError: written by a newer ideabridge, or by one from before
-                the first release.
+            StoreVersionError: a newer ideabridge wrote the store, or one from before the first
+                release.
             StoreBusyError: another process kept it locked.
-            StoreCopyError: it is an unfinished copy.
+            StoreCopyError: the store is an unfinished copy.
         """
         if is_address(str(path)):
             database, contents = _open_server(str(path), durability, busy_timeout_s)
@@ -178,15 +178,15 @@ class Store:
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
-        """What `open_for_reading` needs to open this store in another process, as JSON, perhaps
-        with a password; None if the store is in memory.
+        """Return what `open_for_reading` needs to open this store in another process, as JSON that
+        may contain a password; None if the store is in memory.
         """
         return self._database.reader()
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open a store that another process has open; every write fails. Raises what `open`
-        raises.
+        """Open a store that another process has open. Every write fails. This raises the errors of
+        `open`.
         """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
@@ -233,7 +233,9 @@ class Store:
         return self._database.upkeep.engine()
 
     def used_bytes(self) -> int:
-        """Return the bytes that the store uses: the size of the file after a vacuum."""
+        """Return the number of bytes that the store uses, which is the size of the file after a
+        vacuum.
+        """
         return self._database.upkeep.used_bytes()
 
     def writer(self) -> Writer:
@@ -258,9 +260,9 @@ class Store:
         this one meanwhile.
 
         Args:
-            target: an empty store, or the unfinished copy of this one, which then goes on. Nobody
-                else may use it.
-            report: called with what is copied or checked next.
+            target: an empty store, or an unfinished copy of this one, which is then continued.
+                Nobody else may use it.
+            report: called with the name of what is copied or checked next.
 
         Raises:
             StoreCopyError: the target has other contents, or differs from this store afterwards.
@@ -283,12 +285,13 @@ class Store:
         return self._database.upkeep.vacuum()
 
     def prunable(self, *, before: str) -> Prunable:
-        """Find what a pruning deletes: whole runs with their rooms, forks and ideas, the oldest
-        first; nothing that is published or tagged, and no run that has not ended. It reads every
-        idea, so do not call it in the event loop.
+        """Find what a pruning would delete: whole runs with their rooms, forks and ideas, the
+        oldest first; nothing that is published or tagged, and no run that has not ended. This reads
+        every idea, so do not call it in the event loop.
 
         Args:
-            before: runs must have ended before this: a date, a time, or an age (`90d`).
+            before: the time before which the runs must have ended: a date, a time, or an age
+                (`90d`).
 
         Raises:
             FilterError: `before` is not a time.
@@ -305,8 +308,8 @@ class Store:
     def retention(
         self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep
     ) -> Retention:
-        """Return the weekly deletion of old runs in small steps. Open a store for it alone, outside
-        the event loop's thread.
+        """Return an object that deletes old runs weekly, in small steps. Open a separate store for
+        it, outside the event loop's thread.
 
         Args:
             bounds: which runs to keep.
@@ -316,10 +319,10 @@ class Store:
         return Retention(self._database, pruning, bounds)
 
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """`with store.transaction():` commits everything inside, or nothing; `concurrent`:
-        see `Database`.
+        """Return a transaction: `with store.transaction():` commits everything inside, or nothing.
+        For `concurrent`, see `Database`.
 
-        An inner transaction that fails undoes only itself. Never await inside: other tasks of the
+        A nested transaction that fails undoes only itself. Never await inside: other tasks of the
         thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
@@ -340,9 +343,10 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a text. Secrets of well-known shapes are
                 found without it.
-            caller: who asks; what others do not share with a caller is not in the document.
-            results: also what the idea has from results of its run. Without them the document is of
-                another idea, lists what is `left_out`, and names the `original`.
+            caller: who asks. The document contains nothing that others do not share with the
+                caller.
+            results: include values that come from results of the run. Without them the document
+                contains another idea, lists what is `left_out`, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -385,17 +389,17 @@ class Store:
     ) -> str:
         """Save an exported idea, and return its id.
 
-        The run in its metadata is dropped if this store has a run of that id: a document cannot
-        join a run. A time in the future is dropped too.
+        The run in its metadata is dropped if this store has a run with that id, because a document
+        cannot join a run. A time in the future is dropped too.
 
         Args:
             document: the result of `export_idea`.
-            with_publication: publish it too, as the next version of the name in this store.
+            with_publication: also publish it, as the next version of the name in this store.
             owner: the owner of a new name; None: the owner of the store, who
                 publishes to everybody.
-            annotations: the annotations of its plan, from the tools of this store; those of the
-                document are ignored. None: a recorded answer is read-only, and anything else may
-                have any effect.
+            annotations: the annotations of its plan according to the tools of this store; those of
+                the document are ignored. None: a plan may have any effect. A recorded answer is
+                always read-only.
             checks: which parts must be unchanged.
 
         Raises:
@@ -423,7 +427,7 @@ class Store:
         return idea_id
 
     def change(self, old: str, new: str, *, caller: Viewer) -> Change:
-        """Return the differences between two ideas or versions; `old`, `new` and `caller` as for
+        """Return the differences between two ideas or versions. For `old`, `new` and `caller`, see
         `Ideas.get`.
 
         Raises:
@@ -437,11 +441,11 @@ class Store:
         return Side.of(self.ideas.get(ref, caller=caller), self._published_as(ref, caller))
 
     def change_of(self, publication: Publication) -> Change:
-        """Return the differences to the previous version; none for the first, or if another owner
-        published the previous.
+        """Return the differences from the previous version; none for the first version, or if
+        another owner published the previous one.
 
-        A program that replaces the plan of its own run within the hour is compared with the version
-        before that plan: the plan was published only until the program was ready.
+        A program that replaces the plan of its own run within an hour is compared with the version
+        before that plan, because the plan was published only until the program was ready.
         """
         name = publication.name
         version = publication.version
@@ -486,7 +490,7 @@ def _open_server(
         from ideabridge.bridge.store.postgres.contents import PostgresContents
         from ideabridge.bridge.store.postgres.database import PostgresDatabase
     except ImportError as error:
-        # psycopg says in several lines which of its parts it has tried.
+        # The message of psycopg lists, in several lines, the implementations that it tried.
         reason = " ".join(str(error).split())
         raise StoreExtraError(
             f"a store in PostgreSQL needs an extra: `pip install 'ideabridge[postgres]'` ({reason})"

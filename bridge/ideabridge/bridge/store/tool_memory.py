@@ -9,14 +9,17 @@ from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""The number of modules, of all configurations that use the store, whose lists are kept. The oldest
-lists go first."""
+"""The maximum number of modules, over all configurations that use the store, whose lists are kept.
+The oldest lists are deleted first.
+"""
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""The largest list that is kept, in bytes of JSON."""
+"""The maximum size of a list that is kept, in bytes of JSON."""
 
 MAX_SHAPES: Final = 4096
-"""The number of tools, of all owners, whose shapes are kept. The oldest go first."""
+"""The maximum number of tools, over all owners, whose shapes are kept. The oldest shapes are
+deleted first.
+"""
 
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"
@@ -103,36 +106,39 @@ class ToolMemory:
             self._replace(_LIST, module, name, text, MAX_LISTS)
 
     def instructions(self, module: str) -> str:
-        """What a module said last about its use; `module`: the fingerprint of its configuration."""
+        """Return what a module last said about its use. `module` is the fingerprint of its
+        configuration.
+        """
         return self._text(_INSTRUCTIONS, module) or ""
 
     def keep_instructions(self, module: str, name: str, text: str) -> None:
-        """Keep what a module says about its use, if it has changed. For the arguments
-        see `keep_tools`.
+        """Keep what a module says about its use, if it has changed. For the arguments, see
+        `keep_tools`.
         """
         if text != self.instructions(module):
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """How a module was reached the last time, if trying costs time; `module`: the fingerprint
-        of its configuration.
+        """Return how a module was last reached, if trying again would take time. `module` is the
+        fingerprint of its configuration.
         """
         text = self._text(_WAY, module)
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Keep how a module is reached, if it has changed; None forgets it. For the arguments
-        see `keep_tools`.
+        """Keep how a module is reached, if it has changed; None forgets it. For the arguments, see
+        `keep_tools`.
         """
         if way != self.way(module):
             text = None if way is None else encode_text(way)
             self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Exposed name -> (module or "" for the process, name of the tool there).
+        """Return the tools by their exposed names, each as (module or "" for this process, name of
+        the tool there).
 
         Args:
-            scope: the folder of the configuration; projects share stores.
+            scope: the folder of the configuration, because projects share stores.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -171,8 +177,8 @@ class ToolMemory:
         return None if text is None else cast("JSONObject", decode_trusted(text))
 
     def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
-        """Keep the definitions of tools that published calls refer to, by digest, to
-        show later changes.
+        """Keep the definitions of tools that published calls refer to, by digest, so that later
+        changes can be shown.
         """
         now = now_text()
         rows = [

@@ -29,33 +29,34 @@ from ideabridge.bridge.store.errors import (
 from ideabridge.tools.names import did_you_mean
 
 LOCAL: Final = "local"
-"""The caller at this machine: over stdio, at the command line, and over HTTP on loopback while
-there are no users. It is the owner of the store.
+"""The caller at this machine: over stdio, at the command line, and over HTTP on loopback as long as
+there are no users. This caller owns the store.
 """
 
 EVERYBODY: Final = ""
-"""Every caller, in the audience of a published name."""
+"""The entry for all callers in the audience of a published name."""
 
 
 class Sight(Enum):
-    """How much somebody sees who is no caller; see `SEES_ALL`."""
+    """What a viewer that is no caller sees; see `SEES_ALL`."""
 
     ALL = "all"
 
 
 SEES_ALL: Final = Sight.ALL
-"""Stands in the place of a caller for who sees everything in a store: its owner at this machine,
-ideabridge itself, and on the page the admins.
+"""Takes the place of a caller for viewers that see everything in a store: its owner at this
+machine, ideabridge itself, and admins on the page.
 """
 
 Viewer: TypeAlias = str | Literal[Sight.ALL]
-"""Who looks something up: a caller, who finds what is its own or shared with it and nothing
-else, or `SEES_ALL`."""
+"""Who looks something up: `SEES_ALL`, or a caller, who finds only what it owns and what is shared
+with it.
+"""
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """Return the caller to whom a statement is bound; None, which is NULL in it: it is bound to
-    nobody.
+    """Return the caller to whom an SQL statement is restricted; None (NULL in SQL) for `SEES_ALL`,
+    which restricts nothing.
     """
     return None if viewer is SEES_ALL else viewer
 
@@ -64,15 +65,16 @@ Role = Literal["member", "admin"]
 State = Literal["active", "disabled", "removed"]
 
 TOKEN_PREFIX: Final = "ibt_"  # noqa: S105 - what a token begins with
-"""The beginning of a token: `ibt_ID_SECRET`."""
+"""The prefix of a token: `ibt_ID_SECRET`."""
 
 _CALLER: Final = "user:"
 _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""The accuracy of the time of a token's last use. A write for each request would cost more
-than the request."""
+"""The accuracy in seconds of a token's time of last use. A write for each request would cost more
+than the request.
+"""
 _LABEL: Final = 64
 
 
@@ -82,8 +84,8 @@ class User:
 
     Attributes:
         name: unique, and never reused.
-        role: an `admin` may replace what others share, and see imported ideas that
-            are not published.
+        role: an `admin` may replace what others share, and sees imported ideas that are not
+            published.
         state: only `active` users are admitted.
         created: ISO 8601 in UTC.
         issuer: the identity provider that authenticates the user; None: the user has
@@ -114,7 +116,7 @@ class Token:
         created: when it was created.
         expires: when it expires.
         revoked: when it was revoked.
-        used: when it was last used, accurate to ten minutes.
+        used: when it was last used, to within ten minutes.
     """
 
     id: str
@@ -143,7 +145,7 @@ def user_of(caller: str) -> str | None:
 
 
 def person_of(caller: str) -> str:
-    """Return a caller as people read it: the user's name if it is a user."""
+    """Return the name of a caller for people: the user's name if the caller is a user."""
     return user_of(caller) or caller
 
 
@@ -168,8 +170,8 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # 256 random bits cannot be guessed, so a slow hash would protect nothing and cost each
-    # request its time.
+    # Nobody can guess 256 random bits, so a slow hash would protect nothing and would slow down
+    # each request.
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -187,7 +189,7 @@ class Users:
         """Add a user.
 
         Raises:
-            UserError: the name is invalid, is taken, or was another person's.
+            UserError: the name is invalid, taken, or once belonged to another person.
         """
         if _NAME.fullmatch(name) is None or name in _RESERVED:
             raise UserError(
@@ -209,7 +211,7 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """Return the user that an identity provider authenticated, added at the first time.
+        """Return the user that an identity provider authenticated, and add the user the first time.
 
         Args:
             issuer: the provider's address.
@@ -259,7 +261,7 @@ class Users:
         return None if row is None else User(*row)
 
     def get(self, name: str) -> User:
-        """Return a user by name, even a removed one.
+        """Return the user with a name, even if the user was removed.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -286,7 +288,7 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """Return True if a user was ever added: from then on HTTP requires a token."""
+        """Return True if a user was ever added. From then on HTTP requires a token."""
         with self._database.guard:
             return (
                 self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
@@ -330,7 +332,7 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the callers of users, for publishing to them.
+        """Return the callers of users, to publish something to them.
 
         Raises:
             UnknownUserError: one of them is not a user, or was removed.
@@ -340,7 +342,8 @@ class Users:
             for name in names:
                 user = self._find("name = ?", name)
                 if user is None or user.state == "removed":
-                    # The message does not list the other users to a user who shares something.
+                    # A user who shares something must not learn the names of other users, so the
+                    # message lists none.
                     raise UnknownUserError(f"there is no user {name[:64]!r} to publish to")
                 callers.append(user.caller)
 
@@ -351,7 +354,7 @@ class Users:
     def add_token(
         self, name: str, label: str = "", expires: float | None = None
     ) -> tuple[Token, str]:
-        """Add a token to a user, and return (its record, its text, which is not stored).
+        """Add a token to a user. Return its record, and its text, which is not stored.
 
         Args:
             name: the user.
@@ -423,7 +426,7 @@ class Users:
         Raises:
             UnknownTokenError: no token has that id.
         """
-        # The whole text of the token is accepted in place of its id.
+        # The whole text of the token is also accepted as its id.
         whole = _TOKEN.fullmatch(ident)
         ident = whole[1] if whole is not None else ident
         with self._database.transaction():
@@ -468,7 +471,8 @@ class Users:
     def _note_use(self, token: Token) -> None:
         now = time.time()
         if token.used is None or token.used < time_text(now - _USED_SECONDS):
-            # A full disk, or the lock of another process, must not refuse a valid token.
+            # A valid token must not be refused because of a full disk or the lock of another
+            # process.
             with contextlib.suppress(StoreError), self._database.transaction():
                 self._database.execute(
                     "UPDATE user_tokens SET used = ? WHERE id = ?", (time_text(now), token.id)

@@ -1,4 +1,4 @@
-"""Versions: what changed between two ideas, and which of the changes break a caller."""
+"""Versions: the changes between two ideas, and which of them break a caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import inline_refs
 
 _WIDEST: Final = 120
-"""The most characters of a value in a line of `changes`."""
+"""The maximum number of characters of a value in a line of `changes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,13 @@ class Side:
     recorded_output: JSON
     context: list[JSON]
     lifting: JSONObject
-    """What lifting stores beside the calls: `explained` by place, `seen`, `watch`, `decisions`,
-    `strict`, `fixed`."""
+    """The data that lifting stores beside the calls: `explained` by place, `seen`, `watch`,
+    `decisions`, `strict`, `fixed`.
+    """
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
-        """Return an idea, with the publication under which callers see it."""
+        """Return the side of an idea, with the publication under which callers see it."""
         solution = stored.idea.solution
         description = stored.meta.title
         answer = ""
@@ -77,7 +78,7 @@ class Side:
 
 
 def _listed(value: JSON) -> list[JSON]:
-    """Return a list, or an empty one if the value is none."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -108,7 +109,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     """Return the differences for callers of a name when `new` replaces `old`, one line each, with
     whole values: description, way of answering, schemas, plan or program, recording.
     """
-    # Copied values are compared with what would be sent in their place.
+    # Copied values are compared by what would be sent in their place.
     before = as_it_runs(old.plan or {})
     after = as_it_runs(new.plan or {})
 
@@ -126,8 +127,8 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """Yield the differences of the tools that two plans or guides pin. A document without pins is
-    pinned on import, so pins on one side only are no difference.
+    """Yield the differences between the tools that two plans or guides pin. An import adds pins to
+    a document without them, so pins on one side only are no difference.
     """
     before = old.get("pins")
     after = new.get("pins")
@@ -145,8 +146,8 @@ def _tool_of(pin: JSON) -> JSON:
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    """What is recorded, without pins, and without the members of the document that it
-    was written as.
+    """Return the recording without pins, and without the members of the document as which it was
+    written.
     """
     if not isinstance(recorded, dict):
         return recorded
@@ -159,8 +160,8 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """Return the differences of two ideas, one line each: schemas, plan with its constants and the
-    explanations of copied values, program, context.
+    """Return the differences between two ideas, one line each: schemas, plan with its constants and
+    the explanations of copied values, program, context.
     """
     return [
         *_interface(old, new, _WIDEST),
@@ -184,10 +185,10 @@ def _interface(
 
 
 def breaking(old: Side, new: Side) -> list[str]:
-    """Return the plain changes that break callers of `old`: a new required parameter, a removed or
-    retyped parameter or field of the output, an answer for only one input, effects of what was
-    read-only. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are only
-    in `changes`.
+    """Return the obvious changes that break callers of `old`: a new required parameter, a removed
+    or retyped parameter or field of the output, an answer for only one input, or effects where
+    there were none. Other changes of the schemas (bounds, patterns, enumerations, alternatives) are
+    only in `changes`.
     """
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
@@ -228,7 +229,7 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
     """Yield a line for each member of an object, at any depth, that `new` removes or retypes. The
-    type of an input may become wider, and that of an output narrower.
+    type of an input may become wider, and the type of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -261,7 +262,7 @@ def _below(path: str, name: str) -> str:
 
 
 def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
-    """Return whether every value of the types `narrower` is of one of the types `wider`."""
+    """Return whether every value of the types `narrower` also has one of the types `wider`."""
     if "number" in wider:
         wider |= {"integer"}
     return narrower <= wider
@@ -280,14 +281,14 @@ def _types(schema: JSON) -> frozenset[str]:
 
     alternatives = [_types(alternative) for alternative in _listed(schema.get("anyOf"))]
     if not all(alternatives):
-        # One of them does not restrict the types.
+        # One of the alternatives does not restrict the types.
         return frozenset()
     return frozenset[str]().union(*alternatives)
 
 
 def _shape(output: JSON, recorded: JSON) -> JSONObject:
-    """Return the schema of an output that declares none: its literal structure, with the types of
-    recorded values in the place of references. A null has no type.
+    """Return a schema for an output that declares none: its literal structure, with the types of
+    recorded values in place of references. A null has no type.
     """
     values = recorded if isinstance(recorded, dict) else {}
     if isinstance(output, dict):
@@ -297,7 +298,7 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
         }
 
     if output is None and isinstance(recorded, dict):
-        # The state: its members are where the calls write.
+        # The output is the state, whose members are the paths to which the calls write.
         return {
             "type": "object",
             "properties": {name: seen_type(value) for name, value in values.items()},
@@ -316,8 +317,8 @@ def _program(old: str, new: str) -> Iterator[str]:
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
-    """Yield the differences of two lists of calls, aligned by tool, so that an inserted call is one
-    line.
+    """Yield the differences between two lists of calls, aligned by tool, so that an inserted call
+    is one line.
     """
     old_keys = [_key(call) for call in old]
     new_keys = [_key(call) for call in new]
@@ -347,8 +348,8 @@ def _name(call: JSON) -> str:
 
 
 def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST) -> Iterator[str]:
-    """Yield the differences of two values, each with its path; null is no value. Values of more
-    than `widest` characters are cut.
+    """Yield the differences between two values, each with its path. Null counts as no value. Values
+    of more than `widest` characters are cut.
     """
     if old is None:
         if new is not None:

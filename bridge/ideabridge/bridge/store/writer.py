@@ -1,10 +1,10 @@
-"""Writer: writes of the event loop into the store, without waiting for a disk, a lock or
-another process.
+"""Writer: lets the event loop write into the store without waiting for a disk, a lock or another
+process.
 
-A small job runs at once, on the event loop: its commit takes tens of microseconds, a change of
-threads takes longer. A job is queued if the store is locked, fails or was slow, if other jobs are
-queued, if the job is large, or if the durability is `full`. A thread commits queued jobs together,
-and retries after a pause if an error is temporary.
+A small job runs at once on the event loop, because its commit takes tens of microseconds, and a
+change of threads takes longer. A job is queued if the store is locked, fails or was slow, if other
+jobs are queued, if the job is large, or if the durability is `full`. A thread commits queued jobs
+together. If an error is temporary, it retries after a pause.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""Seconds for which a job is retried while the store cannot be written."""
+"""The seconds for which a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Seconds for which a write outside the writer may block the event loop while another
-process writes."""
+"""The seconds for which a write outside the writer may block the event loop while another process
+writes.
+"""
 
 _SLOW: Final = 0.02
 _SLOW_FOR: Final = 5.0
@@ -38,14 +39,15 @@ _SLOW_FOR: Final = 5.0
 `_SLOW_FOR` seconds."""
 
 _IN_A_ROW: Final = 3
-"""The number of slow commits in a row that counts: a single one may be due to another process
-on the processor."""
+"""The number of slow commits in a row that switches to the thread: a single one may be slow because
+another process uses the processor.
+"""
 
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""Seconds for which queued jobs are retried when the bridge closes."""
+"""The seconds for which queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -59,7 +61,7 @@ class _Queued:
     is_large: bool
     within: float
     since: float = 0.0
-    """The time of its first failure; 0: it has not failed."""
+    """The time of its first failure; 0 if it has not failed."""
 
 
 class Writer:
@@ -93,7 +95,7 @@ class Writer:
         key: str,
         is_large: bool = False,
     ) -> bool:
-        """Run a job at once if that takes no time, otherwise later.
+        """Run a job at once if it is likely to be fast, otherwise later.
 
         Args:
             job: writes into the store.
@@ -131,18 +133,18 @@ class Writer:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """Why writes wait at the moment; None if none waits because of an error."""
+        """Why writes wait at present; None if none waits because of an error."""
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that writes, on the event loop, and repeat it while the store
-        cannot be written.
+        """Call a function that writes on the event loop, and repeat it while the store cannot be
+        written.
 
         Args:
             call: reads and writes the store. It must change nothing if it raises a `StoreError`.
 
         Raises:
-            StoreError: the store could not be written for as long as it waits for locks.
+            StoreError: the store could not be written within its time-out for locks.
             Exception: the error of the call.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
@@ -168,8 +170,8 @@ class Writer:
 
         Args:
             job: writes into the store.
-            within: seconds for which it is retried while the store cannot be written; None: as long
-                as the store waits for locks.
+            within: the seconds for which the job is retried while the store cannot be written;
+                None: the store's time-out for locks.
 
         Raises:
             StoreError: the store could not be written; the job changed nothing.
@@ -212,7 +214,7 @@ class Writer:
     ) -> bool | None:
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
-        # Known results are worth a wait of a few seconds.
+        # Results that are already known are worth a wait of a few seconds.
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             while self._queue:
                 if not await self._commit():
@@ -239,8 +241,8 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """Take the jobs that are committed together from the queue. A large job is
-        committed alone.
+        """Take the jobs from the queue that are committed together. A large job is committed
+        alone.
         """
         batch: list[_Queued] = []
         while self._queue and len(batch) < _TOGETHER and not (batch and self._queue[0].is_large):
@@ -251,7 +253,7 @@ class Writer:
         return batch
 
     async def _commit(self) -> bool:
-        """Commit some queued jobs, and return False if some must be retried."""
+        """Commit some queued jobs. Return False if some of them must be retried."""
         batch = self._next()
         self._busy = True
         jobs = [(queued.key, queued.job) for queued in batch]

@@ -1,10 +1,10 @@
 """sqlite: the one SQLite library through which this process opens stores.
 
-SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a
-checkpoint that begins when everything is moved already, while another connection commits, can lose
-commits and damage the file. Many systems still have such a version. If Python has one, the library
-of the package `pysqlite3` is used. Without that package, `checkpoint_locked` makes the checkpoints
-instead of SQLite.
+SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): if a
+checkpoint begins when the whole log has already been moved, while another connection commits,
+commits can be lost and the file damaged. Many systems still have such a version. If Python has one,
+the library of the package `pysqlite3` is used. Without that package, `checkpoint_locked` makes the
+checkpoints instead of SQLite.
 
 Two SQLite libraries in one process break each other's locks on a file
 (https://sqlite.org/howtocorrupt.html, 2.2.1). All code that opens a store in a process with a
@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
-"""The first versions without the WAL-reset bug: of all later ones, and of two older series."""
+"""The first versions without the WAL-reset bug: in the newest series, and in two older ones."""
 
 
 def is_fixed(version: tuple[int, int, int]) -> bool:
@@ -51,19 +51,19 @@ IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
 
 
 _LOCK_WAIT_S: Final = 1.0
-"""The time for which `checkpoint_locked` waits for the write lock."""
+"""The seconds for which `checkpoint_locked` waits for the write lock."""
 
 
 def checkpoint_locked(address: str) -> None:
-    """Move the write-ahead log into the file under the write lock, so that nobody can commit
-    meanwhile: this is safe with the WAL-reset bug too. All writers wait for the disk then.
+    """Move the write-ahead log into the file while holding the write lock, so that nobody can
+    commit meanwhile. This is safe even with the WAL-reset bug, but all writers wait for the disk.
 
     Args:
         address: the `file:` URI of the database file.
 
     Raises:
-        sqlite3.Error: the file cannot be read or written, or others kept the write
-            lock for a second.
+        sqlite3.Error: the file cannot be read or written, or others held the write lock for a
+            second.
     """
     with (
         closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as mover,
@@ -77,8 +77,8 @@ def checkpoint_locked(address: str) -> None:
             except sqlite3.OperationalError:
                 if time.monotonic() > deadline:
                     raise
-                # Where commits never pause, the lock is free for microseconds. SQLite's own
-                # waiting, which sleeps longer and longer, would miss it.
+                # If commits never pause, the lock is free only for microseconds. SQLite's own
+                # waiting, which sleeps longer and longer, would miss these moments.
                 time.sleep(0.0005)
         try:
             mover.execute("PRAGMA wal_checkpoint(PASSIVE)")

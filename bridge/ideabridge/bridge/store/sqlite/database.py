@@ -42,7 +42,7 @@ APPLICATION_ID: Final = 0x49444541
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
-"""The shortest and longest pause between two attempts to lock the file, in seconds."""
+"""The shortest and the longest pause between two attempts to lock the file, in seconds."""
 
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
@@ -179,7 +179,7 @@ class SqliteDatabase(Database):
                 time.sleep(0.01)
 
     def _migrate(self) -> None:
-        """Create the schema in a new file, or bring that of an earlier version to this one."""
+        """Create the schema in a new file, or migrate that of an earlier version."""
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
@@ -192,7 +192,7 @@ class SqliteDatabase(Database):
             self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
     def _version(self) -> int:
-        """Return the version of the file's schema; 0: it is empty.
+        """Return the version of the file's schema; 0 if the file is empty.
 
         Raises:
             StoreVersionError: this ideabridge can neither read it nor migrate it.
@@ -230,7 +230,7 @@ class SqliteDatabase(Database):
         return f" INDEXED BY {index}"
 
     def numbered(self, tables: Sequence[str]) -> None:
-        """SQLite looks for the largest number itself."""
+        """Do nothing: SQLite looks up the largest number by itself."""
 
     def newest_row(self, table: str) -> int:
         with self.guard:
@@ -256,10 +256,10 @@ class SqliteDatabase(Database):
         """Take the lock for writing; `lock.release` returns it.
 
         Raises:
-            StoreBusyError: another thread held it for longer than this thread's patience.
+            StoreBusyError: another thread held the lock for longer than this thread's patience.
         """
-        # Only the event loop's thread has little patience. Transactions of other
-        # threads may take long.
+        # Only the event loop's thread has little patience, because transactions of other threads
+        # may take long.
         if not self.lock.acquire(blocking=False) and not self.lock.acquire(
             timeout=self.patience if self.impatient else -1
         ):
@@ -267,7 +267,7 @@ class SqliteDatabase(Database):
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement that begins to write, and wait while another process keeps the file
-        locked. The caller holds the lock once; it is released during each pause.
+        locked. The caller holds the lock exactly once; each pause releases it.
         """
         deadline = -1.0
         pause = _SHORTEST
@@ -309,8 +309,8 @@ class SqliteDatabase(Database):
         return self._data_version
 
     def revision(self) -> tuple[int, int]:
-        # The first number counts the commits that the reading connection sees, of the writing one
-        # and of other processes; a store in memory has only the second.
+        # The first number counts the commits that the reading connection sees: those of the writing
+        # connection and of other processes. In a store in memory only the second number changes.
         with self.guard:
             return self.number("PRAGMA data_version"), self.connection.total_changes
 
@@ -395,9 +395,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        # For a check of foreign keys SQLite would search whole tables at each deletion.
-        # A transaction that waits releases the lock, so hold it once more: no other thread may find
-        # the checks off.
+        # To check foreign keys, SQLite would search whole tables at each deletion. A transaction
+        # that waits releases the lock once, so `alone` holds it once more: no other thread may find
+        # the checks switched off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -408,9 +408,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep other threads from writing, outside a transaction, while statements run on
-        `connection` itself. They hold the lock while they wait for other processes, so this is for
-        maintenance outside the event loop's thread.
+        """Keep other threads from writing while the caller runs statements on `connection` outside
+        a transaction. These statements hold the lock while they wait for other processes, so this
+        is for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:
@@ -430,8 +430,8 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Translate the errors of statements outside `guard` and `transaction`, which are
-        faster than this.
+        """Translate the errors of statements outside `guard` and `transaction`, which translate
+        errors faster.
         """
         try:
             yield
@@ -440,8 +440,8 @@ class SqliteDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the store's error for an error of SQLite or of binding text; do
-        nothing for any other.
+        """Raise the store's error for an error of SQLite or for text that cannot be bound; ignore
+        any other error.
         """
         if isinstance(error, sqlite3.Error):
             raise self.translate(error) from error
@@ -449,7 +449,7 @@ class SqliteDatabase(Database):
             raise InvalidJSONError("text for the store holds half a surrogate pair") from error
 
     def translate(self, error: sqlite3.Error) -> StoreError:
-        """Return the store's error for an SQLite error."""
+        """Convert an error of SQLite into the store's error."""
         if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
             return StoreClosedError(f"{self.path}: the store is closed")
 
@@ -472,8 +472,8 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class _Guard:
-    """Holds the lock of the connection that reads, and translates errors. It has no state, so a
-    database has one.
+    """Holds the lock of the connection that reads, and translates errors. It has no state, so each
+    database needs only one.
     """
 
     __slots__ = ("_database",)
@@ -515,8 +515,8 @@ class _Transaction:
             database.begin(self._level)
         except BaseException as error:
             try:
-                # If it was interrupted just after it got the file's lock, nothing else
-                # would release that.
+                # If the thread was interrupted just after it got the file's lock, nothing else
+                # would release the lock.
                 if self._level == 0 and database.connection.in_transaction:
                     database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:

@@ -1,8 +1,8 @@
-"""StoreFiles: the file of a store, its log and the log's index: made private, and watched while
-the store is open.
+"""StoreFiles: makes the file of a store, its log and the log's index private, and watches them
+while the store is open.
 
-If an open file is deleted, moved or replaced, the process keeps writing to the old one, and these
-writes are lost when it ends. So each commit checks that the files are still there.
+If an open file is deleted, moved or replaced, the process keeps writing to the old file, and these
+writes are lost when the process ends. So each commit checks that the files are still in place.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from ideabridge.bridge.store.errors import StoreAccessError, StoreFormatError
 from ideabridge.bridge.store.sqlite import sqlite3
 
 LOOK_S: Final = 0.25
-"""Seconds between two checks of the files. Each commit checks their folder."""
+"""The seconds between two checks of the files. In between, each commit checks only their folder."""
 
 _RESCUED: Final = ".rescued-"
-"""In the name of a rescued copy, before a time: what a process still held of a store
-that was deleted."""
+"""The part of a rescued copy's name before the time. The copy has what a process still held of a
+deleted store.
+"""
 
 _SMALLEST: Final = 512
-"""The smallest page, and therefore the smallest file, of SQLite, in bytes."""
+"""The size in bytes of SQLite's smallest page, and thus of its smallest file."""
 
 Identity = tuple[int, int]
-"""Device and inode number of a file."""
+"""The device and inode number of a file."""
 
 
 class StoreFiles:
@@ -56,7 +57,7 @@ class StoreFiles:
 
     @property
     def address(self) -> str:
-        """The URI for `connect(..., uri=True)`. It does not create the file if it is gone."""
+        """The URI for `connect(..., uri=True)`, which does not create the file if it is gone."""
         return f"{self.path.as_uri()}?mode=rw"
 
     def prepare(self) -> None:
@@ -83,8 +84,8 @@ class StoreFiles:
                     raise StoreAccessError(
                         f"{path}: it, or its folder, cannot be written"
                     ) from None
-            # Existing files may have another mode. SQLite creates new ones with the
-            # mode of the first.
+            # Existing files may have another mode. SQLite creates further files with the mode of
+            # the database file.
             for file in self._all:
                 with suppress(FileNotFoundError, PermissionError):
                     if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
@@ -100,8 +101,9 @@ class StoreFiles:
         self.look()
 
     def fault(self) -> str | None:
-        """Return what happened to the files, in words; None if they exist. They are checked only if
-        the time of their folder has changed, which changes with every name in it.
+        """Return what happened to the files, in words; None if they are in place. The files are
+        checked only if the modification time of their folder has changed, as it does with every
+        change of a name in it.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
@@ -112,7 +114,9 @@ class StoreFiles:
         return self.look()
 
     def look(self) -> str | None:
-        """Like `fault`, but always check each file: the time of a folder may be coarse."""
+        """Check like `fault`, but always look at each file, because the modification time of a
+        folder may be coarse.
+        """
         self._seen = None
         self.next_look = 0.0
         try:
@@ -127,7 +131,7 @@ class StoreFiles:
         except (FileNotFoundError, NotADirectoryError):
             return f"{self._folder} was deleted or moved"
         except OSError:
-            # This says nothing about the files.
+            # This error says nothing about the files.
             return None
 
         self._seen = (folder.st_dev, folder.st_ino, folder.st_mtime_ns)
@@ -152,7 +156,7 @@ def _identity(file: Path) -> Identity | None:
     """Return the identity of a file; None if it does not exist.
 
     Raises:
-        OSError: it cannot be determined.
+        OSError: the identity cannot be determined.
     """
     try:
         status = os.stat(file)  # noqa: PTH116 - see fault
@@ -162,7 +166,7 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy what is committed into a new file (`write_file`). Others may write meanwhile.
+    """Copy all committed data into a new file (`write_file`). Others may write meanwhile.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.
@@ -175,10 +179,10 @@ def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
 def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as new_file:
-            # In one step: others can write meanwhile, and with several steps each write would
-            # restart the copy.
+            # The copy is one step. Others can write meanwhile, and with several steps each write
+            # would restart the copy.
             connection.backup(new_file)
-            # Without a log the copy is one file, which can be moved.
+            # Without a log, the copy is a single file, which can be moved.
             new_file.execute("PRAGMA journal_mode=DELETE")
             fault = str(new_file.execute("PRAGMA quick_check").fetchone()[0])
     except sqlite3.Error as error:

@@ -1,8 +1,9 @@
-"""query: SQL of the person at the command line, which reads a store in SQLite and changes nothing.
+"""query: runs SQL that a person wrote at the command line; it reads a store in SQLite and changes
+nothing.
 
-Four things keep it from writing: the file is opened for reading, `query_only` is on, an authorizer
-refuses whatever is not reading, and sqlite3 runs one statement only. No other file can be attached
-and no extension loaded.
+Four things prevent writes: the file is opened for reading, `query_only` is on, an authorizer
+refuses everything but reading, and sqlite3 runs one statement only. The SQL cannot attach another
+file or load an extension.
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ from ideabridge.bridge.store.sqlite.database import APPLICATION_ID
 
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of the values of a result."""
+"""The maximum size of the values of a result, in bytes."""
 
 MOST_SECONDS: Final = 30.0
 
 _MOST_MEMORY: Final = 512 * 1024 * 1024
-"""Bytes that SQLite takes in this process from the first query on: a limit cannot be raised
-again."""
+"""The maximum memory in bytes that SQLite uses in this process from the first query on. SQLite
+cannot raise this limit again.
+"""
 
 _STEPS: Final = 10_000
-"""Instructions of SQLite between two looks at the clock: about a tenth of a millisecond."""
+"""The number of SQLite instructions between two looks at the clock: about a tenth of a
+millisecond.
+"""
 
 _READING: Final = frozenset(
     {
@@ -55,7 +59,7 @@ _ABOUT_TABLES: Final = frozenset(
         "table_xinfo",
     }
 )
-"""Pragmas whose argument is a name. Others set something with theirs."""
+"""Pragmas whose argument is a name. The argument of other pragmas sets something."""
 
 _ABOUT_FILE: Final = frozenset(
     {
@@ -73,7 +77,9 @@ _ABOUT_FILE: Final = frozenset(
         "user_version",
     }
 )
-"""Pragmas that are read without an argument. The full-text search reads `data_version` itself."""
+"""Pragmas that may be read without an argument. SQLite's full-text search itself reads
+`data_version`.
+"""
 
 Value = str | int | float | bytes | None
 
@@ -83,9 +89,10 @@ class QueryResult:
     """The rows of a query.
 
     Attributes:
-        columns: their names, each once: a second `id` is `id_2`.
-        rows: the values, in the order of the columns.
-        bound: what ended the reading before the last row, as `10,000 rows`; "" if nothing did.
+        columns: the names of the columns, made unique: a second `id` is `id_2`.
+        rows: the rows, with their values in the order of the columns.
+        bound: the limit that ended the reading before the last row, such as `10,000 rows`; "" if
+            none did.
     """
 
     columns: list[str]
@@ -94,10 +101,10 @@ class QueryResult:
 
 
 class _Authorizer:
-    """Decides about each thing that a statement does when SQLite compiles it.
+    """Allows or refuses each action of a statement when SQLite compiles it.
 
     Attributes:
-        refused: what was refused first, as the end of a sentence; "" if nothing was.
+        refused: the first refusal, as the end of a sentence; "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -135,8 +142,7 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a connection of its own; others may use the
-    store meanwhile.
+    """Run one statement that reads, over a separate connection. Others may use the store meanwhile.
 
     At most `MOST_ROWS` rows and `MOST_BYTES` bytes are read. Do not call it in an event loop.
 
@@ -177,7 +183,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
     if application != APPLICATION_ID:
         raise StoreFormatError(f"{path}: it is not a store of ideas")
-    # A text of another program may be no UTF-8.
+    # Text that another program wrote may not be UTF-8.
     connection.text_factory = _text
 
 
@@ -214,7 +220,7 @@ def _read(connection: sqlite3.Connection, sql: str, parameters: dict[str, str]) 
         if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_INTERRUPT:
             raise QueryError(f"the SQL cannot be run: {error}") from None
         if time.monotonic() <= deadline:
-            # The signal of Ctrl-C came while SQLite called the progress handler.
+            # Ctrl-C interrupted the process while SQLite called the progress handler.
             raise KeyboardInterrupt from None
 
         raise QueryError(f"the query takes longer than {MOST_SECONDS:g} s") from None

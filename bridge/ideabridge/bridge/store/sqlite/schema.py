@@ -1,12 +1,12 @@
 """The schema of the store: its tables, indexes and views (`docs/store.md`), and the migrations.
 
-sqlite-utils makes them. Only a new store, and one of an earlier version, needs it: to import
-it takes 0.1 s.
+sqlite-utils creates them. Only a new store, or one of an earlier version, needs this module, whose
+import takes 0.1 s.
 
-A change of a table or index is a function at the end of `MIGRATIONS`. What stands before it is
-never changed: a new store is made as the first version, and then migrated like any other, so that
-all stores of a version have one schema. Views hold nothing: each migration ends with those of
-today. A change of them alone needs a migration that does nothing.
+To change a table or index, add a function at the end of `MIGRATIONS`. Never change an earlier
+function: a new store is created in the first version and then migrated like any other, so that all
+stores of one version have the same schema. Views hold no data, so each migration ends by creating
+the present views. A change of views alone needs a migration that does nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from sqlite_utils.db import Table
 
 Migration = Callable[["Database"], None]
-"""A step to the next version. It runs in a transaction and must not commit; what sqlite-utils does
-in transactions of its own becomes savepoints.
+"""A step to the next version. It runs in a transaction and must not commit; transactions that
+sqlite-utils begins by itself become savepoints.
 """
 
 FIRST: Final = 25
-"""The version that `_create_first` makes. Stores of earlier ones are refused."""
+"""The version that `_create_first` creates. Stores of earlier versions are refused."""
 
 
 def _add_shown_and_ropes(database: Database) -> None:
@@ -44,7 +44,7 @@ def _convert_removed_kinds(database: Database) -> None:
 
 
 MIGRATIONS: Final[Sequence[Migration]] = (_add_shown_and_ropes, _convert_removed_kinds)
-"""The steps from `FIRST` on, in order; new ones are added at the end."""
+"""The steps from `FIRST` on, in order. Add new ones at the end."""
 
 VERSION: Final = FIRST + len(MIGRATIONS)
 """`PRAGMA user_version` of a store that this code reads and writes."""
@@ -56,15 +56,15 @@ def can_migrate(version: int) -> bool:
 
 
 def update(connection: sqlite3.Connection, version: int) -> None:
-    """Bring a store to `VERSION`, inside a transaction of the caller.
+    """Migrate a store to `VERSION`, inside a transaction of the caller.
 
     Args:
-        connection: the connection to the store, in sqlite3's own handling of transactions.
+        connection: the connection to the store, with sqlite3's default handling of transactions.
         version: 0 for an empty database, else a version for which `can_migrate` returns True.
     """
     from sqlite_utils import Database
 
-    # Plugins are other people's code, and our triggers do not call each other.
+    # Plugins would be other people's code, and no trigger of a store calls another.
     database = Database(connection, recursive_triggers=False, execute_plugins=False)
     if version == 0:
         _create_first(database)
@@ -80,8 +80,8 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 # -- the first version -----------------------------------------------------------------------------
 
 _SPECIAL_TABLES: Final = (
-    # The solution stands after what a list of ideas reads, so that lists do not touch its pages.
-    # Lists are filtered and ordered by time, outcome and mind.
+    # The solution comes after the columns that a list of ideas reads, so that lists do not touch
+    # its pages. Lists are filtered and ordered by time, outcome and mind.
     """
     CREATE TABLE ideas (
         number INTEGER PRIMARY KEY,
@@ -99,8 +99,8 @@ _SPECIAL_TABLES: Final = (
         solution TEXT NOT NULL
     ) STRICT
     """,
-    # `tool:NAME` and `module:NAME` for what any step of an idea's run calls, and
-    # `tag:NAME` for its tags.
+    # A row has `tool:NAME` or `module:NAME` for a call in any step of the idea's run, or `tag:NAME`
+    # for one of its tags.
     """
     CREATE TABLE idea_uses (
         what TEXT NOT NULL,
@@ -117,7 +117,7 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (idea, tool, module)
     ) STRICT, WITHOUT ROWID
     """,
-    # How often each tool of a server was called by hosts, and when last.
+    # How often hosts called each tool of a server, and when they last did.
     (
         "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, "
         "last TEXT NOT NULL) STRICT, WITHOUT ROWID"
@@ -157,14 +157,14 @@ _SPECIAL_TABLES: Final = (
         tools TEXT NOT NULL
     ) STRICT
     """,
-    # Whose each exposed name is, by the folder of the configuration: a name never comes to
-    # mean another tool.
+    # The tool that owns each exposed name, by the folder of the configuration. A name never begins
+    # to mean another tool.
     """
     CREATE TABLE exposed_names (
         scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, tool TEXT NOT NULL, PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # Who may use a server on this store. Rows are never deleted: a name is never given to
+    # Who may use a server on this store. Rows are never deleted, so that no name is ever given to
     # another person.
     """
     CREATE TABLE users (
@@ -183,7 +183,7 @@ _SPECIAL_TABLES: Final = (
         used TEXT
     ) STRICT, WITHOUT ROWID
     """,
-    # The callers a published name is shared with, besides its owner; '' stands for everybody. They
+    # The callers that a published name is shared with, besides its owner; '' means everybody. They
     # see the versions from `since` on, and the one to which the name refers.
     """
     CREATE TABLE shares (
@@ -193,8 +193,8 @@ _SPECIAL_TABLES: Final = (
         PRIMARY KEY (caller, name)
     ) STRICT, WITHOUT ROWID
     """,
-    # No copy of the text is kept: it can be read again from the idea. `porter` finds
-    # "reports" by "report".
+    # The index keeps no copy of the text, which can be read again from the idea. With `porter`, a
+    # search for "report" finds "reports".
     """
     CREATE VIRTUAL TABLE idea_words USING fts5(
         title, tools, body, content='', tokenize='porter unicode61 remove_diacritics 2'
@@ -206,8 +206,8 @@ _SPECIAL_TABLES: Final = (
     )
     """,
 )
-"""Tables for which sqlite-utils has no words: with generated columns, without row numbers, numbered
-for ever, or with an index of words and no texts.
+"""Tables that sqlite-utils cannot express: with generated columns, without row numbers, with
+numbers that are never reused, or with a full-text index that keeps no texts.
 """
 
 _PARTIAL_INDEXES: Final = (
@@ -218,7 +218,7 @@ _PARTIAL_INDEXES: Final = (
     "CREATE INDEX runs_of_sessions ON runs(caller, number) WHERE kind = 'session'",
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
 )
-"""Indexes of some rows of a table, for which sqlite-utils has no words either."""
+"""Indexes of only some rows of a table, which sqlite-utils cannot express either."""
 
 _LISTS: Final = """
                    LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
@@ -228,9 +228,10 @@ _LISTS: Final = """
                    LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
                    LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
 """
-"""SQL that unfolds the entries `one` level by level, without recursion: a reader who asks for
-one row must not wait for all of them. A list has at most 128 entries, and four levels of
-lists hold millions."""
+"""SQL that unfolds the entries `one` level by level. It avoids recursion, because reading one row
+must not wait for all rows. A list has at most 128 entries, so four levels of lists hold millions of
+entries.
+"""
 
 _VIEWS: Final = {
     # Long texts are stored as `~` and the entries of their pieces.
@@ -261,8 +262,8 @@ _VIEWS: Final = {
         JOIN whole_contents AS contents
         ON contents.number = coalesce(four.value, three.value, two.value, one.value)
     """,  # noqa: S608
-    # Whole events, with the parts that are kept in `contents`. The events of one run are
-    # one range of rows.
+    # Whole events, including the parts that are stored in `contents`. The events of one run are one
+    # range of rows.
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence,
                CASE WHEN events.parts IS NULL THEN events.body ELSE
@@ -304,7 +305,7 @@ _VIEWS: Final = {
         LEFT JOIN names ON names.name = publications.name
     """,
 }
-"""The views for programs that read the store by SQL, by name."""
+"""The views for programs that read the store through SQL, by name."""
 
 
 def _create_first(database: Database) -> None:
@@ -324,13 +325,13 @@ def _create_first(database: Database) -> None:
     database.table("shares").create_index(["name"], "shares_by_name")
     database.table("user_tokens").create_index(["user"], "user_tokens_by_user")
 
-    # The hash of an idea's calls without their literals, by which repeated work is recognised.
+    # The hash of an idea's calls without their literals, which shows that work is repeated.
     shapes = _table(
         database, "idea_shapes", {"idea": int, "shape": bytes}, key="idea", refers=("idea", "ideas")
     )
     shapes.create_index(["shape", "idea"], "idea_shapes_by_shape")
 
-    # Results of sessions in progress.
+    # The results of sessions in progress.
     _table(database, "session_calls", {"id": int, "body": str}, key="id")
 
     # Every message, schema and list, once by content. `content_keys` finds a row by the first 8
@@ -338,7 +339,7 @@ def _create_first(database: Database) -> None:
     _table(database, "contents", {"number": int, "hash": bytes, "body": str})
     _table(database, "content_keys", {"key": int, "number": int}, key="key")
 
-    # Further runs and steps an idea was made in.
+    # The further runs and steps that made an idea.
     occurrences = _table(
         database,
         "occurrences",
@@ -348,8 +349,8 @@ def _create_first(database: Database) -> None:
     )
     occurrences.create_index(["idea"])
 
-    # Every version there was, and the version that each name stands for now. A pinned name stays
-    # with its version when another is published.
+    # Every version ever published, and the version that each name refers to now. A pinned name
+    # keeps its version when another one is published.
     publications = _table(
         database,
         "publications",
@@ -375,7 +376,7 @@ def _create_first(database: Database) -> None:
     publications.create_index(["name", "version"], unique=True)
     publications.create_index(["idea"])
 
-    # What further runs of a version showed. Rows are only added; `publications.learned` is
+    # The evidence of further runs of a version. Rows are only added; `publications.learned` is
     # computed from them.
     evidence = _table(
         database,
@@ -421,9 +422,8 @@ def _create_first(database: Database) -> None:
     runs.create_index(["status", "number"])
     runs.create_index(["caller", "status", "number"])
 
-    # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree
-    # holds all, in order.
-    # `parts` says which members of the event are kept in `contents`.
+    # The journals. `id` is the run's number times 2^32 plus the sequence number, so one tree holds
+    # all events in order. `parts` says which members of the event are stored in `contents`.
     _table(
         database,
         "events",
@@ -458,7 +458,7 @@ def _table(
     refers: tuple[str, str] | None = None,
 ) -> Table:
     """Create a strict table whose columns are NOT NULL, except those of the key and of `nullable`.
-    `refers` is a column with numbers of rows of another table, and that table.
+    `refers` names a column that refers to rows of another table, and that table.
     """
     keys = {key} if isinstance(key, str) else {*key}
     return database.table(name).create(

@@ -43,8 +43,8 @@ class SqliteUpkeep(Upkeep):
             )
 
     def back_up(self, target: Path) -> int:
-        # The copy has the commits until it began. If the process is killed, the file is complete or
-        # does not exist.
+        # The copy contains all commits up to its beginning. If the process is killed, the file
+        # either is complete or does not exist.
         with self._alone():
             copy_committed(self._connection, target)
         return target.stat().st_size

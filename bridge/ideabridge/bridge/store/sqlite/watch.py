@@ -1,9 +1,10 @@
-"""FileWatch: notices that the files of a store are gone, and saves what an open store still holds.
+"""FileWatch: notices when the files of a store are gone, and saves the data that the open store
+still holds.
 
-Who needs the copy: a person whose folder is cleaned, synchronised or moved while an assistant still
-runs a server on the store in it (`git clean -dfx`, a program for cloud folders, a mistaken `rm`).
-The open connection is then the only place that has the ideas and journals since the last backup,
-and they end with the process.
+The copy helps a person whose folder is cleaned, synchronised or moved while an assistant still runs
+a server on the store in it (`git clean -dfx`, a program for cloud folders, a mistaken `rm`). Then
+only the open connection has the ideas and journals since the last backup, and they are lost when
+the process ends.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy_committed
 
 COMMITS: Final = 256
-"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise
-SQLite decides."""
+"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise SQLite
+decides when to make one.
+"""
 
 
 class FileWatch:
@@ -27,7 +29,7 @@ class FileWatch:
 
     Args:
         path: the path of the store as the user wrote it, for messages.
-        files: its files; None: it is in memory, so that nothing is watched.
+        files: its files; None if it is in memory, so that there is nothing to watch.
     """
 
     def __init__(self, path: str, files: StoreFiles | None) -> None:
@@ -35,13 +37,13 @@ class FileWatch:
         self._files = files
         self._commits = 0
         self._advice = ""
-        """Where the contents were saved and how to go on, while the files are gone."""
+        """While the files are gone: where the contents were saved, and how to go on."""
         self._unsaved = ""
-        """The fault of the files when the contents could not be saved the last time."""
+        """The fault of the files when saving the contents last failed."""
         self._saving = threading.Lock()
 
     def committed(self, connection: sqlite3.Connection) -> None:
-        """Count a commit and check the files; called after each commit, with the lock held.
+        """Count a commit, and check the files. Call this after each commit, with the lock held.
 
         Raises:
             StoreGoneError: the files are gone, so the commit is lost.
@@ -56,7 +58,7 @@ class FileWatch:
         self._advice = ""
         self._commits += 1
         if not IS_FIXED and self._commits % COMMITS == 0:
-            # If it fails, the log grows until the next checkpoint.
+            # If the checkpoint fails, the log grows until the next one.
             with suppress(sqlite3.Error):
                 checkpoint_locked(self._files.address)
 
@@ -77,15 +79,15 @@ class FileWatch:
         if fault is not None:
             raise self._gone(files, fault, connection)
 
-        # The files may have been gone and come back. Later commits are not in the saved copy.
+        # The files may have disappeared and come back. The saved copy lacks later commits.
         self._advice = ""
 
     def _gone(
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
-        """Return the error for files that are gone. The first time, the contents that the
-        connection still holds are saved. If that fails, it is retried when the fault of the files
-        changes: their folder may be back without them.
+        """Return the error for files that are gone. The first call saves the contents that the
+        connection still holds. If that fails, a later call retries it when the fault of the files
+        has changed: their folder may have come back without them.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):

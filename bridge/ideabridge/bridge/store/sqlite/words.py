@@ -1,4 +1,4 @@
-"""SqliteWords: the full-text index of a store in SQLite, by FTS5."""
+"""SqliteWords: the full-text index of a store in SQLite, which uses FTS5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SqliteWords(WordIndex):
 
     def remove(self, table: str, rows: Sequence[int]) -> bool:
         if table != "publication_words":
-            # FTS5 deletes from a table without texts only what it is given the texts of.
+            # In a table without texts, FTS5 can delete a row only if it gets the texts of the row.
             return False
         self._database.many(
             "DELETE FROM publication_words WHERE rowid = ?", [(row,) for row in rows]
@@ -71,7 +71,8 @@ class SqliteWords(WordIndex):
     def end_rebuild(self) -> None:
         execute = self._database.execute
         execute("DROP TABLE idea_words")
-        # A view of the user may read this table. Without the pragma it would prevent the renaming.
+        # A view of the user may read this table. Without the pragma, such a view would prevent the
+        # renaming.
         execute("PRAGMA legacy_alter_table=ON")
         try:
             execute("ALTER TABLE idea_words_new RENAME TO idea_words")
