@@ -1,9 +1,10 @@
 """Asking: the questions that a module asks during one call, passed to the caller.
 
-A run is asked forms (MCP elicitation, form mode) with plain values. The client of a direct call is
-asked whatever it declares that it answers: forms, addresses to open, sampling, roots. A question is
-checked and bounded before anybody sees it, and shown as the module's own words; an answer is
-checked before the module gets it. Both are the same for runs and for direct calls.
+A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
+direct call can be asked whatever it declares support for: forms, addresses to open, sampling,
+roots. A question is checked and bounded before anybody sees it, and shown as the module's own
+words; an answer is checked before the module gets it. These checks are the same for runs and for
+direct calls.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ LINES: Final = 100
 
 _NAME: Final = 100
 _KEPT: Final = "\n\t\u200d\ufe0f"
-"""Characters that are allowed in values: line ends, tabs, and the joiners and
-selectors of emoji."""
+"""Unprintable characters that values may contain: line ends, tabs, and the joiners and selectors of
+emoji."""
 
 _VALUE: Final = 1000
-"""Characters of a choice or of a default."""
+"""The most characters of a choice or of a default."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -66,15 +67,15 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """Nobody is asked this question, because it is not a form, or is a hostile one."""
+    """A question that nobody is asked, because it is not a form or is a hostile one."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
-    """Check and read the question of a module.
+    """Check and read a module's question.
 
     Raises:
-        FormError: nobody may be asked this; the message contains the reason for the
-            module and the run.
+        FormError: nobody may be asked this question. The message gives the module and the run the
+            reason.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError(
@@ -126,7 +127,7 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
     """Check that a person sees the whole address, and that it leads where it seems to lead.
 
     Raises:
-        FormError: it does not.
+        FormError: the address is too long, malformed, or could mislead a person.
     """
     _read_message(params.message)
     address = params.url
@@ -154,7 +155,7 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
     """Check that a question to a model is bounded.
 
     Raises:
-        FormError: it is not.
+        FormError: the question has no bounds, or is too large.
     """
     prompt = params.system_prompt or ""
     if len(prompt) > _SYSTEM_PROMPT:
@@ -171,10 +172,11 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
 def read_response(
     module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
 ) -> types.InputResponse:
-    """The answer of the client of a direct call, as the module gets it.
+    """Return the answer of a direct call's client in the form that the module gets.
 
     Raises:
-        AnswerError: the module does not get it.
+        AnswerError: the answer does not fit the question or contains a secret, so the module must
+            not get it.
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
@@ -269,7 +271,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
 
 
 def _check_words(where: str, field: JSONObject) -> None:
-    """Check that labels are texts, and that a person can see the whole of a default."""
+    """Check that labels are texts, and that a person can see all of a default."""
     names = field.get("enumNames", [])
     if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
         raise FormError(f"{where}: expected enumNames to be texts")
@@ -309,11 +311,11 @@ def _list(value: JSON) -> list[JSON]:
 # -- asking ----------------------------------------------------------------------------------------
 
 MAX_ASKS: Final = 3
-"""The most times that a form is shown if its answers are not accepted, each time
-with the reason."""
+"""The most times that a form is shown. It is shown again, with the reason, if an answer is not
+accepted."""
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""The most times that one call may be answered with questions (2026)."""
+"""The most times that a module may answer one call with questions (2026)."""
 
 QUESTIONS: Final = 20
 """The most questions that one call may ask a person."""
@@ -321,19 +323,19 @@ QUESTIONS: Final = 20
 _MESSAGE: Final = 300
 
 LONGEST: Final = 10
-"""The time-outs that a call may take if its module reports progress."""
+"""A module that reports progress may extend its call to this many time-outs in all."""
 QUESTION_BYTES: Final = 256 * 1024
-"""Bytes of JSON of a question that the client of a direct call is asked; of all questions in place
-of one result, with the module's state; and of one log message."""
+"""The most bytes of JSON in one question to the client of a direct call, in all questions that
+replace one result (with the module's state), and in one log message."""
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
-"""What a call within a run declares that it answers, in wire form."""
+"""The capabilities that a call within a run declares, in wire form."""
 
 LOG_MESSAGES: Final = 1000
-"""Log messages of a call that wait for a slow client; older ones are dropped."""
+"""The most log messages of a call that wait for a slow client. Older ones are dropped."""
 
 _LOG_SECONDS: Final = 1.0
-"""Seconds that the result of a call waits for its log messages and its progress."""
+"""The longest that the result of a call waits for its log messages and progress, in seconds."""
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task."""
@@ -343,7 +345,7 @@ _LOG_MESSAGE: Final = TypeAdapter(types.LoggingMessageNotificationParams)
 _LOG_PARTS: Final = ("level", "logger", "data")
 
 NOBODY: Final = "nobody was asked"
-"""Begins each error about a question of a direct call that did not reach the client."""
+"""The first words of each error about a question that did not reach the client of a direct call."""
 
 _QUESTION: Final[TypeAdapter[types.InputRequest]] = TypeAdapter(types.InputRequest)
 _KINDS: Final[Mapping[str, str]] = {
@@ -351,7 +353,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-"""The capability of a client that answers each kind of question."""
+"""The capability that a client needs for each kind of question, by the method of the question."""
 
 
 class DirectClient(Protocol):
@@ -359,51 +361,55 @@ class DirectClient(Protocol):
 
     @property
     def capabilities(self) -> JSONObject:
-        """What it declares that it answers, in wire form: `elicitation`, `sampling`, `roots`."""
+        """The questions that it declares it can answer, in wire form: `elicitation`, `sampling`,
+        `roots`.
+        """
         ...
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether it takes questions in place of a result, and comes again with the
+        """Whether it accepts questions in place of a result, and then repeats the call with the
         answers (2026-07-28).
         """
         ...
 
     @property
     def responses(self) -> Mapping[str, types.InputResponse] | None:
-        """The answers with which it came again."""
+        """The answers that it sent when it repeated the call."""
         ...
 
     @property
     def state(self) -> str | None:
-        """The module's state with which it came again."""
+        """The module's state that it sent back when it repeated the call."""
         ...
 
     @property
     def meta(self) -> types.RequestParamsMeta | None:
-        """The `_meta` of its request, without what concerns its connection."""
+        """The `_meta` of its request, without the members about its connection."""
         ...
 
     @property
     def session(self) -> Hashable:
-        """Equal for the calls of one client. Log messages of a module reach no other client."""
+        """A value that is equal for all calls of one client. A module's log messages reach no other
+        client.
+        """
         ...
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """The lowest level of log messages that it wants; None: it wants none."""
+        """The lowest level of log messages that it wants; None if it wants no log messages."""
         ...
 
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question as a person or a model sees it: what the module wrote is marked
-        as its own words.
+        """Return a question as a person or a model sees it: the words that the module wrote are
+        marked as such.
 
         Args:
             module: the module that asks.
             question: its question, checked and without secrets.
-            fault: why the last answer was not accepted.
+            fault: why the last answer was not accepted; None for the first time.
         """
         ...
 
@@ -411,24 +417,25 @@ class DirectClient(Protocol):
         """Ask a marked question while the call waits.
 
         Raises:
-            MCPError: the client cannot be asked now, or answered with this error.
+            MCPError: the client cannot be asked now, or it answered with this error.
         """
         ...
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Pass a log message on."""
+        """Pass a log message on to the client."""
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell it that what happens at an address that it was asked to open is over."""
+        """Tell the client that the interaction at an address it was asked to open is complete."""
         ...
 
 
 class ModuleAsks(Exception):  # noqa: N818 - not an error
-    """A module answered a direct call with questions, which the client takes in place of a result.
+    """A module answered a direct call with questions, and the client accepts them in place of a
+    result.
 
     Attributes:
-        questions: by name, in wire form: checked, without secrets, and not marked.
+        questions: the questions by name, in wire form: checked, without secrets, and not marked.
         state: the module's state.
     """
 
@@ -444,16 +451,17 @@ class Asking:
     Args:
         module: the module of the call.
         tool: the name of the call in errors.
-        seconds: the time-out of the call, which is paused while a person is asked.
+        seconds: the time-out of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller; None if nobody can be asked.
-        secrets: values that are hidden.
-        client: the client of a direct call, which is asked in place of `asker`.
+        secrets: the values to hide.
+        client: the client of a direct call. It is asked in place of `asker`.
 
     Attributes:
         scope: ends the call after its time-out.
-        allowed: the seconds that it may take, without the time in which a person is asked.
-        refused: messages to the caller about questions that nobody was asked.
-        own_ids: the id that the client gets for an address, by the id that the module gave it.
+        allowed: the seconds that the call may take, not counting the time in which a person is
+            asked.
+        refused: messages to the caller, one for each question that nobody was asked.
+        own_ids: the ids that the client gets for addresses, by the module's ids for them.
     """
 
     def __init__(
@@ -488,12 +496,12 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """What the module learns that the caller can answer (capabilities)."""
+        """The client capabilities that are declared to the module, in wire form."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Start the time-out anew, because the module reports progress. In all it may take
-        `LONGEST` time-outs.
+        """Restart the time-out because the module reports progress. All extensions together allow
+        at most `LONGEST` time-outs.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -526,7 +534,8 @@ class Asking:
         try:
             while self._logs:
                 sent = self._logs.popleft()
-                # Built anew, because a module may add anything to it.
+                # The message is built from known fields, because a module may add anything to its
+                # own.
                 parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
@@ -551,7 +560,7 @@ class Asking:
 
     @contextmanager
     def telling(self) -> Generator[None]:
-        """Pass progress on, for which the result of the call waits."""
+        """Pass progress on within this context. The result of the call waits until that is done."""
         self._telling += 1
         try:
             yield
@@ -562,8 +571,8 @@ class Asking:
                 self._told = anyio.Event()
 
     async def all_passed_on(self) -> None:
-        """Wait until the log messages and the progress so far have reached the client, for a
-        second at most.
+        """Wait until the log messages and the progress so far have reached the client, or for a
+        second.
         """
         with anyio.move_on_after(_LOG_SECONDS):
             if self._passing is not None:
@@ -575,7 +584,7 @@ class Asking:
         """Ask the client of a direct call while the call waits.
 
         Raises:
-            MCPError: nobody was asked, or the client answered with this error.
+            MCPError: nobody could be asked, or the client answered with this error.
         """
         client = self.client
         assert client is not None
@@ -605,7 +614,9 @@ class Asking:
         raise MCPError(types.INVALID_REQUEST, f"the answer was not passed on: {fault}")
 
     def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
-        """The question without secrets; an error if the client does not answer such questions."""
+        """Return the question without secrets, or raise an error if the client cannot answer such
+        questions.
+        """
         kind = _KINDS[question.method]
         declared = client.capabilities.get(kind)
         if isinstance(question.params, types.ElicitRequestURLParams):
@@ -645,7 +656,7 @@ class Asking:
             raise self._nobody(question, str(error)[:500]) from None
 
     def _checked(self, question: types.InputRequest) -> types.InputRequest:
-        """The question, checked as one of a run is, and without secrets."""
+        """Return the question without secrets, after the same checks as for a question to a run."""
         params = question.params
         if isinstance(params, types.ElicitRequestFormParams):
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -675,8 +686,8 @@ class Asking:
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address holds a secret of the configuration")
 
-        # Clients of 2025-11-25 want an id, and 2026-07-28 has none. That of the module
-        # may say anything.
+        # Clients of 2025-11-25 need an id; 2026-07-28 has none. The module's own id may contain
+        # anything, so the client gets another one.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -686,8 +697,8 @@ class Asking:
         )
 
     def addresses(self, client: DirectClient, error: MCPError) -> MCPError:
-        """An error that asks the client to open addresses (2025-11-25), with them checked and
-        marked; any other error as it is.
+        """Check and mark the addresses in an error that asks the client to open them (2025-11-25).
+        Any other error is returned as it is.
         """
         if error.code != types.URL_ELICITATION_REQUIRED:
             return error
@@ -715,10 +726,10 @@ class Asking:
         return MCPError(types.INVALID_REQUEST, reason)
 
     def asked_by(self, required: types.InputRequiredResult) -> ModuleAsks:
-        """The questions in a result, for a client that takes them in place of a result.
+        """Return the questions of a result as `ModuleAsks`, for a client that accepts questions.
 
         Raises:
-            ModuleInputRequiredError: the client does not answer one of them.
+            ModuleInputRequiredError: the client cannot answer one of them.
         """
         client = self.client
         assert client is not None
@@ -736,7 +747,7 @@ class Asking:
             ) from None
 
         for _, name in self._secrets.places({**questions}):
-            # The module gets its answers by these names, so they cannot be masked.
+            # The module gets its answers by these names, so the names cannot be masked.
             raise ModuleInputRequiredError(
                 self._module,
                 f"{self._tool} asks questions whose names hold the secret "
@@ -761,7 +772,7 @@ class Asking:
 
         Args:
             params: the question.
-            apart: True if this task answers only the question: it is cancelled if the module
+            apart: True if this task only answers the question. It is then cancelled if the module
                 withdraws the question.
         """
         try:
@@ -783,7 +794,7 @@ class Asking:
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                # A person sees one form of a call at a time.
+                # A person sees only one form of a call at a time.
                 async with self._one:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:
@@ -792,7 +803,7 @@ class Asking:
         return types.ElicitResult(action="cancel")
 
     def _masked(self, inquiry: Inquiry) -> Inquiry:
-        """The question without secrets, because it is shown and stored."""
+        """Return the question without secrets, because it is shown and stored."""
         schema = self._secrets.redact(inquiry.schema)
         return replace(
             inquiry,
@@ -811,7 +822,7 @@ class Asking:
             raise
 
     def end(self) -> None:
-        """End the call: open questions are cancelled, and no more are asked."""
+        """End the call: cancel its open questions, and let it ask no more."""
         self._ended = True
         for scope in self._open:
             scope.cancel()
@@ -821,7 +832,7 @@ class Asking:
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
         report = f"server {self._module!r} asked {asked!r}, and was not answered: {reason}"
-        # A module may repeat a question without end.
+        # A module may repeat the same question endlessly.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
             if self._asker is not None:
@@ -830,7 +841,8 @@ class Asking:
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """The answers to the questions in a result (2026), with which the call is sent again.
+        """Return the answers to the questions in a result (2026). The call is then sent again with
+        them.
 
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.
@@ -869,7 +881,7 @@ class Asking:
 
     @contextmanager
     def _stopped_clock(self) -> Generator[None]:
-        """Pause the time-out of the call."""
+        """Stop the clock of the call's time-out within this context."""
         if self._waiting == 0:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")
@@ -884,7 +896,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Name the request of a module that is always refused, with the reason."""
+    """Name a kind of request that is refused whenever a module sends it, with the reason."""
     if isinstance(request, types.CreateMessageRequest):
         return (
             "an answer of a model (sampling), which is refused: a connected server "

@@ -1,5 +1,5 @@
-"""Backchannel: finds the call that a question or a log message of a module belongs to, and
-declares who is asked.
+"""Backchannel: finds the call that a module's question or log message belongs to, and declares to
+the module what it may ask.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""What is declared to an exposed module whose calls do not say what they answer: questions of
-direct calls go to clients, which may answer any of these."""
+"""The capabilities that are declared to an exposed module for messages without a call: its
+questions go to the clients of direct calls, which may answer any of these."""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""The addresses that clients were asked to open, until the module reports that it has what it
-needs."""
+"""The most addresses that are remembered after a client was asked to open them, until the module
+reports that it has what it needs."""
 
 _TOLD_SECONDS: Final = 5.0
 _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
@@ -40,14 +40,14 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls of one connection, and the questions that the module asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it
-    must never reach a person other than the one whose call it belongs to. So a question is
-    passed on only if exactly one call is unanswered. Otherwise it is cancelled, and every call
-    in flight gets an error.
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must
+    never reach a person whose call it does not belong to. So a question is passed on only if
+    exactly one call is unanswered. Otherwise it is cancelled, and every call in flight gets an
+    error.
 
     Args:
-        on_ask: called for each question; after the first, the calls of the module
-            run one at a time.
+        on_ask: called for each question; after the first, the calls of the module run one at a
+            time.
         exposed: whether the module may ask the clients of direct calls.
 
     Attributes:
@@ -59,18 +59,18 @@ class Backchannel:
         self._on_ask = on_ask
         self._declared = _EVERYTHING if exposed else FORMS
         self.start: Start | None = None
-        # The unanswered requests by id; None: the call was cancelled.
+        # The calls of the unanswered requests, by the id of the request; None for a cancelled call.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
-        # By the id of a question, as text: the calls that were unanswered when it arrived.
+        # The calls that were unanswered when a question arrived, by the id of the question as text.
         self._asking: dict[str, list[Asking | None]] = {}
-        # By the id that the module gave to an address: the call whose client was asked to open it.
+        # The call whose client was asked to open an address, by the module's id for the address.
         self._addresses: OrderedDict[str, Asking] = OrderedDict()
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. If the call is cancelled, the
-        module may still ask.
+        """Attribute the requests that this task sends to a call. A module may still ask something
+        after its call was cancelled.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -104,26 +104,23 @@ class Backchannel:
         client = asking.client
         meta = _meta(message)
         if client is not None and types.CLIENT_CAPABILITIES_META_KEY in meta and client.log_level:
-            # From 2026-07-28 on each request says which log messages it wants.
+            # From 2026-07-28 on, each request names the level of log messages that it wants.
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
-        """Note that the module has answered a request, so that no further question belongs to
-        it.
-        """
+        """Note that the module has answered a request. No later question belongs to it."""
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Note a question of the module. The unanswered calls are noted here, where messages
-        arrive in order, because `elicit` runs in another task, and the call may have been answered
-        before it starts.
+        """Note a question of the module, and which calls are unanswered now. Messages arrive here
+        in order. `elicit` runs in another task, and may start only after the call was answered.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def logged(self, params: dict[str, Any]) -> None:
-        """Pass on a log message, which does not say which call it belongs to, if all unanswered
-        calls are of one client.
+        """Pass on a log message if all unanswered calls are from one client, because the message
+        does not say which call it belongs to.
         """
         last: Asking | None = None
         sessions = set[object]()
@@ -137,8 +134,8 @@ class Backchannel:
             last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
-        """Note that the client of a call is asked to open an address, which the module
-        calls by this name.
+        """Note that the client of a call is asked to open the address to which the module gave this
+        id.
         """
         if name is None:
             return
@@ -157,8 +154,7 @@ class Backchannel:
             return
 
         async def tell() -> None:
-            # A client that is gone, or does not read, must not delay or end the
-            # connection of the module.
+            # A client that is gone or does not read must not delay or end the module's connection.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
                 await client.tell_completed(own_id)
 
@@ -180,8 +176,8 @@ class Backchannel:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass the module's question to a model on to the client of the direct call it belongs
-        to, or refuse it.
+        """Pass on the module's question to a model, or refuse it. It goes to the client of the
+        direct call that it belongs to.
         """
         answer = await self._answer(context, types.CreateMessageRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ListRootsResult):
@@ -191,8 +187,8 @@ class Backchannel:
     async def list_roots(
         self, context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
-        """Pass the module's question for folders on to the client of the direct call it belongs
-        to, or refuse it.
+        """Pass on the module's question for folders, or refuse it. It goes to the client of the
+        direct call that it belongs to.
         """
         answer = await self._answer(context, types.ListRootsRequest())
         if isinstance(answer, types.ListRootsResult | types.ErrorData):
@@ -230,7 +226,7 @@ class Backchannel:
     async def _answer_of(
         self, owner: Asking, question: types.InputRequest
     ) -> types.InputResponse | types.ErrorData:
-        """The answer to a question that belongs to this call."""
+        """Return the answer to a question that belongs to this call."""
         if owner.client is not None:
             if isinstance(question.params, types.ElicitRequestURLParams):
                 self.addressed(question.params.elicitation_id, owner)
@@ -257,7 +253,9 @@ class Backchannel:
 
 
 def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
-    """Declare these capabilities; the SDK declares all that it has a function for."""
+    """Replace the declared capabilities by these: the SDK declares everything that it has a
+    function for.
+    """
     params: dict[str, Any] = message.params or {}
     if message.method == "initialize":
         params["capabilities"] = {**capabilities}

@@ -1,17 +1,17 @@
-"""Blocks: the images, sounds and resources within values, which answers give as content
-blocks of their own.
+"""Blocks: takes images, sounds and resources out of values, so that answers contain them as content
+blocks.
 
-A tool answers with content blocks, and a call keeps them in its value as JSON. A model reads an
-image only where it stands as a block in the content of an answer; within text it is a few thousand
-characters of base64. So an answer takes the blocks out of the values that it shows, puts a
-placeholder in the place of each, and has them after its text:
+A tool answers with content blocks, and a call keeps them in its value as JSON. A model sees an
+image only if it is a block in the content of an answer; within text it is a few thousand characters
+of base64. So an answer takes the blocks out of the values that it shows, puts a placeholder in the
+place of each, and appends the blocks to its text:
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 
-An object is a block only if the protocol defines every member of it. So nothing is lost with the
-place that it had, and an object of somebody's data that only looks like a block stays data. A view
-(a page that hosts run, see `views`) stays JSON, too, because nobody knows here whose it is; HTML
-that is no view becomes plain text, as in direct calls.
+An object is a block only if the protocol defines every member of it. So no member is lost, and an
+object in somebody's data that only looks like a block stays data. A view (a page that hosts run,
+see `views`) stays JSON, too, because this code does not know which server it comes from. HTML that
+is not a view becomes plain text, as in direct calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.modules.views import is_html, is_view, without_views
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 MOST_BLOCKS: Final = 20
-"""Blocks in one answer."""
+"""The most blocks in one answer."""
 
 _MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
     "image": TypeAdapter(types.ImageContent),
@@ -37,22 +37,22 @@ _MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
     "resource": TypeAdapter(types.EmbeddedResource),
     "resource_link": TypeAdapter(types.ResourceLink),
 }
-"""The blocks that are taken out of values. Text is readable where it stands."""
+"""The types of blocks that are taken out of values. Text is readable inside the value."""
 
 _MARKS: Final = (b'"mimeType"', b'"type":"resource')
-"""A value without any of these in its JSON has no block."""
+"""A value has no block if its JSON contains none of these."""
 
 _MOST_VALUES: Final = 100_000
-"""Values that are looked at for blocks. Blocks behind these stay in their place."""
+"""The most values that are searched for blocks. Blocks after these stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""Characters of base64 that are checked. A whole image of megabytes is too much for
-the event loop."""
+"""The most characters of base64 that are checked: a whole image of megabytes would block the event
+loop."""
 
 
 def native(value: JSONObject) -> JSONObject | None:
-    """The content block that a value is, in the form in which an answer may have it; None: the
-    value is no content block.
+    """Return a value as a content block that an answer may contain; None if the value is not a
+    content block.
     """
     kind = value.get("type")
     model = _MODELS.get(kind) if isinstance(kind, str) else None
@@ -64,7 +64,7 @@ def native(value: JSONObject) -> JSONObject | None:
     except ValidationError:
         return None
 
-    # A member that the protocol does not define would be lost.
+    # A content block would lose a member that the protocol does not define.
     if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
         return None
     if isinstance(block, types.ImageContent | types.AudioContent):
@@ -84,7 +84,9 @@ def native(value: JSONObject) -> JSONObject | None:
 
 
 def _native_resource(resource: JSONObject) -> JSONObject | None:
-    """A resource as a block may have it; None: it is a view, or its data is not base64."""
+    """Return a resource in the form that a block may contain; None if it is a view, or its data is
+    not base64.
+    """
     if is_view(resource):
         return None
 
@@ -102,7 +104,7 @@ def _native_resource(resource: JSONObject) -> JSONObject | None:
 
 
 def _base64(text: str) -> str | None:
-    """The base64 of a block without line ends; None: it is not base64, or empty."""
+    """Return the base64 of a block without line ends; None if it is empty or not base64."""
     data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
@@ -112,7 +114,9 @@ def _base64(text: str) -> str | None:
 
 
 def _without_views(part: JSONObject) -> JSONObject:
-    """A copy of a block or a resource without nulls, whose `_meta` says nothing about views."""
+    """Return a copy of a block or a resource without nulls, and without members about views in
+    `_meta`.
+    """
     copied: JSONObject = {key: value for key, value in part.items() if value is not None}
     meta = copied.pop("_meta", None)
     other_meta = without_views(meta) if isinstance(meta, dict) else None
@@ -122,14 +126,15 @@ def _without_views(part: JSONObject) -> JSONObject:
 
 
 class Blocks:
-    """The blocks that are taken out of the values of one answer.
+    """Takes the blocks out of the values of one answer.
 
-    Call `take` with each value, shorten what it returns, and then call `place` with
-    all that is shown.
+    Call `take` with each value, shorten the values that it returns, and then call `place` with
+    everything that is shown.
     """
 
     def __init__(self) -> None:
-        # By the id of the placeholder, which is in the entry, so that its id is not used again.
+        # The blocks by the `id()` of their placeholders. The entry holds the placeholder, so that
+        # Python does not use its id again.
         self._taken: dict[int, tuple[JSONObject, JSONObject]] = {}
         self._left = 0
 
@@ -139,8 +144,8 @@ class Blocks:
         return [placeholder for placeholder, _ in self._taken.values()]
 
     def take(self, value: JSON) -> JSON:
-        """The value with a placeholder in the place of each block; the same object if
-        it has no block.
+        """Return the value with a placeholder in the place of each block; the same object if it has
+        no block.
         """
         if not isinstance(value, dict | list):
             return value
@@ -177,14 +182,15 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """The blocks whose placeholders are shown, in their order. Each placeholder names its
-        block.
+        """Return the blocks whose placeholders are shown, in their order, and write into each
+        placeholder which block it stands for.
 
         Args:
-            shown: what the answer shows of the values.
+            shown: the parts of the values that the answer shows.
             first: the number of the first block among the content blocks of the answer.
             room: the most bytes of JSON of the blocks.
-            otherwise: what a placeholder says, after the size, if there is no room for its block.
+            otherwise: the words of a placeholder, after the size, if there is no room for its
+                block.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}
@@ -203,7 +209,7 @@ class Blocks:
                     continue
 
                 if data not in numbers:
-                    # The same image in two places is one block.
+                    # If the same image is in two places, one block is enough.
                     numbers[data] = first + len(blocks)
                     room -= len(data)
                     blocks.append(block)
