@@ -1,16 +1,16 @@
-"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1
-with the MCP SDK).
+"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1 with
+the MCP SDK).
 
     Authorization       one for each module over HTTP; an `httpx2.Auth`
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
-      SignInFile            where the tokens are kept
+      SignInFile            stores the tokens
       Person                opens an address and returns where the browser came back to; None in a server
-      DevicePerson          in its place: enters a code in a browser on another device
+      DevicePerson          instead of it: enters a code in a browser on another device
 
 The SDK's provider would hold one lock from a request to its answer, and calls would wait for each
-other. So it is driven only while there is something to do: a token has expired, or the module has
-answered 401 or `insufficient_scope`. Without a person it renews tokens, and gets those that need no
-person; for anything else, the error says which command signs in.
+other. So it runs only when it is needed: a token has expired, or the module has answered 401 or
+`insufficient_scope`. Without a person, it renews tokens and gets tokens that need no person. For
+anything else, the error says which command signs in.
 """
 
 from __future__ import annotations
@@ -69,26 +69,26 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The statuses with which an authorization server refuses to renew a token for good."""
+"""The statuses with which an authorization server refuses to renew a token permanently."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
     "/.well-known/openid-configuration",
 )
-"""Parts of the paths at which the SDK looks for the metadata of an authorization server."""
+"""Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
 """The most times that a request is sent again with another token."""
 _SECONDS: Final = 20.0
-"""The time of one request to an authorization server."""
+"""The time-out of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""Seconds before its end at which a token is renewed: a request must arrive before."""
+"""A token is renewed this many seconds before it expires, because a request must arrive in time."""
 _MOST_BYTES: Final = 1024 * 1024
-"""Bytes of an answer of an authorization server."""
+"""The most bytes in an answer of an authorization server."""
 MOST_SCOPES: Final = 100
-"""The scopes that a module may demand, together with those that were granted or demanded before."""
+"""The most scopes that a module may demand, counting those that were granted or demanded before."""
 
 LONGEST_SCOPE: Final = 500
-"""Characters of one scope."""
+"""The most characters of one scope."""
 
 _PAST: Final = 1.0
 _SHOWN: Final = 400
@@ -96,7 +96,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# What the SDK warns of is raised, too, and reported with the name of the module.
+# The SDK also raises what it warns of, and the error is reported with the module's name.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -107,7 +107,7 @@ class Person(Protocol):
 
     @property
     def redirect_uri(self) -> str:
-        """The address on this machine to which the browser is sent back."""
+        """The address on this machine to which the authorization server sends the browser back."""
         ...
 
     async def authorize(self, url: str) -> str:
@@ -125,15 +125,15 @@ class Authorization(httpx2.Auth):
     Args:
         module: the module's name.
         launch: its address, headers and `auth`. No request to another origin gets a token. If
-            headers are configured, a refusal that does not speak of tokens may be about them.
+            headers are configured, a refusal may be about them, unless it mentions tokens.
         secrets: hides every token.
-        file: the file with the sign-in of the person. None: requests have no token.
-        person: signs in when the module asks for it, with a browser here or on another device;
-            earlier tokens are then not used. None: nobody can.
+        file: the file with the person's sign-in. None: requests have no token.
+        person: signs in when the module asks for it, with a browser here or on another device.
+            Earlier tokens are then not used. None: nobody can sign in.
         at_once: sign in before the module asks for it.
 
     Attributes:
-        signed_in: where the tokens of a person who has signed in are kept; None before.
+        signed_in: where the tokens are stored once a person has signed in; None before.
         oddities: what was repaired in the answers of authorization servers.
     """
 
@@ -160,14 +160,14 @@ class Authorization(httpx2.Auth):
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
-        # The token of the last sign-in, until the module has accepted it.
+        # The token of the last sign-in; None once the module has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""
         self._lock = anyio.Lock()
         self.signed_in: str | None = None
         self.oddities = Oddities()
-        # The issuer as the authorization server writes it; see `repair_server`.
+        # The issuer in the spelling of the authorization server; see `repair_server`.
         self._written_issuer: str | None = None
         # Why metadata of the authorization server could not be read in this sign-in.
         self._server_fault: str | None = None
@@ -176,7 +176,7 @@ class Authorization(httpx2.Auth):
     def _make_provider(self) -> OAuthClientProvider:
         settings = self._settings
         if settings.grant == "client_credentials":
-            # Imported here, because it loads the library of signatures.
+            # Imported here, because it loads the library for signatures.
             from mcp.client.auth.extensions.client_credentials import (
                 ClientCredentialsOAuthProvider,
                 PrivateKeyJWTOAuthProvider,
@@ -237,7 +237,7 @@ class Authorization(httpx2.Auth):
 
         async def signed(audience: str) -> str:
             try:
-                # The server may compare the text with its own name.
+                # The server may compare the audience with its own name, letter by letter.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 problem = (
@@ -317,13 +317,13 @@ class Authorization(httpx2.Auth):
 
             if not left or not self._is_challenge(challenge):
                 return
-            # It is read before the request is sent again.
+            # The body of the refusal is read before the request is sent again.
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
         """True if another token may help."""
         if response.status_code == _UNAUTHORIZED:
-            # The module may mean the key in a configured header.
+            # The refusal may be about the key in a configured header.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -335,10 +335,10 @@ class Authorization(httpx2.Auth):
         ):
             return False
 
-        # Some modules name no scope.
+        # Some modules do not name a scope.
         scopes = set(self._demanded(response, self._asked) or [""])
         if scopes <= self._asked and (self._person is not None or not self._is_personal):
-            return False  # there is a token for them, and the module still refuses
+            return False  # the module refuses even with a token for these scopes
         self._asked |= scopes
         return True
 
@@ -347,10 +347,11 @@ class Authorization(httpx2.Auth):
 
         Args:
             challenge: the module's refusal.
-            before: those that were demanded or granted before, with which these are kept.
+            before: the scopes that were demanded or granted before, and are stored together with
+                these.
 
         Raises:
-            ModuleSignInError: they are too many, or one is too long.
+            ModuleSignInError: the scopes are too many, or one is too long.
         """
         scopes = (extract_field_from_www_auth(challenge, "scope") or "").split()
         longest = max(map(len, scopes), default=0)
@@ -372,7 +373,7 @@ class Authorization(httpx2.Auth):
         return scopes
 
     def _is_due(self) -> bool:
-        """True if the token can be renewed, and has expired or soon will."""
+        """True if the token can be renewed, and has expired or will expire soon."""
         context = self._provider.context
         tokens = context.current_tokens
         ends = context.token_expiry_time
@@ -396,8 +397,8 @@ class Authorization(httpx2.Auth):
             request: the request to the module.
             challenge: the module's refusal of it; None: the token has expired.
             refused: the token that was refused; None: the request had none.
-            may_refresh: whether the token may be renewed; false if a renewed token
-                was refused, too.
+            may_refresh: whether the token may be renewed; false if the module has refused a renewed
+                token.
 
         Raises:
             ModuleSignInError: there is no such token.
@@ -419,7 +420,7 @@ class Authorization(httpx2.Auth):
                         return
 
                 if challenge is None:
-                    return  # the module says what it needs
+                    return  # the module's answer will say what it needs
                 if self._is_personal and self._person is None:
                     await self._load(again=True)
                     if self._has_newer(refused, challenge):
@@ -438,7 +439,7 @@ class Authorization(httpx2.Auth):
                     context.clear_tokens()
 
                 async with aclosing(self._provider.async_auth_flow(request)) as flow:
-                    await anext(flow)  # the request itself, which was sent already
+                    await anext(flow)  # the request itself, which has already been sent
                     response = self._scoped(challenge)
                     while (outgoing := await flow.asend(response)) is not request:
                         response = await self._answer(client, outgoing, response)
@@ -446,10 +447,10 @@ class Authorization(httpx2.Auth):
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
-            # The SDK passes on what is wrong with answers and addresses.
+            # The SDK does not catch errors about malformed answers and addresses.
             failure = self._failed(error)
             if self._person is not None:
-                self._failure = failure  # a person is asked once
+                self._failure = failure  # a person is asked only once
             raise failure from None
 
     async def _refresh(
@@ -459,7 +460,7 @@ class Authorization(httpx2.Auth):
         challenge: httpx2.Response | None,
         refused: str | None,
     ) -> None:
-        """Renew the access token, unless another process has done so. Without success there is no
+        """Renew the access token, unless another process has done so. If that fails, there is no
         token afterwards.
         """
         context = self._provider.context
@@ -486,8 +487,8 @@ class Authorization(httpx2.Auth):
                     outgoing = await flow.asend(response)
 
             if context.current_tokens is None and self._is_personal:
-                # Perhaps a person has signed in again, so that the server has withdrawn
-                # the tokens before.
+                # Perhaps a person has signed in again, and the server has withdrawn the earlier
+                # tokens.
                 await self._load(again=True)
                 if status not in _REFUSALS:
                     raise TemporaryError(
@@ -502,8 +503,8 @@ class Authorization(httpx2.Auth):
     async def _answer(
         self, client: httpx2.AsyncClient, request: httpx2.Request, before: httpx2.Response
     ) -> httpx2.Response:
-        """The answer to a request of the SDK for a sign-in; `before` is the last
-        that it has had.
+        """Return the answer to a request that the SDK makes during a sign-in; `before` is the
+        answer to its previous request.
         """
         if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
             response = await self._provider.answer(request, before, partial(self._send, client))
@@ -525,11 +526,11 @@ class Authorization(httpx2.Auth):
         return _with_content(response, content)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to an authorization server, or for the module's metadata, and
-        read the answer.
+        """Send a request to an authorization server, or for the module's metadata, and read the
+        answer.
 
         Raises:
-            OAuthFlowError: its address may not be used, it does not belong to the configured
+            OAuthFlowError: its address may not be used, the server is not that of the configured
                 issuer, or the answer is too long.
             TemporaryError: the server cannot be reached or does not answer in time.
         """
@@ -557,8 +558,8 @@ class Authorization(httpx2.Auth):
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """True if there is a valid token that was not refused, because another request has
-        got it meanwhile.
+        """True if there is a valid token that was not refused: another request has meanwhile got
+        it.
         """
         context = self._provider.context
         tokens = context.current_tokens
@@ -567,11 +568,11 @@ class Authorization(httpx2.Auth):
         return challenge is None or tokens.access_token != refused
 
     def check_address(self, url: str) -> None:
-        """Refuse an address to which neither requests nor people are sent: it needs https, or http
-        on this machine or that of the module.
+        """Check that requests and people may be sent to an address: with https, or with http on
+        this machine or on the module's host.
 
         Raises:
-            OAuthFlowError: it has neither.
+            OAuthFlowError: they must not be sent there.
         """
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -583,9 +584,9 @@ class Authorization(httpx2.Auth):
             )
 
     def _check_issuer(self) -> None:
-        """Refuse to send credentials, or a person, to another server than the configured one,
-        or than the one whose metadata cannot be read: the SDK would take addresses of the
-        module in its place.
+        """Check that credentials and people are sent only to the configured authorization server,
+        and only if its metadata can be read. Otherwise, the SDK would use addresses on the module's
+        host.
         """
         issuer = self._settings.issuer
         metadata = self._provider.context.oauth_metadata
@@ -600,8 +601,8 @@ class Authorization(httpx2.Auth):
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """The challenge, with the configured scopes, and with those that were granted or
-        asked for before.
+        """Return the challenge with the configured scopes and those that were granted or demanded
+        before.
 
         Raises:
             ModuleSignInError: the module demands too much.
@@ -643,9 +644,9 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares it with the issuer in the spelling of the module. The protocol
-            # forbids to compare it with anything but a spelling that was seen, so a slash
-            # more is a mismatch.
+            # The SDK compares this issuer with the spelling in the metadata. The protocol allows no
+            # normalisation, so an additional slash would be a mismatch. The server's own spelling
+            # is therefore replaced.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -675,7 +676,7 @@ class Authorization(httpx2.Auth):
         if isinstance(error, OverflowError):
             why = "an answer has a number that is too large"
         elif isinstance(error, ValidationError) or isinstance(origin, ValidationError):
-            # pydantic quotes the answer, which may contain tokens
+            # pydantic's message quotes the answer, which may contain tokens
             why = "an answer does not follow OAuth"
         elif isinstance(error, ValueError | httpx2.InvalidURL):
             why = f"an address is malformed: {why}"
@@ -700,7 +701,7 @@ class Authorization(httpx2.Auth):
     # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read the sign-in of this module, once."""
+        """Read the sign-in of this module from its file, once or `again`."""
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
 
@@ -726,7 +727,7 @@ class Authorization(httpx2.Auth):
         if (wanted is not None and client.client_id != wanted) or (
             settings.issuer is not None and not issuers_match(client.issuer or "", settings.issuer)
         ):
-            return  # the configuration names another client since
+            return  # the configuration now names another client or issuer
 
         context.current_tokens = sign_in.tokens
         context.token_expiry_time = sign_in.expires_at
@@ -735,7 +736,7 @@ class Authorization(httpx2.Auth):
         context.protected_resource_metadata = sign_in.resource
 
     async def _want(self, challenge: httpx2.Response) -> None:
-        """Remember the scopes that the module asks for, for the next sign-in.
+        """Remember the scopes that the module demands, for the next sign-in.
 
         Raises:
             ModuleSignInError: the module demands too much.
@@ -771,7 +772,7 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the tokens that the SDK has got, with what renews them.
+        """Store the tokens that the SDK has got, with the data that renews them.
 
         Raises:
             OAuthFlowError: the token cannot be sent in a header.
@@ -785,7 +786,7 @@ class Authorization(httpx2.Auth):
         context = self._provider.context
         client = context.client_info
         if client is not None and self._settings.client_id is not None:
-            client = client.model_copy(update={"client_secret": None})  # it is in the configuration
+            client = client.model_copy(update={"client_secret": None})  # the secret is configured
 
         sign_in = SignIn(
             tokens=tokens,
@@ -796,19 +797,19 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # They are got anew in each process.
+            # Each process gets its own tokens.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return
 
-        # Another process that renews the tokens of an earlier sign-in must not write
-        # them over these.
+        # The lock keeps another process, which renews the tokens of an earlier sign-in, from
+        # overwriting these.
         async with self._locked():
             try:
                 place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
-                    # The person would be told that they are signed in, and only this
+                    # Otherwise, the person would be told that they are signed in, but only this
                     # process would know it.
                     context.clear_tokens()
                 raise
@@ -834,7 +835,9 @@ class Authorization(httpx2.Auth):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Note the client that the SDK has registered. It is kept with the tokens."""
+        """Hide the secret of the client that the SDK has registered. The client is stored with the
+        tokens.
+        """
         self.hide(client_info.client_secret or "")
 
     def hide(self, value: str) -> None:
@@ -843,8 +846,8 @@ class Authorization(httpx2.Auth):
 
 
 class _PersonalProvider(OAuthClientProvider):
-    """The SDK's provider; of several authorization servers of a module it uses the
-    configured one.
+    """The SDK's provider, which uses the configured authorization server if a module names
+    several.
     """
 
     def __init__(self, issuer: str | None, *arguments: Any) -> None:
@@ -864,13 +867,13 @@ class _PersonalProvider(OAuthClientProvider):
 
 
 class _DeviceProvider(_PersonalProvider):
-    """The SDK's provider, which gets the tokens with a code that a person enters on another
-    device (RFC 8628).
+    """The SDK's provider for a sign-in on another device, where a person enters a code (RFC 8628).
 
     Args:
-        authorization: sends the requests, and has checks and secrets.
+        authorization: the authorization that sends the requests, checks addresses and hides
+            secrets.
         person: enters the code.
-        arguments: those of `_PersonalProvider`.
+        arguments: the arguments of `_PersonalProvider`.
     """
 
     def __init__(self, authorization: Authorization, person: DevicePerson, *arguments: Any) -> None:
@@ -878,12 +881,14 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata in which the endpoint was. The module may name another server later.
+        # The metadata that named the endpoint. The module may name another server later.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """The request for tokens, without the code. `answer` takes its place."""
+        """Return the request for tokens, without the code. `answer` gets the tokens in its
+        place.
+        """
         self._for_tokens = httpx2.Request("POST", self._get_token_endpoint())
         return self._for_tokens
 
@@ -893,12 +898,12 @@ class _DeviceProvider(_PersonalProvider):
         before: httpx2.Response,
         send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     ) -> httpx2.Response:
-        """The answer to a POST of the SDK: the registration of a client, or the
-        tokens of the person.
+        """Return the answer to a POST of the SDK: the registration of a client, or the person's
+        tokens.
 
         Args:
             request: the POST.
-            before: the last answer that the SDK has had.
+            before: the answer to the SDK's previous request.
             send: sends a request.
 
         Raises:
@@ -921,8 +926,8 @@ class _DeviceProvider(_PersonalProvider):
                 self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code})
             )
 
-        # Not the host of the endpoint, which the server may choose so that it looks like
-        # that of the page.
+        # The issuer's host is shown, not the endpoint's: a server could choose an endpoint that
+        # resembles the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
             return await self._person.sign_in(
@@ -933,8 +938,8 @@ class _DeviceProvider(_PersonalProvider):
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthRegistrationError("it names no authorization server")
-        # The SDK sends nothing between this document, of which it keeps the fields that it knows,
-        # and its first POST.
+        # The SDK reads this document just before its first POST, and keeps only the fields that it
+        # knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("its authorization server has sent other metadata than before")
 
@@ -959,7 +964,7 @@ class _DeviceProvider(_PersonalProvider):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, which ends with an error beyond a limit."""
+    """The body of an answer. Reading it raises an error beyond a limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)
@@ -978,7 +983,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _with_content(response: httpx2.Response, content: bytes) -> httpx2.Response:
-    """A response with other content."""
+    """Return a response with other content."""
     if content == response.content:
         return response
     headers = {"content-type": "application/json"}

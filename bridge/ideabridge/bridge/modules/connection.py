@@ -75,14 +75,14 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Notifications of a module that are passed on in one burst. Those beyond `NOTIFICATIONS_RATE` are
-dropped: each costs as much as a small call, and none is an answer."""
+"""The most notifications of a module that are passed on in one burst. Beyond it, those above
+`NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer."""
 
 NOTIFICATIONS_RATE: Final = 200.0
 """Notifications per second that are passed on in the long run."""
 
 MOST_QUESTIONS: Final = 100
-"""Unanswered requests of a module at a time. Each is a task."""
+"""The most unanswered requests of a module at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
 """Requests of a module per second that are read in the long run."""
@@ -110,25 +110,25 @@ class _TokenBucket:
 
 
 class Tap:
-    """A transport around another one, which sees and limits the messages.
+    """A transport around another one. It watches, repairs and limits the messages.
 
-    It notices the end of the transport, which the SDK reports only to calls in flight. It
-    repairs messages, which the SDK would refuse as a whole. It limits the notifications and
-    requests of a module.
+    It notices the end of the transport, which the SDK reports only to calls in flight. It repairs
+    messages that the SDK would refuse as a whole. It limits the notifications and requests of a
+    module.
 
     Args:
         transport: the other transport.
         backchannel: receives requests, answers and questions.
         handshake: sees the first messages.
         oddities: receives notes on what is repaired or skipped.
-        on_event: called instead of passing on a notification of a change.
+        on_event: called for a notification of a change, which is then not passed on.
 
     Attributes:
         ended: set when the other side has ended the connection.
         version: the protocol version, set by the connection once it is negotiated.
         listed: bytes of the pages of tools so far.
         left_out: the number of dropped notifications.
-        fault: the violation for which the connection was ended; None without one.
+        fault: the violation of the protocol for which the connection was ended; None without one.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Note the requests that are sent, and which of them ask for a page of a list."""
+        """Note the message that is sent, and whether it asks for a page of a list."""
         message = item.message
         self.handshake.outgoing(item)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -182,7 +182,8 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """True if a message is passed on; waits if the module asks faster than allowed.
+        """Return whether a message is passed on. Wait if the module sends requests faster than
+        allowed.
 
         Raises:
             anyio.EndOfStream: the module has too many unanswered requests, so the connection ends.
@@ -192,7 +193,7 @@ class Tap:
             if message.method == "notifications/cancelled" and self._settle(
                 (message.params or {}).get("requestId")
             ):
-                # The module cancels a question: the SDK does not answer it any more.
+                # The module cancels a question, so the SDK will not answer it.
                 return True
 
             if not self._notifications.missing():
@@ -222,13 +223,13 @@ class Tap:
             self._backchannel.asked(message)
             if seconds := self._questions.missing():
                 await anyio.sleep(seconds)
-                self._questions.missing()  # takes the token that exists now
+                self._questions.missing()  # takes the token that is available now
 
         return True
 
     def _settle(self, request: object) -> bool:
-        """Note that a request of the module is answered or cancelled; return False
-        if it is unknown.
+        """Note that a request of the module is answered or cancelled. Return False if the request
+        is unknown.
         """
         # Like the SDK, this takes 7 and "7" for the same id.
         was_unanswered = str(request) in self._unanswered
@@ -237,14 +238,14 @@ class Tap:
         return was_unanswered
 
     async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """The item with its message repaired; None if it is to be skipped. Notes answers
-        and log messages.
+        """Return the item with its message repaired, or None if it is skipped. Note answers and log
+        messages.
         """
         if isinstance(item, Exception):
             return item
 
         if self._repairs.is_heavy(item.message):
-            # Modules take turns: one with much that is odd keeps no other waiting.
+            # Modules take turns, so that one with many odd messages does not delay the others.
             turn = asked_by.set(f"connection {id(self)}")
             message = await compute_in_thread(self._repairs.repaired, item.message, self.version)
             asked_by.reset(turn)
@@ -305,7 +306,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
             raise
 
     async def _next(self) -> SessionMessage | Exception | None:
-        """The next message; None if the handshake has dealt with it."""
+        """Return the next message; None if the handshake has dealt with it."""
         handshake = self._tap.handshake
         item: SessionMessage | Exception | None = None
         if handshake.may_be_silent:
@@ -350,14 +351,14 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""How long the pages after the first may take before the module is up, at most. What arrives later
-is listed later."""
+"""The longest that a connecting module waits for the pages after the first, in seconds. Tools that
+arrive later are listed later."""
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
 _LIST_AGAIN_SECONDS: Final = 1.0
 _LIST_AGAIN_MOST: Final = 60.0
-"""Seconds of the first and of the longest pause before a list that did not arrive, or not as a
-whole, is read again."""
+"""The first and the longest pause before an incomplete or missing list is read again, in
+seconds."""
 
 _REFRESH_SECONDS: Final = 0.25
 _REFRESH_MOST: Final = 2.0
@@ -372,7 +373,7 @@ _OFFERED: Final[Mapping[Kind, ServerEvent]] = {
 
 
 class _Begun(Protocol):
-    """Called when a subscription begins, and begins again."""
+    """Called whenever a subscription begins, also when it is renewed."""
 
     def __call__(self, *, again: bool) -> None: ...
 
@@ -395,20 +396,20 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionStart:
-    """How an attempt to connect is made, and who hears of what happens.
+    """The settings of an attempt to connect, and the functions that are called about its events.
 
     Attributes:
-        launch: the program, or the address.
+        launch: the program or the address.
         kind: the kind of connection that is tried first.
         legacy: send `initialize` first.
-        auth: gets tokens; None: requests have none.
+        auth: gets tokens; None: requests have no token.
         max_bytes: the most bytes of one message.
         secrets: hides secret values.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
         exposed: clients may call its tools directly.
         watched: the resources whose changes are reported; the owner of the connection changes it.
         log_level: the level of the log messages that the module sends; None: its own.
-        on_ask: called when the module asks something in the way of the handshake era.
+        on_ask: called when the module sends a question as in the handshake era.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them anew.
     """
@@ -436,14 +437,14 @@ class Connection:
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         legacy: whether `initialize` is sent first.
-        may_be_era: the attempt failed with the first messages, so that it may succeed
-            in the other era.
+        may_be_era: True if the attempt failed with the first messages, so that it may succeed in
+            the other era.
         listing: the tools, refreshed when they change; None until the module has listed them.
-        list_fault: why the tools, or some of them, could not be listed the last time;
-            None if they could.
+        list_fault: why the tools, or some of them, could not be listed the last time; None if they
+            could.
         offering: the resources, templates and prompts.
-        backchannel: finds the call that a question belongs to.
-        oddities: what the module sent that was skipped or repaired.
+        backchannel: the backchannel, which finds the call that a question belongs to.
+        oddities: notes on messages that were skipped or repaired.
     """
 
     def __init__(
@@ -459,7 +460,7 @@ class Connection:
         self._watched = start.watched
         self._log_level: types.LoggingLevel | None = start.log_level
         self._watched_changed = anyio.Event()
-        # The watched resources that the module reports (version 2026-07-28).
+        # The watched resources whose changes the module reports (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
         self.oddities = Oddities(secrets, start.quotes)
@@ -514,7 +515,7 @@ class Connection:
         self._negotiated = False
         self.listing: Listing | None = None
         self.list_fault: str | None = None
-        # Processor time that the last list took.
+        # The processor time that the last list took, in seconds.
         self._listing_seconds = 0.0
 
     @property
@@ -524,21 +525,19 @@ class Connection:
 
     @property
     def is_modern(self) -> bool:
-        """True if the module is up and is spoken to without a handshake (2026-07-28)."""
+        """True if the module is up and uses a version without a handshake (2026-07-28)."""
         return self.peer is not None and self.peer.era == "modern"
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The way in which the module is reached, which it decides if the
-        configuration does not.
+        """The kind of connection that reaches the module. The module decides it unless the
+        configuration does.
         """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the module has left `server/discover` unanswered, which costs time at each
-        start.
-        """
+        """True if the module does not answer `server/discover`, which costs time at each start."""
         return self._tap.handshake.is_silent
 
     @property
@@ -550,8 +549,8 @@ class Connection:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people on its tools, on output that is not a message, and on
-        dropped notifications.
+        """Notes for people about its tools, about output that is not a message, and about dropped
+        notifications.
         """
         notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
         if self.list_fault is not None:
@@ -564,7 +563,7 @@ class Connection:
         return notes
 
     def stop(self) -> None:
-        """End the connection: `hold` returns soon."""
+        """End the connection. `hold` returns soon after."""
         self._stop.set()
         self._cause = "was closed"
         if self.peer is None:
@@ -576,8 +575,8 @@ class Connection:
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
-        """Describe the end: "ended with exit code 3 while ...; its last words: ...", "was
-        closed".
+        """Describe how the connection ended: "ended with exit code 3 while ...; its last words:
+        ..." or "was closed".
         """
         if self._tap.fault is not None:
             return self._tap.fault + during
@@ -586,8 +585,8 @@ class Connection:
         return self._stdio.reason + during + self._words()
 
     async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
-        """Connect, list the tools, call `on_up`, and hold the connection until it ends. `on_down`
-        is called before everything is closed.
+        """Connect, list the tools, call `on_up`, and hold the connection until it ends. Call
+        `on_down` before everything is closed.
 
         Raises:
             ModuleError: the module could not be reached.
@@ -655,8 +654,8 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the module is up. A module that refuses is up without tools, and
-        is asked again.
+        """List the tools before the module is up. If it refuses, it is up without tools, and is
+        asked again later.
         """
         left = self._scope.deadline - anyio.current_time()
         patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
@@ -670,7 +669,7 @@ class Connection:
             )
 
     async def _list(self, patience: Patience) -> Listing:
-        """The tools of the pages that arrive.
+        """Return the tools of the pages that arrive.
 
         Raises:
             MCPError, pydantic.ValidationError: the first page does not arrive.
@@ -722,8 +721,8 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second, and those
-        that did not arrive again after a growing pause.
+        """List the tools when the module reports a change, at most four times per second. A list
+        that is incomplete is read again after a growing pause.
         """
         pause = _LIST_AGAIN_SECONDS
         while True:
@@ -754,7 +753,7 @@ class Connection:
             await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
-        """Use a new list. The tools of the former one whose pages did not arrive this time stay."""
+        """Use a new list. If pages of it did not arrive, the tools of the former list stay."""
         if self.listing is not None and listing.unfinished:
             missing = {
                 name: tool
@@ -800,8 +799,8 @@ class Connection:
     async def _hold(
         self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun
     ) -> None:
-        """Hold a subscription, whose events arrive as messages. A lost one is renewed after
-        a growing pause.
+        """Hold a subscription, whose events arrive as messages. If it is lost, renew it after a
+        growing pause.
         """
         pause = _LISTEN_AGAIN_SECONDS
         again = False
@@ -812,7 +811,7 @@ class Connection:
                     begun(again=again)
                     again = True
                     async for _ in events:
-                        pass  # `_on_message` hears of each
+                        pass  # `_on_message` gets each event
             except MCPError as error:
                 if error.code == types.METHOD_NOT_FOUND:
                     return
@@ -839,7 +838,8 @@ class Connection:
     # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
-        """Hear of changes of a resource, which the owner has put into the set of watched ones.
+        """Ask the module to report changes of a resource, which the owner has added to the watched
+        resources.
 
         Raises:
             MCPError: the module refuses.
@@ -854,7 +854,8 @@ class Connection:
                 await self._held_changed.wait()
 
     async def unwatch(self, uri: str) -> None:
-        """Hear no more of a resource, which the owner has taken out of the set of watched ones.
+        """Ask the module to stop reporting a resource, which the owner has removed from the watched
+        resources.
 
         Raises:
             MCPError: the module refuses.
@@ -869,8 +870,8 @@ class Connection:
         await self.client.session.send_request(request, types.EmptyResult)
 
     async def _tell_again(self) -> None:
-        """Tell the module what it was told over an earlier connection (up to version 2025-11-25):
-        the level of log messages, and the resources that are watched.
+        """Repeat the settings of an earlier connection (up to version 2025-11-25): the level of log
+        messages and the watched resources.
         """
         if self._log_level is not None:
             with suppress(MCPError):
@@ -939,7 +940,7 @@ class Connection:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that the program wrote to standard error, masked and bounded."""
+        """The last lines that the program wrote to standard error, masked and shortened."""
         words = self._stdio.last_words if self._stdio is not None else []
         return [shown(line, self._secrets, _WORDS) for line in words]
 
@@ -948,8 +949,8 @@ class Connection:
         return f"; its last words: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether an attempt that failed may succeed with another first message: the server
-        was reached, and ended or refused the handshake.
+        """Return whether a failed attempt may succeed with another first message: the server was
+        reached, but ended or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False
@@ -999,11 +1000,12 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"
-        # Servers use the same code for errors of their own, whose words say more.
+        # Servers use the same code for their own errors, whose messages say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 
-        # On one line: it is a part of notes and of tables, whose next line would be the module's.
+        # The text is one line, because it becomes part of notes and tables, where the module must
+        # not forge a line.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)
         return text if is_ours else f"{text} ({error.code})"

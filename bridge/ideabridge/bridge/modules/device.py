@@ -1,9 +1,9 @@
 """DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code
 there, and this process asks the authorization server for the tokens until the person has done so.
 
-What the authorization server sends is not trusted: addresses and codes are shown only if a terminal
-shows them as they are, and no answer makes this process ask more often than once in a second or for
-longer than the person has.
+The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
+shows them as they are. No answer makes this process ask more often than once a second, or after the
+person's time is over.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 """The grant type (RFC 8628, section 3.4)."""
 
 _MOST_SECONDS: Final = 600.0
-"""The most seconds that a person has."""
+"""The longest that a person has to sign in, in seconds."""
 
 _INTERVAL: Final = 5.0
-"""Seconds between two questions for the tokens if the server names no interval, and what
-`slow_down` adds."""
+"""Seconds between two requests for the tokens if the server names no interval. `slow_down` adds as
+many."""
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0
 _WAITING: Final = ("authorization_pending", "slow_down")
@@ -40,26 +40,26 @@ _SHOWN: Final = 200
 _T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
 _Optional = Annotated[_T | None, BeforeValidator(lambda value: value or None)]
-"""Some servers send an empty text where they have nothing."""
+"""Some servers send an empty text for a missing value."""
 
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TemporaryError(OAuthFlowError):
-    """The authorization server may answer later."""
+    """The authorization server does not answer now, but may later."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person needs to sign in. All texts are printable ASCII in one line.
+    """What a person needs to sign in. All texts are one line of printable ASCII.
 
     Attributes:
-        address: where the code is entered.
+        address: where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code; None if the server gives none.
-        seconds: how long the code is valid, and at most the time that the person has.
-        stranger: the host of the module's authorization server, if the address has another
-            host; else None.
+        seconds: how long the code is valid, and the person may take at most.
+        stranger: the host of the module's authorization server if the address is on another host;
+            else None.
     """
 
     address: str
@@ -81,17 +81,17 @@ class _Answer(BaseModel):
 
 
 class _Endpoint(BaseModel):
-    """The part of the metadata of an authorization server (RFC 8414) that the SDK does not read."""
+    """The part of an authorization server's metadata (RFC 8414) that the SDK does not read."""
 
     device_authorization_endpoint: _Optional[AnyHttpUrl] = None
 
 
 def endpoint_of(metadata: bytes) -> str | None:
-    """The address for device authorization requests in the metadata of an authorization server;
+    """Return the address for device authorization requests in an authorization server's metadata;
     None without one.
 
     Raises:
-        OAuthFlowError: it is not an address.
+        OAuthFlowError: the member is not an address.
     """
     try:
         address = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
@@ -107,8 +107,8 @@ class DevicePerson:
 
     Args:
         show: shows the address and the code to the person.
-        sleep: waits between two questions for the tokens; tests replace it.
-        clock: seconds since some moment; tests replace it.
+        sleep: waits between two requests for the tokens; tests replace it.
+        clock: a monotonic clock in seconds; tests replace it.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class DevicePerson:
         Args:
             begin: sends the device authorization request.
             ask: asks for the tokens, given the device code.
-            check_address: raises an `OAuthFlowError` for an address that a person must
-                not be sent to.
+            check_address: raises an `OAuthFlowError` for an address that a person must not be sent
+                to.
             server: the host of the authorization server.
 
         Raises:
-            OAuthFlowError: the server does not begin, the person refuses or is too late, or an
+            OAuthFlowError: the server refuses to begin, the person refuses or is too late, or an
                 answer is malformed.
         """
         response = await begin()
@@ -181,7 +181,7 @@ class DevicePerson:
             except TemporaryError as failure:
                 trouble = str(failure)
             else:
-                error = _field(response, "error")  # some servers send it with status 200
+                error = _field(response, "error")  # some servers send the error with status 200
                 if error is None and response.status_code == _OK:
                     return response
                 if error == "expired_token":
@@ -200,7 +200,7 @@ class DevicePerson:
 
                 trouble = f"its authorization server answers HTTP {response.status_code}"
 
-            # It is asked less often, as it may have too much to do.
+            # The server may be overloaded, so it is asked less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
         late = "nobody has signed in with the code in time"

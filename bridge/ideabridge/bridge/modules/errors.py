@@ -18,7 +18,7 @@ MAX_ERROR: Final = 4096
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
-    """Text from outside for an error message: without secrets, bounded."""
+    """Return text from outside for an error message: without secrets and shortened."""
     masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
     is_whole = len(text) <= limit and len(masked) <= limit
     return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
@@ -29,12 +29,12 @@ class ModuleError(IdeabridgeError):
 
     Args:
         module: the module's name in `mcpServers`.
-        outcome: the outcome of the call; None means that of the class.
+        outcome: the outcome of the call; None means the outcome of the class.
 
     Attributes:
-        sent: what the tool sent, as far as the message does not have it:
-            `{"structuredContent"?, "content"?}`, without secrets. Nobody has checked it, so it is
-            no value of the call.
+        sent: the parts of the tool's result that the message does not contain:
+            `{"structuredContent"?, "content"?}`, without secrets. They are not checked, so they are
+            not the value of the call.
     """
 
     sent: JSONObject | None = None
@@ -53,7 +53,7 @@ class UnknownModuleError(ModuleError):
 
 
 class UnknownModuleToolError(ModuleError):
-    """The module has no such tool that can be called."""
+    """The module has no tool of this name that can be called."""
 
     outcome = "not_run"
 
@@ -63,11 +63,11 @@ class ToolNotAllowedError(UnknownModuleToolError):
 
 
 class ToolLeftOutError(UnknownModuleToolError):
-    """The module lists the tool, and its definition cannot be used; the message says why."""
+    """The module lists the tool, but its definition cannot be used; the message says why."""
 
 
 class ModuleListError(ModuleError):
-    """The module is up, and has not listed its tools; the message says why. It is asked again."""
+    """The module is up but has not listed its tools; the message says why. It is asked again."""
 
     outcome = "not_run"
 
@@ -79,15 +79,15 @@ class ModuleDisabledError(ModuleError):
 
 
 class ModuleConfigurationError(ModuleError):
-    """The module's configuration is unusable: a variable is not set, an address is malformed."""
+    """The module's configuration is unusable, for example because a variable is not set."""
 
     outcome = "not_run"
 
 
 class ModuleConnectError(ModuleError):
-    """The module cannot be reached: the command does not exist, the process ended, the server
-    refused or did not answer in time. `lasting` means that another attempt soon is useless,
-    `unreachable` that nothing was sent to it.
+    """The module cannot be reached: the command does not exist, the process ended, or the server
+    refused or did not answer in time. `lasting` means that another attempt soon would be useless;
+    `unreachable` means that nothing was sent to the module.
     """
 
     outcome = "not_run"
@@ -102,7 +102,7 @@ class ModuleConnectError(ModuleError):
 
 class ModuleSignInError(ModuleConnectError):
     """The module wants a person to sign in, or to sign in for more (`lasting`), or its
-    authorization server cannot be reached or refuses. The message contains what to do.
+    authorization server cannot be reached or refuses. The message says what to do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -116,7 +116,7 @@ class ModuleDownError(ModuleError):
 
 
 class ModuleToolError(ModuleError):
-    """The tool itself failed (`isError`); the message is the text of its result.
+    """The tool itself failed (`isError`); the message is the text of the result.
 
     Attributes:
         result: the whole result of a direct call, in wire form and without secrets.
@@ -136,7 +136,7 @@ class ModuleToolError(ModuleError):
 
 
 class ModuleOutputError(ModuleError):
-    """The result does not satisfy the tool's own output schema, or is no JSON.
+    """The result does not satisfy the tool's own output schema, or is not JSON.
 
     Attributes:
         result: the whole result of a direct call, as an error in wire form and without secrets.
@@ -158,12 +158,12 @@ class ModuleOutputError(ModuleError):
 
 
 class ModuleProtocolError(ModuleError):
-    """The module answered with a JSON-RPC error (`failed`), or with something other than
-    MCP (`unknown`).
+    """The module answered with a JSON-RPC error (`failed`), or with something other than MCP
+    (`unknown`).
 
     Attributes:
         code: the JSON-RPC error code; None without one.
-        said: the message of the JSON-RPC error alone.
+        said: only the message of the JSON-RPC error.
         data: the data of the error, without secrets.
     """
 
@@ -184,11 +184,11 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asks in the way of 2025-11-25 and before, and was called in 2026-07-28,
-    where it cannot.
+    """The tool asks a question as in version 2025-11-25 and before, which it cannot do in a call of
+    version 2026-07-28.
 
     Attributes:
-        repeatable: whether the call may be sent again, in the other protocol version.
+        repeatable: whether the call may be sent again, in the older protocol version.
     """
 
     def __init__(self, module: str, message: str, *, repeatable: bool = False) -> None:
@@ -203,6 +203,6 @@ class ModuleTimeoutError(ModuleError):
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for something it cannot get: the user's model (sampling), folders, a form if
-    nobody can be asked, or too many answers.
+    """The module asks for something that it cannot get: the user's model (sampling), folders, a
+    form when nobody can be asked, or too many answers.
     """

@@ -1,9 +1,9 @@
 """Events: cuts a stream of bytes into server-sent events.
 
 An `EventReader` does no input or output: `feed` takes bytes as they arrive, cut anywhere, and
-returns the events that they complete; `end` returns the last one, which some servers do not end
-with a blank line. Lines end with LF, CR or CRLF. Every event is bounded: of one over the limit only
-both ends are kept, which is enough to find the request that it answers.
+returns the events that they complete. `end` returns the last one, which some servers do not end
+with a blank line. Lines end with LF, CR or CRLF. Every event is bounded: only the two ends of an
+event over the limit are stored, which is enough to find the request that it answers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _END_BYTES: Final = 512
 _NAME_CHARACTERS: Final = 100
 _ID: Final = re.compile(rb"[\x20-\x7e]{1,1024}")
-"""The ids that are sent back, in a header."""
+"""The ids that may be sent back in a header."""
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: its name, cut, and its data, several lines joined by LF."""
+    """An event: its name, shortened, and its data, whose lines are joined by LF."""
 
     name: str
     data: bytes
@@ -41,22 +41,24 @@ class EventReader:
     """Reads the events of one stream.
 
     Args:
-        limit: bytes that one event may have.
+        limit: the most bytes of one event.
 
     Attributes:
-        last_id: the id of the last whole event that has one, as text for a header; None without.
-        retry: milliseconds after which the server wants a lost stream to be opened again, or None.
+        last_id: the id of the last whole event that has one, as text for a header; None without
+            one.
+        retry: milliseconds after which the server wants a lost stream to be opened again; None if
+            it names none.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.last_id: str | None = None
         self.retry: int | None = None
-        # The pieces of the line that has not ended yet, and the bytes of all of them.
+        # The pieces of the line that has not ended yet, and the sum of their bytes.
         self._pieces: list[bytes] = []
         self._line_size = 0
         self._is_first_line = True
-        # A LF that follows belongs to the end of the last line.
+        # If an LF follows, it belongs to the end of the last line.
         self._after_cr = False
         # The event that has not ended yet.
         self._name = ""
@@ -69,7 +71,7 @@ class EventReader:
 
     @property
     def pending(self) -> int:
-        """Bytes of the event that has not ended yet."""
+        """The number of bytes of the event that has not ended yet."""
         return self._size
 
     def feed(self, chunk: bytes) -> list[Event | LongEvent]:
@@ -91,10 +93,13 @@ class EventReader:
         return events
 
     def end(self) -> list[Event | LongEvent]:
-        """At the end of the stream: the event that has not ended."""
+        """End the stream. Return the last event, if no blank line has ended it, as a list of at
+        most one.
+        """
         if self._line_size:
             self._end_line()
-        # It may be cut off: a stream that is opened again begins with it.
+        # The event may be cut off, so its id must not count: a reopened stream begins with this
+        # event.
         self._event_id = None
         event = self._end_event()
         return [] if event is None else [event]
@@ -112,7 +117,7 @@ class EventReader:
             self._pieces.append(text)
 
     def _drop(self, text: bytes) -> None:
-        """Keep both ends of an event over the limit, whose next piece is `text`."""
+        """Store only both ends of an event over the limit, whose next piece is `text`."""
         pieces = [*self._data, *self._pieces, text]
         start = b""
         for piece in pieces:
@@ -133,7 +138,7 @@ class EventReader:
         self._pieces.clear()
 
     def _end_line(self) -> Event | LongEvent | None:
-        """Read a line that has ended; a blank one ends the event."""
+        """Read a line that has ended. A blank line ends the event."""
         if not self._line_size:
             return self._end_event()
 

@@ -1,4 +1,4 @@
-"""Fair limiter: bounds the calls that run at once, and lets their senders take turns."""
+"""Fair limiter: limits how many calls run at once, and lets their senders take turns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ideabridge.tools.turns import asked_by
 
 class FairLimiter:
     """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the
-    runs of one caller, however many calls each has: with one queue for all calls, a run of a
-    thousand calls would delay every other run until its last one, and a caller with a hundred runs
-    every other caller.
+    runs of one caller, however many calls each has. With one queue for all calls, a run of a
+    thousand calls would delay every other run until its last call has begun, and a caller with a
+    hundred runs would delay every other caller.
     """
 
     def __init__(self, number: int) -> None:
@@ -28,8 +28,8 @@ class FairLimiter:
         self._free -= lost
 
     async def acquire(self, sender: Hashable) -> None:
-        """Wait until a call may run. The calls of equal senders (`sender`, for example a run)
-        wait in one queue.
+        """Wait until a call may run. Calls with equal `sender` (for example, a run) wait in one
+        queue.
         """
         if self._free > 0:
             self._free -= 1
@@ -55,7 +55,7 @@ class FairLimiter:
             raise
 
     def release(self) -> None:
-        """Report the end of a call, so that the next one runs."""
+        """Report the end of a call, so that the next one can run."""
         if self._free < 0 or not self._waiting:
             self._free += 1
             return
@@ -63,8 +63,8 @@ class FairLimiter:
         caller, queues = self._waiting.popitem(last=False)
         sender, queue = queues.popitem(last=False)
         queue.popleft().set()
-        # The sender moves to the end of the queue of its caller's senders, and the caller to the
-        # end of the callers.
+        # The sender moves to the end of its caller's senders, and the caller to the end of the
+        # callers.
         if queue:
             queues[sender] = queue
 

@@ -1,8 +1,9 @@
 """The guard: ends the registered process groups when its parent has ended (see `stdio.Guard`).
 
 Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast
-and stays small. Standard input contains lines `+PGID` and `-PGID`, and between them one byte with
-the number of each signal that the parent received. Its end means that the parent has ended.
+and stays small. Standard input contains lines `+PGID` and `-PGID`, and between them one byte for
+each signal that the parent received, with the signal's number. When standard input ends, the parent
+has ended.
 """
 
 import os
@@ -13,7 +14,7 @@ import time
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""Seconds that the parent may run after SIGTERM or SIGINT."""
+"""The longest that the parent may run after SIGTERM or SIGINT, in seconds."""
 
 
 def _send(group: int, number: int) -> bool:
@@ -22,7 +23,7 @@ def _send(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # macOS raises this for a group of zombies.
+        # macOS raises this error for a group of zombies.
         return False
     return True
 
@@ -65,7 +66,7 @@ def main() -> None:
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
             command = re.search(rb"([+-])(\d+)$", line)
-            # 0 and 1 mean the own group and all processes.
+            # 0 means this process's own group, and 1 all processes.
             if command is not None and int(command[2]) > 1:
                 (groups.add if command[1] == b"+" else groups.discard)(int(command[2]))
 

@@ -1,9 +1,8 @@
-"""Handshake: the first messages of a connection, and how servers that are a little odd
-get through them.
+"""Handshake: the first messages of a connection, and how slightly odd servers get through them.
 
-The SDK's client asks `server/discover` first, and sends `initialize` where that is refused. A
-`Handshake` sees these messages before the SDK does. It refuses in place of a server that does not
-answer `server/discover`, and offers a version that the server names.
+The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
+`Handshake` sees these messages before the SDK does. It refuses `server/discover` in place of a
+server that does not answer it, and offers a protocol version that the server names.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 DISCOVER_SECONDS: Final = 5.0
-"""Seconds that a server has for `server/discover`, but at most a third of the time
-for connecting."""
+"""Seconds that a server has to answer `server/discover`, but at most a third of the time for
+connecting."""
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -39,7 +38,7 @@ class Handshake:
     Attributes:
         begun: the first message was sent.
         is_silent: the server has not answered `server/discover`, neither in time nor later.
-        may_be_silent: it has not been decided whether the server answers `server/discover`.
+        may_be_silent: it is not known yet whether the server answers `server/discover`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -52,14 +51,14 @@ class Handshake:
         self.may_be_silent = True
 
     def waiting(self) -> anyio.CancelScope:
-        """The scope of waiting for a message. It is cancelled when the server has not answered
-        `server/discover`.
+        """Return the scope in which to wait for a message. It is cancelled at the deadline if the
+        server has not answered `server/discover`.
         """
         self._waiting = anyio.CancelScope()
         return self._waiting
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Note a request that is sent."""
+        """Note a message that is sent."""
         message = item.message
         if not isinstance(message, JSONRPCRequest):
             return
@@ -74,8 +73,8 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage:
-        """The answer to `server/discover` in place of the server, which has not sent one
-        by the deadline.
+        """Return the refusal of `server/discover`, in place of a server that has not answered by
+        the deadline.
         """
         assert self._discover is not None
         self.is_silent = True
@@ -84,22 +83,22 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Note an answer; return True if it comes after its `refusal`, so that
+        """Note an answer. Return True if it comes after the `refusal` of its request, so that
         nobody waits for it.
         """
         if message.id is None or message.id != self._discover:
             return False
 
         late = self.is_silent
-        # A server that only starts slowly is asked again the next time.
+        # A server that is only slow to start is asked again the next time.
         self.is_silent = False
         self._discover = None
         self.may_be_silent = False
         return late
 
     def again(self, message: JSONRPCError) -> SessionMessage | None:
-        """The second `initialize`, if the answer to the first one names another version
-        that is known here.
+        """Return the second `initialize` if the answer to the first one names another known
+        version; else None.
         """
         first = self._initialize
         if (
@@ -124,7 +123,9 @@ class Handshake:
 
 
 def _named_versions(error: ErrorData) -> list[str]:
-    """The versions that an error names: as `supported` in its data, else in its message."""
+    """Return the protocol versions that an error names: in `supported` of its data, or else in its
+    message.
+    """
     data: object = error.data
     if isinstance(data, dict):
         supported: object = cast("dict[str, object]", data).get("supported")
