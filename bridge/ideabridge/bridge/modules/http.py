@@ -2,8 +2,8 @@
 
 A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
 address, and raises an `UnansweredError` for everything that is not an answer: a status with its
-reason, an unreachable host, a redirect elsewhere, a missing sign-in. The transports make of it the
-error of the call, whose `data` is a `Mark`.
+reason, an unreachable host, a redirect elsewhere, a missing sign-in. The transports turn it into
+the error of the call, whose `data` is a `Mark`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """What the `data` of an error says that a transport made. No module can send
-    one: it is no JSON.
+    """The `data` of an error that a transport made. No module can send a `Mark`, because it is not
+    JSON.
 
     Attributes:
         UNSENT: the request was never sent.
-        UNANSWERED: it was not answered: the server may have processed it.
-        CUT_OFF: the stream of its answer ended early: the server may have processed it.
-        REFUSED: the server, or a proxy before it, refused it.
-        SESSION_LOST: the server refused it because it does not know the session.
-        SIGN_IN: it needs a token that there is not.
-        SIGN_IN_LATER: the same, and the token may be there soon.
+        UNANSWERED: the request was not answered, and the server may have processed it.
+        CUT_OFF: the stream of its answer ended early, and the server may have processed it.
+        REFUSED: the server, or a proxy in front of it, refused the request.
+        SESSION_LOST: the server refused the request because it does not know the session.
+        SIGN_IN: the request needs a token, and there is none.
+        SIGN_IN_LATER: as `SIGN_IN`, but a token may be available soon.
     """
 
     UNSENT = 1
@@ -56,11 +56,11 @@ class Mark(Enum):
 
 
 MAX_REDIRECTS: Final = 5
-"""Redirects that one request follows."""
+"""The most redirects that one request follows."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
-"""How much of the body of a refusal is read, and for how long."""
+"""How many bytes of the body of a refusal are read, and for how many seconds."""
 
 _SHOWN: Final = 200
 _BAD: Final = 400
@@ -70,7 +70,7 @@ _GONE: Final = 410
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = (501, 505)
 _NO_ANSWER: Final = (408, 502, 503, 504)
-"""Statuses of a server that did not receive the whole request, and of a gateway that got no
+"""The statuses of a server that did not receive the whole request, and of a gateway that got no
 answer."""
 _KEEP_METHOD: Final = (307, 308)
 
@@ -99,8 +99,8 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""The beginning of what servers say that do not know a session, in lower case, with "session id"
-for its header."""
+"""How the messages of servers that do not know a session begin: in lower case, with "session id" in
+place of the header's name."""
 
 _CONNECTING: Final = (
     httpx2.ConnectError,
@@ -109,16 +109,16 @@ _CONNECTING: Final = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-"""Errors before a request is sent."""
+"""Errors that occur before a request is sent."""
 
 
 class UnansweredError(Exception):
-    """Why a request was not answered.
+    """A request was not answered; the error says why.
 
     Attributes:
         error: the error of the call.
         status: the HTTP status of a refusal; None without one.
-        is_own: the error is one of JSON-RPC that the server wrote.
+        is_own: the server wrote the error, as JSON-RPC.
     """
 
     def __init__(
@@ -131,18 +131,17 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """The server speaks the older transport: it answered a POST as it answers the GET of that
-    transport, or named an address for POSTs that cannot be used.
+    """The server speaks the older transport: it answered a POST like the GET of that transport, or
+    named an unusable address for POSTs.
     """
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: those of the system, as of the
-    first connection.
+    """Return the certificates that connections to modules trust: the system's certificates, read at
+    the first connection.
 
-    Each client would read them again otherwise, and keep the event loop from all else
-    for 25 ms or more.
+    Otherwise, each client would read them again and block the event loop for 25 ms or more.
     """
     return httpx2.create_ssl_context()
 
@@ -153,7 +152,7 @@ class ModuleHTTPClient:
     Args:
         url: the configured address.
         headers: headers of every request.
-        connect_timeout: seconds for connecting to the host, at most 30 of them.
+        connect_timeout: seconds for connecting to the host; at most 30 are used.
         auth: puts tokens into the requests.
         reader: reads the errors in the bodies of refusals.
     """
@@ -169,8 +168,8 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Without a time-out for reading: a stream may be silent for long, and every call has
-        # its own time-out.
+        # Reading has no time-out: a stream may be silent for long, and every call has its own
+        # time-out.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         self._client = httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()
@@ -184,11 +183,11 @@ class ModuleHTTPClient:
     async def open(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request, and give the answer, whose body the caller reads. Its `url` is where
-        redirects led to.
+        """Send a request, and yield the answer. The caller reads its body; its `url` is the address
+        after redirects.
 
         Raises:
-            UnansweredError: there is no answer, it is a refusal, or its body breaks off.
+            UnansweredError: there is no answer, the answer is a refusal, or its body breaks off.
         """
         try:
             response = await self._send(method, url, headers, content)
@@ -220,11 +219,11 @@ class ModuleHTTPClient:
             response = await self._client.send(request, stream=True)
             if not response.has_redirect_location:
                 return response
-            # Its body is not read: it may have no end.
+            # The body of a redirect is not read, because it may be endless.
             await response.aclose()
             visited.append(url)
             url = _redirected(response)
-            # A server may set a cookie and lead to the same address once.
+            # A server may set a cookie and redirect to the same address once.
             if visited.count(url) > 1 or len(visited) > MAX_REDIRECTS:
                 if url in visited:
                     problem = "redirects in a loop"
@@ -236,7 +235,7 @@ class ModuleHTTPClient:
                 )
 
     async def _refusal(self, response: httpx2.Response) -> UnansweredError:
-        """The failure for an answer with another status than 2xx."""
+        """Return the failure for an answer whose status is not 2xx."""
         body = await _beginning(response)
         status = response.status_code
         kind = response.headers.get("content-type", "").lower()
@@ -247,8 +246,8 @@ class ModuleHTTPClient:
             )
 
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
-        # With `Retry-After`, the server has not begun. After another failure of the server, the
-        # call may have run.
+        # With `Retry-After`, the server has not begun the call. After any other failure of the
+        # server, the call may have run.
         has_begun = status in _NO_ANSWER or (
             status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
         )
@@ -265,7 +264,7 @@ class ModuleHTTPClient:
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
 
     def _error_in(self, body: bytes, kind: str) -> ErrorData | None:
-        """The error of JSON-RPC in the body of a refusal."""
+        """Return the JSON-RPC error in the body of a refusal; None without one."""
         if b'"error"' not in body or b'"jsonrpc"' not in body:
             return None
 
@@ -287,7 +286,7 @@ class ModuleHTTPClient:
 
 
 async def _beginning(response: httpx2.Response) -> bytes:
-    """What arrives soon of the body of a refusal."""
+    """Return the part of a refusal's body that arrives soon."""
     parts: list[bytes] = []
     size = 0
     with anyio.move_on_after(_ERROR_SECONDS):
@@ -298,16 +297,16 @@ async def _beginning(response: httpx2.Response) -> bytes:
                 if size > _ERROR_BYTES:
                     break
         except httpx2.RequestError:
-            pass  # the status says enough
+            pass  # the status is enough
 
     return b"".join(parts)[:_ERROR_BYTES]
 
 
 def _redirected(response: httpx2.Response) -> httpx2.URL:
-    """Where a redirect leads to.
+    """Return the request that follows a redirect.
 
     Raises:
-        UnansweredError: to another origin, or without the content of the request.
+        UnansweredError: the redirect leads to another origin, or drops the content of the request.
     """
     status = response.status_code
     request = response.request
@@ -332,12 +331,12 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 
-    # The name and password of the configured address stay; a server does not choose them.
+    # The name and password of the configured address stay. A server must not choose them.
     return target.copy_with(userinfo=request.url.userinfo, fragment=None)
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """True if an address is on the origin of another, or differs from it by https in place of
+    """True if an address is on the same origin as another, or differs only by https in place of
     http.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
@@ -347,12 +346,12 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """An address for people, without what may be secret in it, cut."""
+    """Return an address for people, shortened and without its parts that may be secret."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
 
 
 def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
-    """True if a server refused a request because it does not know the session: nothing ran.
+    """True if a server refused a request because it does not know the session, so that nothing ran.
 
     Args:
         failure: the refusal.
@@ -366,7 +365,7 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
 
     message = failure.error.message
     if not failure.is_own:
-        message = message.partition(": ")[2]  # after the status
+        message = message.partition(": ")[2]  # the text after the status
 
     return says_session_lost(message)
 

@@ -7,8 +7,9 @@
         ModuleHTTPClient  sends the requests
         Mailbox           passes on what the module sends
 
-The transport of the SDK gives an answer to the call on whose stream it comes, loses an answer that
-follows an odd event, and gives a call whose POST fails no error in the older transport.
+The transport of the SDK does less: it assigns an answer to the call on whose stream it arrives,
+loses an answer that follows an odd event, and, in the older transport, gives a call no error if its
+POST fails.
 """
 
 from __future__ import annotations
@@ -37,30 +38,32 @@ from ideabridge.bridge.modules.settings import Launch, ModuleKind
 from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""How long a server may take for a notification, or for an answer of ours."""
+"""The longest that a server may take to accept a notification or an answer from this side."""
 
 ENDPOINT_SECONDS: Final = 5.0
-"""How long a server that may speak the older transport has to name its address for POSTs."""
+"""The longest that a server that may speak the older transport may take to name its address for
+POSTs."""
 
 CANCEL_SECONDS: Final = 5.0
-"""How long the stream of a call is read on after the server was told to stop (up to
+"""How long the stream of a call is still read after the server was asked to cancel the call (up to
 version 2025-11-25)."""
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
-"""Statuses of servers that take no POST at the address, or not of this kind."""
+"""The statuses of servers that accept no POSTs at the address, or none of this kind."""
 
 
 class HTTPTransport:
-    """A server at an address as an MCP `Transport`: enter it for the streams, exit it to
-    end the session.
+    """A server at an address, as an MCP `Transport`. Entering it returns the streams; leaving it
+    ends the session.
 
     Args:
         launch: the address and the headers.
         kind: "http", or "sse" for the older transport.
         oddities: receives notes on what is skipped or repaired.
-        may_choose: the kind is a guess, and the older transport is tried if the server refuses.
+        may_choose: True if the kind is a guess. If the server refuses, the older transport is
+            tried.
         connect_timeout: seconds for connecting to the host.
-        max_bytes: bytes that one message may have.
+        max_bytes: the most bytes of one message.
         auth: puts tokens into the requests.
 
     Attributes:
@@ -124,7 +127,7 @@ class HTTPTransport:
         if group is None:
             return
 
-        # Every wait is bounded.
+        # The shield is safe, because every wait in it is bounded.
         with anyio.CancelScope(shield=True):
             self._mailbox.close()
             self._to_session.close()
@@ -142,7 +145,7 @@ class HTTPTransport:
         self.kind_used = "sse"
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message, in a task of its own, which has the context variables of the caller.
+        """Send a message in its own task, which has the caller's context variables.
 
         Raises:
             anyio.ClosedResourceError: the transport is closed.
@@ -157,7 +160,8 @@ class HTTPTransport:
             headers = item.metadata.headers
 
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
-            # It negotiates the version, which was another one in `server/discover`.
+            # `initialize` negotiates the version. The one that `server/discover` was sent with no
+            # longer holds.
             self._streamable.version = None
         elif MCP_PROTOCOL_VERSION_HEADER in headers:
             self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
@@ -171,7 +175,7 @@ class HTTPTransport:
         elif not isinstance(message, JSONRPCNotification):
             group.start_soon(self._post, content, headers, "an answer")
         elif message.method == "notifications/initialized":
-            # Servers refuse requests before they have it.
+            # Servers refuse requests that arrive before this notification.
             await self._post(content, headers, message.method)
             if self._way is self._streamable:
                 group.start_soon(self._streamable.listen)
@@ -183,8 +187,8 @@ class HTTPTransport:
         return self._streamable.version in MODERN_PROTOCOL_VERSIONS
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
-        """Give a call up, and return whether the server is told so: from 2026-07-28 on, the end of
-        the stream of the call says it.
+        """Give a call up, and return whether the cancellation is sent to the server. From
+        2026-07-28 on, it is not: the call's stream ends instead.
         """
         request = cancelled_request_id_from_params(cancellation.params)
         call = self._mailbox.get(str(request))
@@ -223,12 +227,11 @@ class HTTPTransport:
             )
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """True if the server refuses `initialize` because it speaks the older transport,
-        which is open now.
+        """Open the older transport if the server refuses `initialize` because it speaks that one.
+        Return whether it is open now.
 
         Raises:
-            OlderServerError: it speaks the older transport, and names an address that
-                cannot be used.
+            OlderServerError: the server speaks the older transport, but names an unusable address.
         """
         is_sign = isinstance(failure, OlderServerError) or failure.status in _MAY_BE_OLDER
         if (
@@ -246,13 +249,13 @@ class HTTPTransport:
         except OlderServerError:
             raise
         except (UnansweredError, TimeoutError):
-            return False  # its first refusal says more
+            return False  # the first refusal says more
 
         return True
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
-        """Send a notification, or an answer of ours. The session does not wait for what the
-        server says to it.
+        """Send a notification or an answer from this side. The session does not wait for the
+        server's reply.
         """
         try:
             with anyio.fail_after(NOTIFICATION_SECONDS):
@@ -269,7 +272,7 @@ class HTTPTransport:
 
 
 class _Outgoing(ObjectSendStream[SessionMessage]):
-    """The stream from the session, which needs no buffer: each message has a task."""
+    """The stream from the session. It needs no buffer, because each message has its own task."""
 
     def __init__(self, transport: HTTPTransport) -> None:
         self._transport = transport
@@ -278,4 +281,4 @@ class _Outgoing(ObjectSendStream[SessionMessage]):
         await self._transport.send(item)
 
     async def aclose(self) -> None:
-        """The transport is closed by leaving it."""
+        """Do nothing: leaving the transport closes it."""

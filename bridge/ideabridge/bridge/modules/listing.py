@@ -1,5 +1,5 @@
-"""Listing: converts `tools/list` of a module into `Tool`s, within limits, with a note for each tool
-that is omitted.
+"""Listing: converts a module's `tools/list` into `Tool`s, within limits, with a note for each
+omitted tool.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""Seconds of processor time for the odd schemas of one list. Those beyond are not checked here."""
+"""The most processor time for the odd schemas of one list, in seconds. Later odd schemas are not
+checked here."""
 _NAME_LENGTH: Final = 256
 
 _WIRE: Final = {"title", "annotations", "icons", "execution", "meta"}
@@ -47,8 +48,8 @@ _OF_WRAPPER: Final = frozenset(
         _MARK,
     }
 )
-# The title of a wrapper: the name of a Python function, which begins with a small
-# letter, and "Output".
+# The title of a wrapper: the name of a Python function, which begins with a lower-case letter,
+# followed by "Output".
 _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 
@@ -57,11 +58,11 @@ class Listing:
     """The tools of one module, in its order.
 
     Attributes:
-        tools: the allowed tools, by name.
-        notes: notes about them, for people.
-        left_out: why tools that the module lists are not among `tools`, by name.
-        denied: the names of tools that the module lists and the configuration does not allow.
-        unfinished: a page failed or did not arrive, so that there may be more.
+        tools: the allowed and usable tools, by name.
+        notes: notes about the tools, for people.
+        left_out: why tools that the module lists are not in `tools`, by name.
+        denied: the names of tools that the module lists but the configuration does not allow.
+        unfinished: True if a page failed or did not arrive, so that there may be more tools.
     """
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
@@ -79,8 +80,8 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """The allowed tools of those in `sent_tools`, with checked schemas and `notes` about them.
-    Parameters with the names of meta-properties are renamed. For `unfinished` see `Listing`.
+    """Return the allowed tools in `sent_tools`, with checked schemas; their notes follow `notes`.
+    Parameters that are named like meta-properties are renamed. For `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
@@ -115,8 +116,8 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """The listing with its secrets masked, because definitions are shown and stored. A tool with a
-    secret in its name, or in the name of a parameter, is left out.
+    """Return the listing with secrets masked, because definitions are shown and stored. A tool is
+    left out if its name, or the name of a parameter, contains a secret.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
@@ -150,7 +151,7 @@ def _parameter_names(tool: Tool) -> list[str]:
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:
-    """At most 50 notes; the last one counts the rest."""
+    """Return at most `MAX_NOTES` notes. The last one counts the rest."""
     if len(notes) <= MAX_NOTES:
         return tuple(notes)
     return (*notes[: MAX_NOTES - 1], f"and {len(notes) - MAX_NOTES + 1} more")
@@ -179,10 +180,11 @@ def _short(name: str) -> str:
 def _make_tool(
     module: str, tool: types.Tool, *, may_repair: bool = True
 ) -> tuple[Tool, str | None]:
-    """The tool, and a note on what of its definition is not used as it was sent.
+    """Return the tool, and a note about the parts of its definition that are not used as they were
+    sent.
 
     Raises:
-        ModuleProtocolError: it has no usable name.
+        ModuleProtocolError: the tool has no usable name.
     """
     if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
         raise ModuleProtocolError(
@@ -228,8 +230,8 @@ def _make_tool(
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """(The schema of the parameters, the module's names of those that are named otherwise here, the
-    schema that was sent in place of it).
+    """Return the schema of the parameters, the module's names of renamed parameters, and the schema
+    that was sent; None if that is the same.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -253,7 +255,7 @@ def _parameters(
 
     as_sent = usable.sent
     if usable.was_valid and isinstance(as_sent, dict):
-        # With the names that the digest of this definition always had.
+        # The digest of this definition has always contained the renamed parameters.
         as_sent, _ = rename_meta_parameters(as_sent)
 
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
@@ -262,8 +264,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """(The schema of the result, None if it says nothing; the schema that was sent
-    in place of it).
+    """Return the schema of the result, None if it says nothing, and the schema that was sent; None
+    if that is the same.
     """
     sent = schema_as_sent(listed)
     if sent is None:
@@ -272,7 +274,7 @@ def _output(
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
     kinds = usable.schema.get("type", "object")
     if sent is not listed and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
-        # Up to 2025-11-25 there is no such result, so whatever comes would break the schema.
+        # Up to 2025-11-25, results are objects, so every result would violate this schema.
         remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
         return None, SentSchema(usable.sent or usable.schema, was_valid=False)
 
@@ -293,10 +295,12 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """What hosts get as the module sent it; None if there is nothing, or too much."""
+    """Return the members that hosts get as the module sent them; None if there are none, or they
+    are too large.
+    """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":
-        # Calls through the gateway are no tasks.
+        # The gateway does not run calls as tasks.
         del sent["execution"]
 
     try:
@@ -315,7 +319,7 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """The schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
+    """Return the schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
 
     The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of
     exactly this shape is a wrapper, unless its title is the name of a class that the tool returns.
@@ -349,7 +353,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
 
 
 def _stands_alone(schema: JSONObject) -> bool:
-    """True if every reference in a schema leads to its definitions."""
+    """True if every reference in a schema leads to the schema's own definitions."""
     return all(
         target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
     )

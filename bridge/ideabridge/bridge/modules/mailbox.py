@@ -1,11 +1,11 @@
-"""Mailbox: what a module over HTTP sends, on whatever stream, on its way to the session.
+"""Mailbox: passes on to the session what a module over HTTP sends, on whatever stream it arrives.
 
-An answer goes to the call with its id, and to no other: servers write the answer of one call on the
-stream of another. A call is
+An answer goes to the call with its id, and to no other, because some servers write the answer of
+one call on the stream of another. A call is in one of these states:
 
     waiting    its request was sent, or is about to be
     answered   its answer, or an error in its place, was passed on
-    given up   the session waits for it no more; an answer that still comes is passed on
+    given up   the session no longer waits for it; an answer that still arrives is passed on
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from ideabridge.bridge.modules.stdio import LINES_AT_ONCE, most_values
 from ideabridge.tools.encoding import count_values
 
 LINGER_SECONDS: Final = 0.5
-"""How long the stream of an answered call is read on if no other call waits for an answer."""
+"""How long the stream of an answered call is still read if no other call waits for an answer, in
+seconds."""
 MOST_LINGERING: Final = 16
-"""Streams of answered calls that are read on at a time."""
+"""The most streams of answered calls that are still read at a time."""
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8
@@ -59,18 +60,20 @@ _LISTEN: Final = "subscriptions/listen"
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
-    """A request, and what is known of its answer.
+    """A request, and the state of its answer.
 
     Attributes:
         message: the request.
-        content: its bytes.
-        headers: its own headers.
-        is_modern: it was sent in a version without notifications to the server, from 2026-07-28 on.
-        scope: the scope of its task; cancelling it gives the request up.
-        is_answered: its answer, or an error in its place, was passed on.
-        brought_another: an answer to another call came on its stream.
-        brought_stray: an answer to no call came on its stream.
-        news: set when it is answered, or when another stream ends; None while nobody waits for it.
+        content: the request as bytes of JSON.
+        headers: the headers of this request alone.
+        is_modern: it was sent in a version without notifications to the server (from 2026-07-28
+            on).
+        scope: the scope of its task. Cancelling it gives the request up.
+        is_answered: the answer, or an error in its place, was passed on.
+        brought_another: an answer to another call arrived on its stream.
+        brought_stray: an answer to no known call arrived on its stream.
+        news: set when the call is answered, or when another stream ends; None while nobody waits
+            for that.
         reading: the scope in which its stream is read.
     """
 
@@ -87,11 +90,11 @@ class PendingCall:
 
     @property
     def key(self) -> str:
-        """Its id as text: servers answer 1 with "1", too."""
+        """Its id as text, because some servers answer 1 with "1"."""
         return str(self.message.id)
 
     def wake(self) -> None:
-        """Report news to the task that waits for them."""
+        """Wake the task that waits for news of the call."""
         if self.news is not None:
             self.news.set()
 
@@ -103,7 +106,7 @@ class PendingCall:
 
 
 class BodyForm(Enum):
-    """What a body is, by its first bytes."""
+    """The form of a body, judged by its first bytes."""
 
     UNKNOWN = 0
     JSON = 1
@@ -116,9 +119,9 @@ class Body:
     """A body that was read.
 
     Attributes:
-        form: what it was; UNKNOWN if it was empty.
-        events: what it read of its events.
-        is_noise: the last that it brought was not a message.
+        form: the form of the body; UNKNOWN if it was empty.
+        events: the reader of its events.
+        is_noise: the last event of the body was not a message, or the body was none.
     """
 
     form: BodyForm
@@ -133,7 +136,7 @@ class Mailbox:
         incoming: the stream of the session.
         reader: reads the messages.
         oddities: receives notes on what is skipped.
-        max_bytes: bytes that one message may have.
+        max_bytes: the most bytes of one message.
     """
 
     def __init__(
@@ -150,7 +153,7 @@ class Mailbox:
         self._most_values = most_values(max_bytes)
         self._waiting: dict[str, PendingCall] = {}
         self._given_up: OrderedDict[str, None] = OrderedDict()
-        # The answered calls whose streams are read on, the first first.
+        # The answered calls whose streams are still read, the earliest first.
         self._lingering: OrderedDict[PendingCall, None] = OrderedDict()
 
     def close(self) -> None:
@@ -171,7 +174,7 @@ class Mailbox:
         return self._waiting.get(key)
 
     def give_up(self, call: PendingCall) -> None:
-        """Expect the answer to a call no more, unless it is answered."""
+        """Stop expecting the answer to a call, unless it is already answered."""
         if self._waiting.get(call.key) is not call:
             return
         del self._waiting[call.key]
@@ -182,14 +185,16 @@ class Mailbox:
         self._end_lingering()
 
     async def fail(self, call: PendingCall, failure: UnansweredError) -> None:
-        """Answer a call with an error, unless it is answered."""
+        """Answer a call with an error, unless it is already answered."""
         if self._waiting.get(call.key) is call:
             self._settle(call)
             message = JSONRPCError(jsonrpc="2.0", id=call.message.id, error=failure.error)
             await self._send(message)
 
     def wake_all(self) -> None:
-        """Report to the calls that wait for an answer on another stream that a stream has ended."""
+        """Report the end of a stream to all waiting calls, as an answer may have arrived on another
+        stream.
+        """
         for call in self._waiting.values():
             call.wake()
 
@@ -207,8 +212,8 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """If no call waits any more for an answer that may come on another's stream, end
-        these streams soon.
+        """Let the streams of answered calls end soon if no waiting call may still get its answer on
+        them.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()
@@ -230,11 +235,11 @@ class Mailbox:
         Args:
             response: the answer to a request.
             call: the call that was sent with the request; None without one.
-            takes: called with each event; returns True if nothing in it is passed on.
+            takes: called with each event; returns True if nothing in the event is to be passed on.
 
         Raises:
-            httpx2.RequestError: a body of JSON breaks off.
-            UnansweredError: it is larger than allowed.
+            httpx2.RequestError: the body is JSON and breaks off.
+            UnansweredError: the body is larger than allowed.
         """
         body = Body(BodyForm.UNKNOWN, EventReader(self._max_bytes))
         with anyio.CancelScope() as scope:
@@ -276,7 +281,7 @@ class Mailbox:
                     if len(text) > self._max_bytes:
                         raise self._too_long(self._max_bytes)
         except httpx2.RequestError:
-            # The last event may be whole. A call without its answer learns that its
+            # The last event may be complete. A call without an answer learns elsewhere that its
             # stream has ended.
             if body.form is not BodyForm.EVENTS:
                 raise
@@ -313,7 +318,7 @@ class Mailbox:
                 await anyio.lowlevel.checkpoint()
             await self._take_event(body, event, call, takes)
         if len(chunk) == _FED_BYTES:
-            # What is compressed comes in large pieces, without a pause between them.
+            # A compressed body arrives in large pieces, without a pause between them.
             await anyio.lowlevel.checkpoint()
 
     def _too_long(self, size: int) -> UnansweredError:
@@ -345,7 +350,7 @@ class Mailbox:
 
         Args:
             data: the bytes.
-            call: the call on whose stream they came; None without one.
+            call: the call on whose stream they arrived; None without one.
         """
         if count_values(data, self._most_values) > self._most_values:
             message = f"its answer holds more than {self._most_values:,} JSON values"
@@ -358,7 +363,7 @@ class Mailbox:
         return bool(messages)
 
     async def _refuse(self, start: bytes, end: bytes, what: str, call: PendingCall | None) -> None:
-        """Pass on an error in place of a message over the limits."""
+        """Pass on an error in place of a message that exceeds the limits."""
         error = answer_instead(start, end, what, Replaced.OVERSIZED)
         if error is not None:
             await self._pass_on(error, call)
@@ -389,10 +394,10 @@ class Mailbox:
     def _call_of(
         self, message: JSONRPCResponse | JSONRPCError, call: PendingCall | None
     ) -> PendingCall | None:
-        """The waiting call that a message answers."""
+        """Return the waiting call that a message answers; None without one."""
         if message.id is not None:
             return self._waiting.get(str(message.id))
-        # A server that could not read the id of a request writes an error without one.
+        # A server that could not read the id of a request sends an error without an id.
         return call if call is not None and not call.is_answered else None
 
     async def _send(self, message: JSONRPCMessage) -> None:
@@ -407,17 +412,17 @@ class Mailbox:
 
 
 def _mark_lost_session(error: ErrorData) -> None:
-    """Mark an error without an id that says that the session is lost: the server has not looked
-    at the request.
+    """Mark an error without an id if it says that the session is lost: the server has not processed
+    the request.
 
-    One with an id is the answer to it, whatever it says.
+    An error with an id is the answer to that request, whatever it says.
     """
     if error.code == INVALID_REQUEST and says_session_lost(error.message):
         error.data = Mark.SESSION_LOST
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the short rest of a body that does not matter: its connection can be used again."""
+    """Read the short rest of an irrelevant body, so that its connection can be used again."""
     size = 0
     with anyio.move_on_after(_DRAIN_SECONDS):
         async for chunk in chunks:
@@ -427,11 +432,11 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 
 def form_of_body(start: bytes, label: str) -> BodyForm:
-    """What a body is.
+    """Return the form of a body.
 
     Args:
         start: its first bytes.
-        label: its content type, without parameters and in lower case.
+        label: its content type, in lower case and without parameters.
     """
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
     if not text:

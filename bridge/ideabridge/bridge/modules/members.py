@@ -1,14 +1,14 @@
 """Members: compares what a module sends with the SDK's models, and repairs it one member at a time.
 
-The SDK refuses a result, notification or request as a whole if one member is not what the protocol
-says. Here each member is compared with the field of the model that it belongs to:
+The SDK refuses a whole result, notification or request if one member violates the protocol. This
+module compares each member with its field of the model:
 
-    optional and wrong    it is left out
-    bookkeeping           what is missing or wrong becomes its default (`_DEFAULTS`)
-    an item of a list     one that cannot be used is left out, and the others stay
-    required otherwise    what contains it cannot be used
+    optional and wrong    the member is left out
+    bookkeeping           a missing or wrong member gets its default (`_DEFAULTS`)
+    an item of a list     an unusable item is left out, and the others stay
+    required otherwise    the value that contains the member cannot be used
 
-Rules for single models, where their meaning matters, come first (`repairs`).
+Rules for single models, whose meaning matters, are applied first (`repairs`).
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""Members of one message that are looked at one by one. What is wrong beyond them is left out."""
+"""The most members of one message that are checked one by one. Wrong members after these are left
+out."""
 
 MAX_SECONDS: Final = 4.0
-"""Seconds of processor time for one message. What is wrong beyond them is left out."""
+"""The most processor time for one message, in seconds. Wrong members after that are left out."""
 
 MAX_NOTES: Final = 1000
-"""Notes on one message."""
+"""The most notes on one message."""
 
 _STRETCH: Final = 100
-"""Items of a list that are compared at once: most are well formed."""
+"""The number of items of a list that are checked at once, because most are well formed."""
 
 Object: TypeAlias = "dict[str, Any]"
 
@@ -73,8 +74,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "LoggingMessageNotificationParams.level": "info",
     "ElicitRequestFormParams.requestedSchema": {"type": "object", "properties": {}},
 }
-"""The value that is taken for a required member that is missing or wrong, by its name, or by its
-model and name."""
+"""The default of a required member that is missing or wrong, by the member's name, or by its model
+and name."""
 
 QUESTIONS: Final = frozenset({"inputRequests", "requestState"})
 _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messages"})
@@ -94,12 +95,13 @@ class MessageRepair:
     Attributes:
         version: the protocol version.
         params: the parameters of the request that is answered.
-        rules: by the name of a model, the repair that comes before its members are looked at.
-        names_items: notes call the items of lists by their names. Names in definitions are not
-            secret; names in a result may be words for one user.
+        rules: the repairs that are applied before the members of a model are checked, by the name
+            of the model.
+        names_items: notes refer to the items of lists by their names. Names in definitions are not
+            secret; names in a result may be one user's data.
         notes: a note for each member that was repaired, with what the module wrote.
-        left: how many more values may be looked at.
-        ends: the processor time of the thread at which the repair ends.
+        left: how many more values may be checked.
+        ends: the processor time of the thread at which the repair stops, in seconds.
     """
 
     version: str
@@ -112,11 +114,11 @@ class MessageRepair:
 
     @property
     def has_left(self) -> bool:
-        """True if more of the message may be looked at."""
+        """True if more of the message may be checked."""
         return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
-        """Note what was odd and what was done; `value` is what the module wrote."""
+        """Note what was odd and what was done. `value` is what the module wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
 
@@ -129,12 +131,12 @@ class MessageRepair:
         self.notes.append((f"{place}: {what}", example))
 
     def label(self, item: object, index: int) -> str:
-        """What an item of a list is called in a place."""
+        """Return the name of an item of a list within a place."""
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """The value in a form that the models take: the same object if they take it as it is;
-        `Unusable` if it cannot be repaired.
+        """Return the value in a form that the models accept: the same object if they accept it as
+        it is, or `Unusable` if it cannot be repaired.
         """
         if shape.accepts(value):
             return value
@@ -144,7 +146,7 @@ class MessageRepair:
 
         before = value
         if value == [] and shape.expected == "an object":
-            # PHP writes an empty object in this way.
+            # PHP writes an empty object like this.
             value = dict[str, Any]()
             self.note(place, "expected an object, got []; taken as {}")
 
@@ -157,7 +159,7 @@ class MessageRepair:
         return self._fix_parts(value, shape, place)
 
     def _fix_parts(self, value: Any, shape: Shape, place: str) -> Any:
-        """The value with its members or items fixed."""
+        """Return the value with its members or items fixed."""
         match shape.kind:
             case "object":
                 return self._object(value, shape, place)
@@ -191,7 +193,7 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # A module that asks relies on all answers, and on its state.
+                # A module that asks relies on getting all answers, and its state.
                 return Unusable(f"{name}: {why}")
 
             if member.has_default:
@@ -232,7 +234,7 @@ class MessageRepair:
             where = f"{place}[{self.label(item, index)}]"
             fixed = self.fix(item, item_shape, where)
             if isinstance(fixed, Unusable) and place.endswith("params.messages"):
-                # A model gets all messages of a question, or none.
+                # A model must get all messages of a question, or none.
                 return Unusable(f"messages[{index}]: {fixed.why}")
 
             if isinstance(fixed, Unusable):
@@ -263,8 +265,8 @@ class MessageRepair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """Repair a value by the model that it names, by `type`, `method`, `mode` or its members.
-        If it may be several, the repair with the fewest notes is taken.
+        """Repair a value with the model that its `type`, `method`, `mode` or members indicate. If
+        several models are possible, use the repair with the fewest notes.
         """
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]
@@ -298,8 +300,8 @@ class MessageRepair:
 
 
 Rule: TypeAlias = "Callable[[MessageRepair, Any, Shape, str], Any]"
-"""Called with a value, its shape and its place; returns the value, a repaired one, or
-`Unusable`."""
+"""Called with a message's repair, a value, its shape and its place; returns the value, a repaired
+one, or `Unusable`."""
 
 
 # -- the shapes of the models ----------------------------------------------------------------------
@@ -318,13 +320,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model says about one value.
+    """The form that a model requires of one value.
 
     Attributes:
         name: the name of the model; "Content" for the blocks of a content.
-        expected: what is expected, in words.
+        expected: the expected form, in words.
         item: the shape of the items of a list or mapping.
-        arms: the shapes that a union takes.
+        arms: the shapes that a union accepts.
     """
 
     kind: Literal["object", "list", "mapping", "union", "leaf"]
@@ -336,7 +338,7 @@ class Shape:
     arms: tuple[Shape, ...] = ()
 
     def accepts(self, value: Any) -> bool:
-        """True if the SDK takes the value."""
+        """True if the SDK accepts the value."""
         try:
             self.adapter.validate_python(value, by_name=False)
         except (ValueError, RecursionError):
@@ -344,8 +346,8 @@ class Shape:
         return True
 
     def is_named_by(self, members: Object) -> bool:
-        """True if no member that tells models apart (`type`, `method`, ...) says that a value
-        is another one.
+        """True unless a member that distinguishes models (`type`, `method`, ...) says that the
+        value belongs to another model.
         """
         if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
             return False
@@ -363,7 +365,7 @@ NONE: Final = type(None)
 
 @cache
 def shape_of_type(annotation: Any) -> Shape:
-    """The shape that an annotation of the models describes."""
+    """Return the shape that an annotation of the models describes."""
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if get_origin(annotation) is Annotated:
         inner = get_args(annotation)[0]
@@ -401,7 +403,7 @@ def shape_of_type(annotation: Any) -> Shape:
 
 
 _UNIONS: Final = {"TextContent": "Content", "TextResourceContents": "ResourceContents"}
-"""The names of unions, by that of one of their models."""
+"""The names of unions, by the name of one of their models."""
 
 _WORDS: Final[Mapping[Any, str]] = {
     str: "a text",
@@ -419,9 +421,9 @@ def _expected(annotation: Any) -> str:
 
 @cache
 def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
-    """The fields of a model."""
+    """Return the fields of a model."""
     members: list[Member] = []
-    # Some blocks name the union of all blocks before it is defined.
+    # Some blocks refer to the union of all blocks before it is defined.
     annotations = get_type_hints(model)
     for name, about in model.model_fields.items():
         alias = about.alias or name
@@ -443,7 +445,7 @@ def members_of(model: type[BaseModel]) -> tuple[Member, ...]:
 
 @cache
 def _names_of(model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
-    """The members of a model that have one of some texts only, as `type` of a block."""
+    """Return the members of a model that allow only certain texts, such as `type` of a block."""
     names: dict[str, tuple[Any, ...]] = {}
     for name, about in model.model_fields.items():
         if name in ("type", "method", "mode") and get_origin(about.annotation) is Literal:
@@ -452,29 +454,29 @@ def _names_of(model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
 
 
 def json_of(value: object) -> str:
-    """A value as JSON text."""
+    """Return a value as JSON text."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def got(value: object) -> str:
-    """The kind of a value, for a note, which quotes what was sent only as its example."""
+    """Return the kind of a value for a note. A note quotes the value itself only as its example."""
     return "nothing" if value is None else kind_of(value)
 
 
 def asks(result: Object) -> bool:
-    """True if a result asks for something."""
+    """True if a result contains questions."""
     if "resultType" in result:
         return result["resultType"] == "input_required"
     return not QUESTIONS.isdisjoint(result) and _PAYLOADS.isdisjoint(result)
 
 
 def object_of(value: object) -> Object | None:
-    """The value if it is an object."""
+    """Return the value if it is an object; else None."""
     return cast("Object", value) if isinstance(value, dict) else None
 
 
 def label_of(item: object, index: int) -> str:
-    """What an item of a list is called in a place: its name, or its index."""
+    """Return the label of an item of a list within a place: its name, or its index."""
     if isinstance(item, dict):
         name = cast("Object", item).get("name")
     else:
