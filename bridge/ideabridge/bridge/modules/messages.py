@@ -1,14 +1,16 @@
 """Messages: reads the bytes that a module sends as JSON-RPC messages.
 
-Every transport hands what it received, one line, body or event at a time, to a `MessageReader`.
-Well-formed messages take one pass of a parser. Only what that refuses is read again:
+Every transport hands what it received, one line, body or event at a time, to a `MessageReader`. A
+well-formed message takes one pass of a parser. Only what the parser refuses is read again, in three
+layers:
 
     bytes     not UTF-8, a byte order mark, NUL bytes, halves of surrogate pairs: skipped or replaced
     text      prompts and banners around messages, several messages, one message on several lines
-    envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each for itself
+    envelope  `jsonrpc`, `id`, `method`, `params`, `result` and `error`, each by itself
 
-An answer is an answer to the request with its id, whatever else is odd about it, and never becomes
-a success: what may be an error is one. Everything that is skipped or repaired is noted.
+An answer belongs to the request with its id, whatever else is odd about it. A repair never turns an
+error into a success: an answer that may be an error is one. Everything that is skipped or repaired
+is noted.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """What the `data` of an error says that replaces an answer. No module can send
-    one: it is no JSON.
+    """The `data` of an error that replaces an answer. No module can send a `Replaced`, because it
+    is not JSON.
 
     Attributes:
         OVERSIZED: the answer is over the limit.
-        UNREADABLE: the answer is not a message, or not what its method has.
+        UNREADABLE: the answer is not a message, or not a valid result of its method.
     """
 
     OVERSIZED = 1
@@ -56,16 +58,17 @@ MAX_NESTING: Final = 500
 """The deepest nesting of a message. The parser for odd messages needs a frame for each level."""
 
 PLAIN_NESTING: Final = 200
-"""The deepest nesting that the SDK takes."""
+"""The deepest nesting that the SDK accepts."""
 
 MAX_CUT_BYTES: Final = 1024 * 1024
-"""The most bytes of a message of which only what nests deeper is left out."""
+"""The most bytes of a message in which only the values that nest too deep are replaced. A larger
+one is refused."""
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one message that is written on several lines."""
 
 MAX_PARTS: Final = 1000
-"""The most messages on one line, and in one list. What follows is skipped."""
+"""The most messages on one line, and in one list. Those beyond are skipped."""
 
 _ENDS: Final = 512
 _TRIES: Final = 32
@@ -85,8 +88,9 @@ _HALF: Final = re.compile(
 """An escaped backslash or a whole surrogate pair (group 1), or half a surrogate pair."""
 
 
-# The SDK's models ignore members that they do not have. These refuse a message that is both an
-# answer and something else, so that it is read again: an answer with an error is no success.
+# The SDK's models ignore unknown members. These models refuse a message that is an answer and
+# something else at the same time, so that it is read again: an answer with an error is not a
+# success.
 class _Request(JSONRPCRequest):
     result: None = None
     error: None = None
@@ -108,8 +112,8 @@ class _Error(JSONRPCError):
     result: None = None
 
 
-# No message is of two of these kinds, so the first that fits is taken: answers are
-# the most frequent.
+# No message fits two of these models, so the first fitting one is used. Answers come first, because
+# they are the most frequent.
 _MESSAGE: Final[TypeAdapter[JSONRPCMessage]] = TypeAdapter(
     Annotated[_Response | _Notification | _Request | _Error, Field(union_mode="left_to_right")]
 )
@@ -118,18 +122,18 @@ _Object: TypeAlias = "dict[str, Any]"
 
 
 class OddResultError(JSONRPCError):
-    """An answer whose result is no object. It says whether the request failed only for requests
-    whose result is always empty, or a list, so for all others it is an error.
+    """An answer whose result is not an object. Only for requests whose result is always empty or a
+    list does it tell whether they failed. For all others, it is an error.
 
     Attributes:
-        value: what stands in place of the result.
+        value: what the module sent as the result.
     """
 
     value: Any = None
 
 
 class DeepResponse(JSONRPCResponse):
-    """An answer that may nest deeper than the SDK takes."""
+    """An answer that may nest deeper than the SDK accepts."""
 
 
 class MessageReader:
@@ -146,7 +150,7 @@ class MessageReader:
         self._begun: _BegunMessage | None = None
 
     def read(self, data: bytes) -> list[JSONRPCMessage]:
-        """The messages in a line, body or event; empty for noise.
+        """Return the messages in a line, body or event; an empty list for noise.
 
         An answer that cannot be read becomes an error for its request, if its id can be found.
         """
@@ -158,7 +162,7 @@ class MessageReader:
         return [*self.end(), message]
 
     def end(self) -> list[JSONRPCMessage]:
-        """What is left of a message on several lines that never came to its end."""
+        """Return the messages in the rest of a multi-line message that never ended."""
         begun = self._begun
         self._begun = None
         return [] if begun is None else self._in_text(begun.text)
@@ -185,7 +189,7 @@ class MessageReader:
 
     def _continue(self, begun: _BegunMessage, text: str) -> list[JSONRPCMessage]:
         if _is_odd_message(text):
-            # What began before is a cut line of a log, which must not swallow the answers after it.
+            # The lines before are a cut line of a log, which must not swallow the answers after it.
             return [*self.end(), *self._in_text(text)]
 
         begun.add(text)
@@ -199,7 +203,7 @@ class MessageReader:
         return messages
 
     def _text(self, data: bytes) -> str:
-        """The text of the bytes, without what no JSON has."""
+        """Return the text of the bytes, without characters that JSON cannot contain."""
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -220,10 +224,10 @@ class MessageReader:
     # -- several messages, and noise ---------------------------------------------------------------
 
     def _in_text(self, text: str) -> list[JSONRPCMessage]:
-        """The messages in a text that is not exactly one well-formed message.
+        """Return the messages in a text that is not exactly one well-formed message.
 
-        A message may follow noise, or noise a message. With noise on both sides, it is more likely
-        something that a log quotes, or a part of a message that is malformed.
+        Noise may come before or after a message. With noise on both sides, it is more likely a
+        quotation in a log, or a part of a malformed message.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
             return self._in_deep_text(text)
@@ -251,13 +255,15 @@ class MessageReader:
                 after_noise = True
 
         if not messages and parts and parts[0].is_noise:
-            # An answer of which some parts are well-formed.
+            # This may be a malformed answer with well-formed parts.
             messages = _unreadable(text, _NO_MESSAGE)
 
         return [_deep(message) for message in messages] if is_deep else messages
 
     def _in_deep_text(self, text: str) -> list[JSONRPCMessage]:
-        """The answers in a text that nests deeper than `MAX_NESTING`, without what is deeper."""
+        """Return the answers in a text that nests deeper than `MAX_NESTING`, without the deeper
+        values.
+        """
         cut = _without_depths(text)
         if nests_deeper(cut.encode("utf-8", "replace"), MAX_NESTING):
             self._skip(text)
@@ -272,7 +278,7 @@ class MessageReader:
         self.oddities.note("wrote something that is not a message, which was skipped", text)
 
     def _of_value(self, value: object, *, after_noise: bool) -> list[JSONRPCMessage]:
-        """The messages that an object, or the objects in a list, are."""
+        """Return an object, or each object of a list, as a message."""
         if isinstance(value, list):
             values = cast("list[object]", value)
             self.oddities.note("sent several messages in one list")
@@ -290,13 +296,13 @@ class MessageReader:
     # -- the envelope ------------------------------------------------------------------------------
 
     def _message(self, value: object, *, after_noise: bool) -> JSONRPCMessage | None:
-        """The message that a value is; None if it is not one."""
+        """Return a value as a message; None if it is not one."""
         if not isinstance(value, dict):
             return None
 
         members = cast("_Object", value)
-        # Servers that write their log to standard output write JSON, too. A log may also quote what
-        # was received: no server asks a client for its tools.
+        # Servers that log to standard output may log JSON. A log may also quote what the server
+        # received: no server asks a client for its tools.
         if "jsonrpc" not in members and not _MEMBERS.issuperset(members):
             return None
 
@@ -323,7 +329,7 @@ class MessageReader:
         return self._question(members)
 
     def _question(self, members: _Object) -> JSONRPCMessage | None:
-        """A request or notification."""
+        """Return a request or notification."""
         method = members["method"]
         params: object = members.get("params")
         request = members.get("id")
@@ -337,7 +343,7 @@ class MessageReader:
 
         if not isinstance(method, str):
             self.oddities.note("sent a message whose `method` is not a text", _shown(method))
-            # The SDK answers a request with an unknown method.
+            # The SDK answers a request whose method is unknown.
             method = ""
 
         if params is not None and not isinstance(params, dict):
@@ -377,7 +383,7 @@ class MessageReader:
         return OddResultError(jsonrpc="2.0", id=request, error=error, value=result)
 
     def _error(self, members: _Object) -> ErrorData:
-        """The error of an answer, with the words of the server."""
+        """Return the error of an answer, in the server's words."""
         if "error" not in members:
             self.oddities.note("sent an answer with neither `result` nor `error`")
             return ErrorData(
@@ -422,7 +428,7 @@ class MessageReader:
 
 
 class _BegunMessage:
-    """A message that is written on several lines, as its lines arrive."""
+    """A message written on several lines, which are added as they arrive."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -448,8 +454,8 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next line belongs to the message: what writes JSON breaks no
-        line within a text.
+        """True if the next line belongs to the message. Programs that write JSON do not break a
+        line within a string.
         """
         return self._depth > 0 and not self._in_string
 
@@ -463,7 +469,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
-    """The message in a text, or that an object is; None if it is not exactly one."""
+    """Return the message in a text or an object; None if it is not exactly one message."""
     try:
         if isinstance(data, dict):
             message = _MESSAGE.validate_python(data, by_name=False)
@@ -478,9 +484,9 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 
 def _without_depths(text: str) -> str:
-    """The text with a digest in place of each value that nests deeper than `MAX_NESTING`, so
-    that one schema does not cost a whole list. Results of calls that nest so deep are
-    refused by `Repairs`.
+    """Return the text with a digest in place of each value that nests deeper than `MAX_NESTING`, so
+    that one schema does not spoil a whole list. `Repairs` refuses results of calls that nest so
+    deep.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
@@ -519,7 +525,7 @@ def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
 
 
 def _is_odd_message(text: str) -> bool:
-    """True if a line is an object that says to be a message, whatever is odd about it."""
+    """True if a line is an object that claims to be a message, whatever is odd about it."""
     if not (text.startswith("{") and text.endswith("}") and '"jsonrpc"' in text):
         return False
     try:
@@ -546,7 +552,7 @@ def _is_incomplete(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a text: an array or object, or what stands between them."""
+    """A part of a text: an array, an object, or the noise between them."""
 
     text: str
     is_noise: bool
@@ -554,7 +560,7 @@ class _Part:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """The arrays and objects in a text, and what stands between them."""
+    """Yield the arrays and objects in a text, and the noise between them."""
     tries = max(2, min(_TRIES, _WORK // max(1, len(text))))
     place = looked = 0
     while (match := _START.search(text, looked)) is not None and tries:
@@ -562,7 +568,7 @@ def _parts(text: str) -> Iterator[_Part]:
             value, end = cast("tuple[object, int]", _DECODER.raw_decode(text, match.start()))
         except (ValueError, RecursionError) as error:
             tries -= 1
-            # What is well-formed within something malformed is no message of its own.
+            # A well-formed part of something malformed is not a message of its own.
             read = error.pos if isinstance(error, json.JSONDecodeError) else 0
             looked = max(read, match.start() + 1)
             continue
@@ -582,9 +588,9 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
-    """An error for the request of an answer that cannot be read; nothing for other texts."""
+    """Return an error for the request of an unreadable answer; an empty list for other texts."""
     if not text.startswith("{"):
-        # Logs quote the beginning of answers, too.
+        # Logs also quote the beginning of answers.
         return []
 
     start = text[:_ENDS].encode("utf-8", "replace")
@@ -598,11 +604,13 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
 
 
 def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONRPCMessage | None:
-    """An error for the request of an unusable answer; None if the id of the answer cannot be found.
+    """Return an error for the request of an unusable answer; None if the id of the answer is not
+    found.
 
     Args:
         start: the first bytes of the answer.
-        end: its last bytes; empty if it is cut, so that they may belong to anything.
+        end: its last bytes; empty if the answer is cut off, because its last bytes may then belong
+            to anything.
         what: the message of the error.
         data: the data of the error.
     """
@@ -619,9 +627,10 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
 
 def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The names of the members of an object that begins so, each with the bytes that follow it.
+    """Yield the names of the members of an object, given its first bytes, each with the bytes after
+    it.
 
-    Names within the members do not count: they may be anybody's words.
+    Names within the members do not count, because the content may come from anybody.
     """
     depth = 0
     for token in _TOKEN.finditer(start):
@@ -635,7 +644,9 @@ def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _request_id(value: object) -> int | str | None:
-    """The id of one of our requests, which are integers: servers answer 1 with "1" or 1.0, too."""
+    """Return the id of one of our requests. They are integers, but some servers answer 1 with "1"
+    or 1.0.
+    """
     return _number(value) if isinstance(value, str) else _integer(value)
 
 
@@ -658,8 +669,8 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """A JSON value as text, cut far behind what of it is shown: half a secret at the end would
-    not be recognised.
+    """Return a JSON value as text, cut far beyond the part that is shown: masking would not
+    recognise half a secret at the end.
     """
     if isinstance(value, str):
         text = value

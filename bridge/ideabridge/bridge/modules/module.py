@@ -4,7 +4,7 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
 those of `ModuleState`:
 
     connecting -> up        the module has listed its tools
-    connecting -> failed    it could not be reached; the next try follows after a pause that grows
+    connecting -> failed    it could not be reached; the next attempt follows after a growing pause
     up         -> down      the connection has ended; the next call reconnects. A call in flight is
                             sent again if it may run twice (`retry`), and fails otherwise
     failed, down -> up      an attempt succeeded
@@ -84,7 +84,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    # Its import takes time, which programs as modules save.
+    # Importing it takes time, and modules that are programs do not need it.
     from ideabridge.bridge.modules.authorization import Authorization
 
 
@@ -95,20 +95,20 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""Calls whose seconds `latency` is the median of."""
+"""The number of calls of which `latency` is the median."""
 
 _NOTES: Final = 100
-"""Lines that `note` keeps."""
+"""The most lines that `note` stores."""
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
 )
 
 _PATIENCE: Final = 30.0
-"""Seconds of an outage during which calls of a module that was up wait for further attempts."""
+"""How long calls of a module that was up wait for further attempts during an outage, in seconds."""
 
 _REFUSED_PATIENCE: Final = 3.0
-"""The same for modules that have never been up, and have refused or ended at the first messages."""
+"""The same for modules that have never been up and that refused or ended at the first messages."""
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
 _LONGEST_RECONNECT_PAUSE: Final = 60.0
@@ -116,7 +116,7 @@ _LONGEST_RECONNECT_PAUSE: Final = 60.0
 
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
 _REFUSED_RECONNECT_PAUSE: Final = 5.0
-"""The longest pause between two attempts to connect while a call needs the module; the second
+"""The longest pause between two attempts to connect while a call needs the module; the second value
 applies if the module refuses or cannot start."""
 
 _FIRST_RESEND_PAUSE: Final = 0.25
@@ -132,11 +132,11 @@ class ModuleSurroundings:
     Attributes:
         folder: the absolute folder for relative paths in its entry.
         variables: the variables that its entry may use; None: all.
-        secrets: has every secret value of its entry, and hides it.
+        secrets: registers every secret value of its entry, and hides it.
         result_bytes: the most bytes of JSON in one result.
         exposed: clients may call its tools directly.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        authorize: returns what gets its tokens; None: it needs none.
+        authorize: returns the object that gets its tokens; None: it needs no tokens.
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
@@ -157,9 +157,9 @@ class Module:
     """One configured server. One task calls `run`; everything else may be used from any task.
 
     Attributes:
-        reserved: the tools that a module of this name had under another configuration. Their names
-            stay its own until `known_tools` has any.
-        authorization: gets tokens; None for a program, or if a header has the token.
+        reserved: the names of tools that a module of this name had under another configuration.
+            They stay reserved until `known_tools` has any tool.
+        authorization: gets tokens; None for a program, or if a header contains the token.
         place: the scope of one call, in which it waits for calls of other processes.
     """
 
@@ -189,37 +189,39 @@ class Module:
         self.reserved: list[str] = []
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
-        # Attempts to connect, also successful ones, since a call was answered last.
+        # The number of attempts to connect, successful or not, since a call was last answered.
         self._fruitless_connects = 0
         self._failed_connects = 0
-        # None: no attempt to connect has begun.
+        # When the module stopped being up, or the first attempt began. None: no attempt has begun.
         self._out_since: float | None = None
         self._next: float | None = None
-        # Created by `_pause_before_reconnecting`, because a Module can be created outside of an event loop.
+        # `_pause_before_reconnecting` creates it, because a Module can be created outside an event
+        # loop.
         self._reconnect_pause: anyio.CancelScope | None = None
         # Whether `initialize` is the first message of the next attempt to connect.
         self._legacy = False
-        # The kind of connection that reached the module the last time.
+        # The kind of connection that last reached the module.
         self._kind: ModuleKind = configuration.kind
-        # Both eras were tried since the module was up last, and failed.
+        # True if both eras were tried since the module was last up, and failed.
         self._tried_both = False
         self._way_before: Way | None = None
-        # Set once a tool asked in the way of the handshake era; the module is connected anew as
-        # soon as it is idle.
+        # True once a tool has asked a question as in the handshake era. The module is then
+        # connected in that era as soon as it is idle.
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
         # Set by a call that waits for an attempt to connect.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
-        # Set when an attempt has ended, or the module is up.
+        # Set whenever an attempt has ended, or the module is up.
         self._moved = anyio.Event()
         if configuration.disabled:
             self._settled.set()
 
     def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
-        """The same server over connections of their own, with the tokens that `authorize` gives.
-        `parallel` bounds the calls of both together. Changes of its state are reported to nobody.
+        """Return a Module of the same server with its own connections, and with the tokens that
+        `authorize` gets. `parallel` bounds the calls of both together. State changes of the copy
+        are not reported.
         """
         surroundings = replace(
             self._surroundings,
@@ -247,7 +249,7 @@ class Module:
 
     @property
     def era(self) -> Era | None:
-        """The era in which the module is spoken to; None until it was up."""
+        """The era of the protocol that the module uses; None until it was up."""
         return None if self._peer is None else self._peer.era
 
     @property
@@ -257,7 +259,9 @@ class Module:
 
     @property
     def instructions(self) -> str:
-        """What the module says about its use, also in an earlier process; "" if it says nothing."""
+        """The module's instructions for its use, perhaps from an earlier process; "" if it has
+        none.
+        """
         if self._peer is None:
             return self._recalled_instructions
         return self._peer.instructions or ""
@@ -278,7 +282,9 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """What lets the next process reach the module sooner; None if nothing does."""
+        """The way in which the next process should try to reach the module first; None without
+        one.
+        """
         return self._way_before
 
     def note(self, lines: list[str]) -> None:
@@ -287,27 +293,29 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools; if the module has not been up in this process, those of an earlier process."""
+        """The tools; if the module has not listed them in this process, the tools of an earlier
+        process.
+        """
         if self._listed:
             return self.tools
         return self._recalled or []
 
     @property
     def is_known(self) -> bool:
-        """True if `known_tools` is known."""
+        """True if the module's tools are known, from this process or an earlier one."""
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until `known_tools` is known or the module has failed."""
+        """Wait until the module's tools are known (`known_tools`), or it has failed."""
         if not self.is_known:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
-        """The present definition of a tool; connects if the module has not listed its tools
-        in this process.
+        """Return the present definition of a tool. Connect first if the module has not listed its
+        tools in this process.
 
         Raises:
-            UnknownModuleToolError: as `tool`.
+            UnknownModuleToolError: as for `tool`.
             ModuleError: the module cannot be reached.
         """
         if not self._listed:
@@ -315,13 +323,13 @@ class Module:
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
-            ToolNotAllowedError: the configuration does not allow it.
-            ToolLeftOutError: its definition cannot be used.
-            ModuleListError: the module is up, and has not listed its tools.
-            UnknownModuleToolError: it does not exist.
+            ToolNotAllowedError: the configuration does not allow the tool.
+            ToolLeftOutError: the tool's definition cannot be used.
+            ModuleListError: the module is up but has not listed its tools.
+            UnknownModuleToolError: the module has no such tool.
         """
         tool = self._tools.get(name)
         if tool is not None:
@@ -338,9 +346,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why there is no tool of this name although the module may have one: it is
-        not allowed, its definition cannot be used, or the module has not listed its tools.
-        None if it is unknown.
+        """Return why there is no tool of this name although the module may have one: it is not
+        allowed, its definition cannot be used, or the module has not listed its tools. None if
+        there is no such reason.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -361,8 +369,8 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the module lists and that cannot be called;
-        `why_without` says why.
+        """The names of tools that the module lists but that cannot be called. `why_without` says
+        why.
         """
         listing = None if self._connection is None else self._connection.listing
         return [] if listing is None else [*sorted(listing.denied), *listing.left_out]
@@ -380,7 +388,7 @@ class Module:
 
     @property
     def latency(self) -> float | None:
-        """The median of the seconds that the last calls took; None before the first."""
+        """The median duration of the last calls, in seconds; None before the first call."""
         return median(self._call_seconds) if self._call_seconds else None
 
     @property
@@ -435,7 +443,7 @@ class Module:
         return anyio.current_time() - self._out_since
 
     async def run(self) -> None:
-        """Connect and reconnect until `stop`. Raises nothing but cancellation."""
+        """Connect and reconnect until `stop`. Raise nothing but cancellation."""
         if self.configuration.disabled:
             return
 
@@ -478,8 +486,8 @@ class Module:
 
     @property
     def has_token(self) -> bool:
-        """True if its requests have a token that somebody signed in for, or that a
-        client has got.
+        """True if its requests have a token: from a person's sign-in, or from client
+        credentials.
         """
         return self.authorization is not None and self.authorization.has_token
 
@@ -499,7 +507,9 @@ class Module:
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
-        """Wait until a call needs the module or, after a failure, until a growing pause is over."""
+        """Wait until a call needs the module. After a failure, wait at most until a growing pause
+        is over.
+        """
         now = anyio.current_time()
         refuses = self._state == "failed" and not self._passes
         seconds = 0.0
@@ -528,8 +538,8 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """Connect and hold the connection until it ends. An attempt that fails with the first
-        messages is made once more in the other era.
+        """Connect, and hold the connection until it ends. If an attempt fails with the first
+        messages, try once more in the other era.
         """
         if self._state == "down":
             self._state = "connecting"
@@ -542,8 +552,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # A program that ended says more about itself in the second attempt, and an answer
-            # more in the first.
+            # If the program ended, the error of the second attempt says more about it. If the
+            # module answered, the first error says more.
             if later_error is None:
                 error = None
             elif first.program_ended:
@@ -557,8 +567,8 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Whether the next attempt is made in the handshake era. If the era may be the reason for
-        the failure, the next attempt is made in the other era.
+        """Return whether the next attempt uses the handshake era. If the era may be the reason for
+        the failure, the next attempt uses the other era.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -588,11 +598,11 @@ class Module:
         return self._connection
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return why the module never was up; None if it was.
+        """Hold a connection until it ends. Return why the module was never up; None if it was up.
 
         Args:
             connection: the connection, which has not begun.
-            is_second: an attempt in the other era has just failed.
+            is_second: True if an attempt in the other era has just failed.
         """
         started = anyio.current_time()
 
@@ -607,8 +617,8 @@ class Module:
                 self._tools = connection.listing.tools
                 self._listed = True
 
-            # Reset by the first answer of a call, because a connection that ends at once is
-            # a failure, too.
+            # The first answer of a call resets this number: a connection that ends at once is also
+            # a failure.
             self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
@@ -633,8 +643,8 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """The way to remember, because another way has just cost time; None: there is nothing to
-        remember. A server that has changed is tried in each way again.
+        """Return the way to remember, because another way has just cost time; None if there is
+        nothing to remember. A changed server is tried in each way again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -674,9 +684,7 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report the first time that the module is up or failed, and each later change
-        between the two.
-        """
+        """Report when the module is first up or failed, and each later change between the two."""
         last: ModuleState | None = None
         while True:
             await self.settle()
@@ -692,7 +700,7 @@ class Module:
 
         Raises:
             ModuleTimeoutError: it is still connecting after `timeout` seconds.
-            ModuleError: it failed, is down or disabled; the message says why.
+            ModuleError: the module failed, is down or disabled; the message says why.
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
@@ -709,8 +717,8 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """Return a copy of the module's error; with `tried`, the copy contains the time of
-        the next attempt.
+        """Return a copy of the module's error. With `tried`, the copy contains the time of the next
+        attempt.
         """
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
@@ -725,8 +733,8 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module may soon be up without a change by the user, for example because
-        it is starting.
+        """True if the module may soon be up without the user's help, for example because it is
+        starting.
         """
         error = self._error
         return isinstance(error, ModuleDownError) or (
@@ -735,12 +743,14 @@ class Module:
 
     @property
     def _is_unreachable(self) -> bool:
-        """True if nothing has answered at its address."""
+        """True if nothing has answered at the module's address."""
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
     def _is_worth_waiting(self, patience: float | None = None) -> bool:
-        """True if a call waits for another attempt to connect. `patience` is that of `reach`."""
-        # A module that has never been up is usually configured wrongly, and may also be starting.
+        """True if a call waits for another attempt to connect. `patience` is the argument of
+        `reach`.
+        """
+        # A module that has never been up is usually misconfigured, but it may also be starting.
         if patience is None:
             patience = _PATIENCE if self._listed else 0.0
         elif not self._listed and not self._is_unreachable:
@@ -749,15 +759,15 @@ class Module:
         return self._passes and away is not None and away < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """Return a usable connection. Without one, the next attempt to connect follows
-        at once or soon.
+        """Return a usable connection. If there is none, wait for the next attempt to connect, which
+        begins at once or soon.
 
         Args:
             patience: wait for further attempts until the module has been down for this many
                 seconds. None means 30 s for a module that was up before and 0 for others.
 
         Raises:
-            ModuleError: an attempt has failed since this was called, and waiting for
+            ModuleError: an attempt has failed since the beginning of this wait, and waiting for
                 another is useless.
         """
         failed_before = self._failed_connects
@@ -783,11 +793,11 @@ class Module:
         progress: OnProgress | None = None,
         asker: Asker | None = None,
     ) -> JSON:
-        """Call a tool and return its structured content, else its text, else a list of its
-        content blocks; see `ModuleCall` for the parameters.
+        """Call a tool. Return its structured content, else its text, else a list of its content
+        blocks. See `ModuleCall` for the parameters.
 
         Raises:
-            IdeabridgeError: as `answer`.
+            IdeabridgeError: as for `answer`.
         """
         call = ModuleCall(tool_name, arguments, timeout=timeout, progress=progress, asker=asker)
         return (await self.answer(call)).value
@@ -796,10 +806,10 @@ class Module:
         """Call a tool, and return its answer.
 
         Raises:
-            ModuleError: one class for each cause; its `outcome` says whether the call may
-                have taken effect. A `ModuleToolError` of a direct call has the whole result.
-            ModuleAsks: the module asks first, and the client of a direct call takes questions in
-                place of a result.
+            ModuleError: one class for each cause; its `outcome` says whether the call may have
+                taken effect. A `ModuleToolError` of a direct call contains the whole result.
+            ModuleAsks: the module asks questions first, and the client of a direct call accepts
+                questions in place of a result.
             ToolChangedError: the present definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
@@ -826,10 +836,11 @@ class Module:
     # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
-        """The resources, templates or prompts, in wire form; connects if the module is not up.
+        """Return the resources, templates or prompts, in wire form. Connect if the module is not
+        up.
 
         Raises:
-            ModuleError: it cannot be reached, or its list cannot be read.
+            ModuleError: the module cannot be reached, or its list cannot be read.
         """
         try:
             return await self._over(0.0, lambda connection: connection.offering.entries(kind))
@@ -849,7 +860,7 @@ class Module:
     async def pass_on(
         self, request: PassedOn, client: DirectClient, *, progress: OnProgress | None = None
     ) -> JSONObject:
-        """Send a request of a client as it is; return the result in wire form, without secrets.
+        """Send a client's request as it is. Return the result in wire form, without secrets.
 
         Args:
             request: the request.
@@ -857,11 +868,12 @@ class Module:
             progress: called with the module's progress notifications.
 
         Raises:
-            MCPError: the answer of the module is this error.
-            ModuleError: the module cannot be reached or does not answer; the result is not what
-                the protocol says.
+            MCPError: the module answered with this error.
+            ModuleError: the module cannot be reached or does not answer, or the result violates the
+                protocol.
             ResultLimitError: the result exceeds `limits.result_bytes`.
-            ModuleAsks: the module asks first, and the client takes questions in place of a result.
+            ModuleAsks: the module asks questions first, and the client accepts questions in place
+                of a result.
         """
         seconds = self.configuration.timeout
         return await self._over(
@@ -874,8 +886,8 @@ class Module:
     async def _over(
         self, patience: float | None, send: Callable[[Connection], Awaitable[SentT]]
     ) -> SentT:
-        """Send a request; if the server has lost the HTTP session, once more over a
-        new connection.
+        """Send a request. If the server has lost the HTTP session, send it once more over a new
+        connection.
         """
         for again in (True, False):
             connection = await self.reach(patience)
@@ -892,7 +904,9 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """The error of a request: as the module has sent it, unless the transport has made it."""
+        """Return the error of a request: as the module sent it, or as a `ModuleError` if the
+        transport made it.
+        """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
             return ModuleSignInError(self.name, text, lasting=error.data is Mark.SIGN_IN)
@@ -903,18 +917,19 @@ class Module:
         return error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Set the level of the log messages that the module sends, also after a new connection. In
-        2026-07-28 each call carries the level.
+        """Set the level of the log messages that the module sends, for this connection and later
+        ones. In 2026-07-28, each call carries the level.
         """
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
-            # A module that refuses goes on as before.
+            # If the module refuses, it goes on sending as before.
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
     async def watch(self, uri: str) -> None:
-        """Report changes of a resource from now on (`on_event`), also after a new connection.
+        """Report changes of a resource from now on (`on_event`), over this connection and later
+        ones.
 
         Raises:
             MCPError: the module refuses.
@@ -930,17 +945,17 @@ class Module:
                 raise
 
     async def unwatch(self, uri: str) -> None:
-        """Report changes of a resource no more."""
+        """Stop reporting changes of a resource."""
         self._watched.discard(uri)
         connection = self._connection
         if connection is not None and connection.usable:
-            # A module that refuses still sends notifications, which `on_event` does not get.
+            # If the module refuses, it still sends notifications, but they do not reach `on_event`.
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. Within its time, send it again if it did not reach the module, or if no
-        answer came and it may run twice.
+        """Send a call. Within the time of the call, send it again if it did not reach the module,
+        or if no answer arrived and it may run twice.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)
@@ -973,11 +988,12 @@ class Module:
         """Wait until a call can be sent again, and return the seconds that are left for it.
 
         Raises:
-            ModuleError: it cannot be sent again within its time; if there is a usable connection,
+            ModuleError: the call cannot be sent again in time. If there is a usable connection,
                 this is `failure`.
         """
         if self._connection is not None and self._connection.usable:
-            # Another connection would not help: an HTTP server does not answer at present.
+            # A new connection would not help: this is an HTTP server that does not answer at
+            # present.
             doublings = min(attempts.number - 1, 20)
             pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
             if anyio.current_time() + pause >= attempts.deadline:
@@ -991,13 +1007,13 @@ class Module:
 
         left = round(attempts.deadline - anyio.current_time(), 1)
         if left <= 0:
-            # A busy process may wake up late. A send without time would hide the failure behind
-            # a time-out.
+            # A busy process may wake up late. Sending with no time left would hide the failure
+            # behind a time-out.
             raise failure
         return left
 
     def _most_sends(self, tool: Tool) -> int:
-        """How often a call of a tool is sent at most if no answer comes (`retry`)."""
+        """Return the most times that a call of a tool is sent if no answer arrives (`retry`)."""
         if not tool.annotations.repeatable:
             return 1
 
@@ -1010,7 +1026,7 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as `reach`; or there is none at the deadline.
+            ModuleError: as for `reach`, or there is no connection at the deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()
@@ -1018,8 +1034,8 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call once, and once more if the server has lost the HTTP session, or if the tool
-        has to ask in the handshake era and may run twice.
+        """Send a call once. Send it once more if the server has lost the HTTP session, or if the
+        tool can ask its question only in the handshake era and may run twice.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1028,7 +1044,7 @@ class Module:
                 answer = await self._requests.call(connection, tool, call, seconds, validator)
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server cannot be reached at present; its connection remains usable.
+                    # An HTTP server is unreachable at present, but its connection remains usable.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
@@ -1049,7 +1065,8 @@ class Module:
                 # it is sent again.
                 await self._forget(connection)
                 if not again:
-                    # Not `ModuleDownError`: a call is not sent again and again.
+                    # This is not a `ModuleDownError`, because that would send the call again and
+                    # again.
                     text = f"{error}, also in a new session"
                     raise ModuleProtocolError(self.name, text, outcome="not_run") from None
             else:
@@ -1061,18 +1078,18 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     async def _connection_for(self, tool: Tool, call: ModuleCall) -> Connection:
-        """A connection over which a call can be sent.
+        """Return a connection over which a call can be sent.
 
         Raises:
             ToolChangedError: the definition of the tool differs from the one that was meant.
-            ModuleError: as `reach`.
+            ModuleError: as for `reach`.
         """
         # Another call may have ended the connection while this one waited.
         connection = await self.reach()
         if await self.era_of_calls() == "legacy":
             connection = await self.reach()
         if connection.backchannel.is_spent:
-            # A question of the cancelled call would be taken for one of this call.
+            # A late question of a cancelled call could be mistaken for one of this call.
             await self._forget(connection)
             connection = await self.reach()
         if call.meant is not None:
@@ -1081,8 +1098,8 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """The era of the next call. A module whose tools ask in the way of the handshake era is
-        connected anew in that era, once none of its calls is at work.
+        """Return the era of the next call. If a tool of the module has asked as in the handshake
+        era, first connect in that era, provided that no call is at work.
         """
         connection = self._connection
         if (
@@ -1091,7 +1108,8 @@ class Module:
             and connection is not None
             and connection.backchannel.is_idle
         ):
-            # Once: a module that cannot be reached in that era is reached in the other one again.
+            # This is done only once: a module that is unreachable in that era is reached in the
+            # other one again.
             self._asks_legacy = False
             self._legacy = True
             await self._forget(connection)
@@ -1100,13 +1118,15 @@ class Module:
         return self.era
 
     async def _forget(self, connection: Connection) -> None:
-        """End an unusable connection and wait for its end."""
+        """End a connection that must not be used any more, and wait for its end."""
         if self._connection is connection:
             connection.stop()
             await connection.done.wait()
 
     def _validator(self, tool: Tool) -> Validator | None:
-        """The check of a tool's results, made once for each definition; None if it declares none."""
+        """Return the validator of a tool's results, created once for each definition; None if the
+        tool declares no schema.
+        """
         checked_tool, validator = self._validators.get(tool.name, (None, None))
         if checked_tool is tool:
             return validator
@@ -1121,10 +1141,10 @@ class _Attempts:
     """The attempts to send one call.
 
     Attributes:
-        number: how many have begun.
-        deadline: when the time of the call is over.
-        unanswered: the error of the last attempt without an answer. It may have taken effect, so
-            no later failure says that nothing ran.
+        number: how many attempts have begun.
+        deadline: when the time of the call is over, on the event loop's clock.
+        unanswered: the error of the last attempt without an answer. That attempt may have taken
+            effect, so no later failure may say that nothing ran.
     """
 
     def __init__(self, module: str, most_sends: int, seconds: float) -> None:
@@ -1140,7 +1160,7 @@ class _Attempts:
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
-        """Note that no answer has come; return whether the call may be sent again."""
+        """Note that no answer has arrived. Return whether the call may be sent again."""
         self._left_sends -= 1
         text = str(error)
         sends = self._most_sends - self._left_sends
@@ -1151,7 +1171,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Take what a module reports, and do nothing with it."""
+    """Ignore what a module reports."""
 
 
 def _has_view(tool: Tool) -> bool:

@@ -1,4 +1,4 @@
-"""Module call: what a call of a tool of a module is given, and its answer."""
+"""Module call: the parameters of a call of a module's tool, and its answer."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call of a tool of a module: what is sent, how long it may take, and who takes part in it.
+    """A call of a module's tool: what is sent, how long it may take, and who takes part in it.
 
     Attributes:
         tool_name: the name in `Module.tools`.
-        arguments: by the names in the Tool's parameters; not validated.
-        timeout: seconds for all attempts of the remote call; None means the configured
-            `timeout`. Connecting before the first attempt and waiting for other calls
-            (`parallel`) are not counted.
+        arguments: the arguments, by the names in the Tool's parameters; not validated.
+        timeout: seconds for all attempts of the remote call; None means the configured `timeout`.
+            Connecting before the first attempt and waiting for other calls (`parallel`) are not
+            counted.
         progress: called with the module's progress notifications.
-        queue_key: what the calls of one queue share, such as the id of their run; see
-            `FairLimiter`.
-        asker: answers the module's questions during the call; this time is not counted. None:
-            nobody can.
-        client: the client of a direct call, which answers the module's questions. The answer to
-            its call has the whole result.
-        meant: the definition that was seen and approved; None: the present one.
+        queue_key: a value that is equal for the calls of one queue, such as the id of their run;
+            see `FairLimiter`.
+        asker: answers the module's questions during the call; the time for this is not counted.
+            None: nobody can answer.
+        client: the client of a direct call, which answers the module's questions. Its answer
+            contains the whole result.
+        meant: the definition that was seen and approved; None means the present one.
         patience: see `Module.reach`.
     """
 
@@ -55,8 +55,7 @@ class Answer(NamedTuple):
     Attributes:
         value: the value of the call in a run; see `ResultReader.value`.
         result: the whole result of a direct call, in wire form; None in a run.
-        aside: in a run, the content blocks of the result, if they say something else than the
-            value.
+        aside: in a run, the content blocks of the result, if they differ from the value.
     """
 
     value: JSON

@@ -1,7 +1,7 @@
 """Modules: all configured MCP servers, connected concurrently.
 
-Where each person signs in for themselves, the calls of a named user never go over the connection of
-the person who starts this process: see `UserModules`.
+If each person signs in to a module for themselves, the calls of a named user never use the
+connection of the person who starts this process: see `UserModules`.
 
 A caller waits for a module in one of these ways (`Module`; `Modules` has the same for several):
 
@@ -9,7 +9,7 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
     settle  it is up, failed or disabled: the present attempt to connect has ended
     ready   it is up; raises an error otherwise, and never connects by itself
     reach   it is up; connects at once if it is not, and raises an error if that fails
-    current one tool in its present definition: as `reach`, if the tools were not listed yet
+    current one tool in its present definition: as `reach`, if the tools are not yet listed
     follow  every change of its state, until it cannot change any more
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""Seconds for closing all modules: hosts kill this process after two seconds."""
+"""The longest that closing all modules may take, in seconds: hosts kill this process after two."""
 
 
 class ModuleLimits(Protocol):
@@ -52,12 +52,12 @@ class ModuleLimits(Protocol):
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of JSON in one result."""
+        """The most bytes of JSON in one result."""
         ...
 
 
 class ModuleSource(Protocol):
-    """What `Modules` reads of a configuration."""
+    """The part of a configuration that `Modules` reads."""
 
     @property
     def modules(self) -> Mapping[str, ModuleConfiguration]:
@@ -70,7 +70,7 @@ class ModuleSource(Protocol):
         ...
 
     def folder_of(self, module: str) -> Path:
-        """The absolute folder for relative paths in the entry of a module."""
+        """Return the absolute folder for relative paths in the entry of a module."""
         ...
 
     def exposes(self, module: str) -> bool:
@@ -78,27 +78,29 @@ class ModuleSource(Protocol):
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """The variables that the entry of a module may use; None: all."""
+        """Return the variables that the entry of a module may use; None means all."""
         ...
 
 
 class Modules:
-    """The configured servers. Entering returns at once; they connect in the background.
+    """The configured servers. Entering this returns at once, and the servers connect in the
+    background.
 
     Enter and exit this in the same task; everything else may be used from any task. A module that
-    fails, hangs or dies affects only its status and calls to it, and is tried again.
+    fails, hangs or dies affects only its own status and calls, and is tried again.
 
     Args:
         configuration: contains the entries of the modules.
         secrets: registers every secret value of the entries.
         on_change: called with a module's name when its state or its tools have changed.
-        person: signs in to modules that ask for it. None: nobody can, as in a server.
+        person: signs in to modules that ask for it. None: nobody can sign in, as in a server.
         at_once: the person signs in before a module asks for it.
-        user: whose sign-ins are used; None: those of the person who starts this process.
+        user: the name of the user whose sign-ins are used; None: those of the person who starts
+            this process.
 
     Attributes:
-        on_event: called with a module's name when its resources or prompts, or a watched
-            resource, have changed.
+        on_event: called with a module's name when its resources or prompts, or a watched resource,
+            have changed.
         identify_store: returns what identifies the store whose named users use the modules
             (`ModuleUser.store`); "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
@@ -126,8 +128,8 @@ class Modules:
         self._on_change = on_change
         self._changed = anyio.Event()
         if configuration.modules:
-            # Importing the SDK takes longer than everything else, and without modules
-            # it is not needed.
+            # Importing the SDK takes longer than everything else, and is not needed without
+            # modules.
             from ideabridge.bridge.modules.module import Module, ModuleSurroundings
 
             for name, entry in configuration.modules.items():
@@ -158,9 +160,10 @@ class Modules:
         """Let the configured limits hold for several processes.
 
         Args:
-            place: the scope of a call, given the name and identity of its module, with a space
-                between, and the limit.
-            identify: the identity of a module, which tells it from others of its name.
+            place: returns the scope of a call, given the name and identity of its module (with a
+                space between) and the limit.
+            identify: returns the identity of a module, which distinguishes it from others of the
+                same name.
         """
         for name, module in self._modules.items():
             if "parallel" in module.configuration.model_fields_set:
@@ -176,7 +179,9 @@ class Modules:
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
-        """What gets tokens for a module: one at an address, unless a header has its token."""
+        """Return the object that gets tokens for a module; None for a program, or if a header
+        contains the token.
+        """
         if not launch.url:
             return None
         from ideabridge.bridge.modules.sign_ins import SignInFile
@@ -222,16 +227,17 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """The module for the calls of one person, as long as the block runs: with their own sign-in
-        and connection where each person signs in for themselves, and else the module of this name.
+        """Yield the module for the calls of one person: with their own sign-in and connection if
+        each person signs in for themselves, else the module of this name.
 
         Args:
             name: the module's name.
             user: the name of the user; None: the person who starts this process.
 
         Raises:
-            UnknownModuleError: it is not configured.
-            ModuleSignInError: the user needs to sign in, also if the block finds this out.
+            UnknownModuleError: the module is not configured.
+            ModuleSignInError: the user needs to sign in; also raised if a call in the block finds
+                this out.
             ModuleDownError: too many users use modules at once.
         """
         module = self[name]
@@ -244,7 +250,7 @@ class Modules:
 
             self._of_users = UserModules(self._authorize_with, self._start)
 
-        # It never changes once there is one.
+        # The store's identity never changes once it exists.
         self._store_key = self._store_key or self.identify_store()
         async with self._of_users.using(module, user, self._store_key) as own:
             yield own
@@ -280,10 +286,10 @@ class Modules:
         return name in self._modules
 
     def __getitem__(self, name: str) -> Module:
-        """The module of this name.
+        """Return the module of this name.
 
         Raises:
-            UnknownModuleError: it is not configured; the message names the nearest ones.
+            UnknownModuleError: the module is not configured; the message names the nearest ones.
         """
         module = self._modules.get(name)
         if module is not None:
@@ -298,27 +304,30 @@ class Modules:
         raise UnknownModuleError(name, f"no server {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """The tools of every module that is or was up, by module in the order of the
+        """Return the tools of every module that is or was up, by module in the order of the
         configuration.
         """
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """The names of tools that belong to each module although they are not in `known_tools`."""
+        """Return, for each module, the names of tools that belong to it although they are not in
+        `known_tools`.
+        """
         return {
             name: [] if module.known_tools else module.reserved
             for name, module in self._modules.items()
         }
 
     def known_tools(self) -> list[Tool]:
-        """The tools in the last list of every module, by module in the order of the configuration.
-        A list may come from an earlier process, so a call needs `Module.current`.
+        """Return the tools in the last list of every module, by module in the order of the
+        configuration. A list may come from an earlier process, so use `Module.current` before a
+        call.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until the tools of every module, or of one, are known, or it is failed or disabled;
-        False after `timeout` seconds.
+        """Wait until the tools of every module, or of one, are known, or it is failed or disabled.
+        Return False after `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
             for module in self._modules.values() if name is None else [self[name]]:
@@ -329,13 +338,14 @@ class Modules:
     async def until(
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
-        """Wait until `enough` is true, or no module is connecting, at most `timeout` seconds. So a
-        slow module holds nobody up who needs another one.
+        """Wait until `enough` is true or no module is connecting, for at most `timeout` seconds. So
+        a slow module does not delay a caller who needs another one.
 
         Args:
-            enough: looked at after each change of a module.
+            enough: called after each change of a module; returns True to stop waiting.
             timeout: in seconds.
-            recalled: the tools that a module listed in an earlier process are enough of it.
+            recalled: True to also stop waiting for a connecting module whose tools are known from
+                an earlier process.
         """
 
         def is_awaited(module: Module) -> bool:
@@ -346,12 +356,12 @@ class Modules:
                 await self._changed.wait()
 
     def statuses(self) -> list[ModuleStatus]:
-        """The status of each module, in the order of the configuration."""
+        """Return the status of each module, in the order of the configuration."""
         return [module.status() for module in self._modules.values()]
 
     def away(self) -> list[ModuleStatus]:
-        """The modules that have failed or have not listed their tools in this process,
-        without disabled ones.
+        """Return the statuses of the modules that have failed or have not listed their tools in
+        this process, without disabled ones.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():
@@ -387,7 +397,7 @@ class Modules:
         return await _all_within(timeout, settle, waited)
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report the status of each module once it is up, failed or disabled, and after each
+        """Report the status of each module once it is up, failed or disabled, and after each later
         change, until this is cancelled or no module can change any more. `down` is not reported,
         because the next call reconnects.
         """
@@ -396,8 +406,8 @@ class Modules:
                 group.start_soon(module.follow, report)
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
-        """Connect modules that are not up; see `Module.reach`. False if one is not up after that or
-        after `timeout` seconds; its status contains the reason.
+        """Connect the modules that are not up; see `Module.reach`. Return False if one is still not
+        up, or after `timeout` seconds; its status contains the reason.
 
         Raises:
             UnknownModuleError: a module is not configured.
