@@ -1,8 +1,8 @@
-"""Oddities: what a module sends that is not what the protocol says, and what was done with it.
+"""Oddities: notes on messages of a module that violate the protocol, and on how they were repaired.
 
-A module that is a little odd still works: the reader of its messages skips or repairs the odd
-member and notes that here. People see the notes in `ideabridge servers list`, in `doctor` and on
-the page; models never do.
+A slightly odd module still works: the reader of its messages skips or repairs the odd member, and
+notes that here. People see the notes in `ideabridge servers list`, in `doctor` and on the page;
+models never do.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.names import printable_line
 
 MAX_ODDITIES: Final = 40
-"""Different notes that are kept for one module. Those beyond are counted together."""
+"""The most different notes that are stored for one module. Further notes are only counted."""
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Characters that are kept of what is shown cut: a secret that the end would cut is
-still recognised."""
+"""Characters that are stored of an example that is shown shorter, so that a secret that the shorter
+text would cut is still recognised."""
 _EXAMPLE_CHARACTERS: Final = 120
 
 
 @dataclass(slots=True)
 class _Oddity:
-    """How often something was noted, and what the module wrote the first time."""
+    """How often something was noted, and what the module wrote when it was first noted."""
 
     count: int
     example: str
@@ -36,7 +36,7 @@ class Oddities:
     """The notes on one module: each text once, with the number of times it was noted.
 
     Args:
-        secrets: what is masked in the notes.
+        secrets: the values that are masked in the notes.
         quotes: whether the notes may quote what the module wrote; see `Modules.quotes`.
     """
 
@@ -53,7 +53,8 @@ class Oddities:
 
         Args:
             text: what was odd and what was done, as "tools[2].icons: expected a list; left out".
-            example: what the module wrote. People see it only where they may see its output.
+            example: what the module wrote. People see it only where they may see the module's
+                output.
         """
         text = text[:_STORED]
         example = example[:_STORED]
@@ -66,7 +67,9 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin so, because what they are about is sent again."""
+        """Forget the notes that begin with this text, because the module sends their subject
+        again.
+        """
         self._oddities = {
             text: oddity
             for text, oddity in self._oddities.items()
@@ -75,8 +78,8 @@ class Oddities:
 
     @property
     def lines(self) -> list[str]:
-        """The notes for people, in the order in which they first occurred; a repeated
-        one has its count.
+        """The notes for people, in the order of their first occurrence. A repeated note contains
+        its count.
         """
         quotes = self._quotes()
         lines: list[str] = []
@@ -96,7 +99,9 @@ class Oddities:
         return lines
 
     def _shown(self, text: str, limit: int = _CHARACTERS) -> str:
-        """The text without secrets, cut, and with escapes in place of control characters."""
+        """Return the text without secrets, shortened, and with escapes in place of control
+        characters.
+        """
         if self._secrets is not None:
             text = self._secrets.mask_start(text, limit)
         return printable_line(text[:limit])

@@ -1,7 +1,7 @@
 """Offering: what a module offers besides tools: resources, templates of resources, and prompts.
 
-A list is read when somebody asks for it, and kept until the module reports a change. The list of a
-module that reports no changes is read each time. What a page too late holds is read in the
+A list is read when somebody asks for it, and stored until the module reports a change. If the
+module reports no changes, the list is read each time. A list with a late page is read again in the
 background (`read_again`).
 """
 
@@ -31,13 +31,13 @@ from ideabridge.tools.encoding import JSONObject, encode, normalise
 Kind = Literal["resources", "templates", "prompts"]
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""How long the pages after the first may take while somebody waits for the list."""
+"""The longest that the pages after the first may take while somebody waits for the list, in
+seconds."""
 
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0
 _AGAIN_MOST: Final = 60.0
-"""Seconds of the first and of the longest pause before a list that did not arrive as a
-whole is read again."""
+"""The first and the longest pause before an incomplete list is read again, in seconds."""
 
 EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
     types.ToolListChangedNotification: ToolsListChanged(),
@@ -47,7 +47,7 @@ EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
 
 
 def event_of(message: object) -> ServerEvent | None:
-    """The event that a notification of a module reports; None for other messages."""
+    """Return the event that a module's notification reports; None for other messages."""
     if isinstance(message, types.ResourceUpdatedNotification):
         return ResourceUpdated(str(message.params.uri))
     return EVENTS.get(type(message))
@@ -58,8 +58,8 @@ class Offering:
 
     Args:
         client: the client of the connection.
-        secrets: what is replaced in the entries.
-        describe: the text of an error of a page.
+        secrets: the values that are replaced in the entries.
+        describe: returns the text of an error that a page raised.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Offering:
         self._reading: dict[Kind, anyio.Lock] = {
             kind: anyio.Lock() for kind in ("resources", "templates", "prompts")
         }
-        # Counts the changes: a list that has changed while it was read is not kept.
+        # The number of changes. A list that has changed while it was read is not stored.
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
-        """Return whether the module declares that it offers these."""
+        """Return whether the module declares that it offers this kind of entries."""
         capabilities = self._client.server_capabilities
         return (capabilities.prompts if kind == "prompts" else capabilities.resources) is not None
 
@@ -103,19 +103,19 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Why the lists that were read last end early, for people."""
+        """Notes for people on why the last lists that were read end early."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:
-        """The list as it was read last; None if it has not been read, or has changed since."""
+        """Return the list as it was last read; None if it was not read, or has changed since."""
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:
-        """The entries of the pages that arrive, in the order of the module.
+        """Return the entries of the pages that arrive, in the order of the module.
 
         Raises:
             MCPError: the module refuses, or does not answer in time.
-            pydantic.ValidationError: the first page is not what the protocol says.
+            pydantic.ValidationError: the first page violates the protocol.
         """
         if not self.has(kind):
             return []
@@ -126,8 +126,8 @@ class Offering:
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
-        """Read the lists that did not arrive as a whole again, after growing pauses, and report
-        what has become of them; until this is cancelled.
+        """Read incomplete lists again after growing pauses, and report those that are now
+        different. Do this until cancelled.
         """
         pause = _AGAIN_SECONDS
         while True:
@@ -155,7 +155,7 @@ class Offering:
         try:
             pages = await read_pages(partial(self._page, kind), kind, patience, self._describe)
         except MCPError as error:
-            # Some servers declare resources and have no templates.
+            # Some servers declare resources but do not support templates.
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             pages: PagedList[JSONObject] = PagedList([])
@@ -202,5 +202,5 @@ class Offering:
 
 
 def wire(model: BaseModel) -> dict[str, Any]:
-    """A part of the protocol in its wire form."""
+    """Return a part of the protocol in its wire form."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

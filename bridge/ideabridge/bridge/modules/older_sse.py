@@ -1,4 +1,4 @@
-"""Older SSE: the transport before streamable HTTP. One stream of events, and POSTs beside it.
+"""Older SSE: the transport before streamable HTTP, with one stream of events and separate POSTs.
 
 opening   a GET was sent; its first event names the address for POSTs
 open      requests are posted there; their answers arrive on the stream
@@ -37,7 +37,7 @@ class OlderSSE:
 
     Args:
         client: sends the requests.
-        mailbox: takes what the server sends.
+        mailbox: receives what the server sends.
     """
 
     def __init__(self, client: ModuleHTTPClient, mailbox: Mailbox) -> None:
@@ -49,10 +49,10 @@ class OlderSSE:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Hold the stream. It has started when the server has named the address for POSTs.
+        """Hold the stream. Report it as started once the server has named the address for POSTs.
 
         Raises:
-            UnansweredError: it could not be opened.
+            UnansweredError: the stream could not be opened.
         """
         try:
             async with self._client.open("GET", self._client.url, _GET_HEADERS) as response:
@@ -64,7 +64,7 @@ class OlderSSE:
                         if is_first:
                             task_status.started()
                         return True
-                    # No request was sent that a message could answer.
+                    # No request was sent yet, so no message can be an answer.
                     return self._post_url is None
 
                 await self._mailbox.read(response, None, takes)
@@ -82,10 +82,10 @@ class OlderSSE:
         self._mailbox.close()
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return when it is answered or the connection has ended.
+        """Send a request, and return once it is answered or the connection has ended.
 
         Raises:
-            UnansweredError: it could not be sent, or was refused.
+            UnansweredError: the request could not be sent, or was refused.
         """
         try:
             await self._post(call.content, call)
@@ -97,10 +97,11 @@ class OlderSSE:
             await call.wait()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification, or an answer of ours. The transport has no headers for messages.
+        """Send a notification or an answer from this side. This transport has no headers for single
+        messages.
 
         Raises:
-            UnansweredError: the server did not take it.
+            UnansweredError: the server did not accept the message.
         """
         del headers
         await self._post(content, None)
@@ -108,22 +109,22 @@ class OlderSSE:
     async def _post(self, content: bytes, call: PendingCall | None) -> None:
         assert self._post_url is not None
         async with self._client.open("POST", self._post_url, _POST_HEADERS, content) as response:
-            # Some servers answer at once.
+            # Some servers answer in the body of the POST.
             await self._mailbox.read(response, call)
 
     async def close(self) -> None:
-        """There is nothing to end but the stream."""
+        """Do nothing: apart from the stream, there is nothing to end."""
 
 
 def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
-    """The address for POSTs, which an event names.
+    """Return the address for POSTs that an event names.
 
     Args:
         event: the event.
         url: the address of the stream.
 
     Raises:
-        OlderServerError: it is malformed, or on another origin.
+        OlderServerError: the address is malformed, or on another origin.
     """
     try:
         address = url.join(event.data[:_MOST_ADDRESS].decode("utf-8").strip())
@@ -138,5 +139,5 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
         )
         raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 
-    # The name and password of the configured address stay; a server does not choose them.
+    # The name and password of the configured address stay. A server must not choose them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

@@ -1,8 +1,7 @@
-"""Pages: reads the lists of a module, of tools, resources, templates or prompts, page by page.
+"""Pages: reads a module's lists of tools, resources, templates or prompts, page by page.
 
-A list that is odd is read as far as it goes. A page that fails or hangs, a cursor that comes
-again, or a list without an end costs nothing that arrived before it; a note says where the
-list was cut off.
+An odd list is read as far as possible. If a page fails or hangs, a cursor is repeated, or a list is
+endless, the entries that have arrived are still used, and a note says where the list was cut off.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from pydantic import ValidationError
 MAX_ENTRIES: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_EMPTY_PAGES: Final = 100
-"""Pages without an entry that are read one after another."""
+"""The most pages without an entry that are read one after another."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of all pages of one list. 10,000 tools with a page of text each have less."""
+"""The most bytes of all pages of one list. 10,000 tools with a page of text each need less."""
 
 EntryT = TypeVar("EntryT")
 
@@ -31,9 +30,9 @@ class ListPage(Generic[EntryT]):
     """One page of a list.
 
     Attributes:
-        entries: its entries, in the order of the module.
-        cursor: asks for the next page; None after the last.
-        size: its bytes of JSON.
+        entries: the entries of the page, in the order of the module.
+        cursor: the cursor of the next page; None after the last.
+        size: the bytes of JSON of the page.
     """
 
     entries: Sequence[EntryT]
@@ -47,9 +46,9 @@ class PagedList(Generic[EntryT]):
 
     Attributes:
         entries: the entries, in the order of the module.
-        note: why there may be more; None for a whole list.
-        unfinished: a page failed or did not arrive in time, so that reading the list
-            again may give more.
+        note: why there may be more entries; None for a complete list.
+        unfinished: True if a page failed or did not arrive in time, so that reading the list again
+            may give more.
     """
 
     entries: list[EntryT]
@@ -79,10 +78,10 @@ async def read_pages(
     """Read a list.
 
     Args:
-        read: reads the page of a cursor, and the first page without one.
+        read: reads the page of a cursor, or the first page for None.
         noun: the kind of entries, for the notes, such as "tools".
         patience: how long the pages after the first may take.
-        describe: the text of an error of `read`, for the notes.
+        describe: returns the text of an error of `read`, for the notes.
 
     Raises:
         MCPError, pydantic.ValidationError, TimeoutError: the first page cannot be read.
@@ -119,10 +118,10 @@ class _CollectedPages(Generic[EntryT]):
     """The pages of a list that have arrived.
 
     Attributes:
-        entries: their entries.
-        number: how many they are.
-        size: their bytes of JSON.
-        cursor: asks for the next page; None after the last.
+        entries: the entries of all pages.
+        number: the number of pages.
+        size: the bytes of JSON of all pages.
+        cursor: the cursor of the next page; None after the last.
     """
 
     def __init__(self, noun: str, first: ListPage[EntryT]) -> None:
@@ -146,7 +145,7 @@ class _CollectedPages(Generic[EntryT]):
         self._empty_pages = 0 if page.entries else self._empty_pages + 1
 
     def fault(self) -> str | None:
-        """Why the next page is not read; None if it is."""
+        """Return why the next page is not read; None if it is read."""
         if len(self.entries) > MAX_ENTRIES:
             return f"lists more than {MAX_ENTRIES:,} {self._noun}"
         if self.number >= MAX_PAGES:
@@ -160,7 +159,7 @@ class _CollectedPages(Generic[EntryT]):
         return None
 
     def cut_off(self, why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
-        """The list, which ends before its last page."""
+        """Return the list as one that ends before its last page."""
         entries = self.entries[:MAX_ENTRIES]
         note = f"{why}; its list of {self._noun} ends after {len(entries):,} entries"
         return PagedList(entries, note, unfinished=unfinished)

@@ -1,8 +1,8 @@
 """Repairs: makes what a module sends fit the SDK's models, and notes what was odd.
 
-`Repairs` stands between a transport and the SDK. It compares each message with the models of its
-method (`members`). Where meaning matters, a rule comes first (`_RULES`): what may be an error is
-one, the text of a block that is no block of the protocol is shown, a version that nobody knows
+`Repairs` works between a transport and the SDK. It compares each message with the models of its
+method (`members`). If the meaning matters, a rule comes first (`_RULES`): a result that may be an
+error is one, a block that the protocol does not know is shown as text, and an unknown version
 becomes one that both sides know. No rule invents a value that a plan could read, renames anything,
 or adds a hint to a tool.
 """
@@ -56,16 +56,16 @@ from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import MAX_DEPTH, kind_of
 
 MAX_UNANSWERED: Final = 10_000
-"""Requests whose methods are remembered until they are answered."""
+"""The most requests whose methods are remembered until they are answered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
-"""The key in `_meta` of structured content that is no object, which the models before 2026-07-28 do
-not have. No server can know it."""
+"""The key in `_meta` under which structured content that is not an object passes through the models
+before 2026-07-28, which allow only objects. No server can know it."""
 
 _EMPTY: Final = frozenset(
     {"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
-"""The requests whose result is always empty."""
+"""The methods whose result is always empty."""
 
 _LISTS: Final[Mapping[str, str]] = {
     "tools/list": "tools",
@@ -76,7 +76,7 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _LATER: Final = frozenset({"ttlMs", "cacheScope", "resultType", *QUESTIONS})
-"""Members of results that only 2026-07-28 has. The SDK ignores them before."""
+"""The members of results that only 2026-07-28 has. For earlier versions, the SDK ignores them."""
 
 _CALL_MEMBERS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 _MOST_COMPLETIONS: Final = 100
@@ -90,7 +90,7 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """What can be read of the result of a call; what may be a failure is one."""
+    """Return the readable parts of the result of a call. A result that may be a failure is one."""
     members = object_of(value)
     if members is None:
         return value
@@ -105,7 +105,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
         }
         fixed["content"] = []
         if strange and members.get("structuredContent") is None:
-            # It may say anything, also that the tool failed.
+            # The value may mean anything, even that the tool failed.
             fixed["content"] = [_text(json_of(strange))]
             fixed["isError"] = True
 
@@ -151,7 +151,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 def _without_lists(content: list[Any]) -> Iterator[Any]:
-    """The blocks of a content, also those in lists within it."""
+    """Return the blocks of a content, including blocks in nested lists."""
     for block in content:
         if isinstance(block, list):
             yield from _without_lists(cast("list[Any]", block))
@@ -160,7 +160,9 @@ def _without_lists(content: list[Any]) -> Iterator[Any]:
 
 
 def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """A block of a content; the text of what is no block of the protocol."""
+    """Return a block of a content. A value that is not a block of the protocol becomes a text
+    block.
+    """
     if value is None or isinstance(value, list):
         return cast("Any", value)
     if not isinstance(value, dict):
@@ -189,7 +191,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
 
 
 def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -> Any:
-    """A block of this type with the members that it needs, as far as they can be made."""
+    """Return a block of this type with its required members, as far as they can be derived."""
     text = block.get("text")
     if kind == "text" and not isinstance(text, str) and text is not None:
         repair.note(f"{place}.text", f"expected a text, got {got(text)}; its JSON is shown", text)
@@ -222,7 +224,7 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
 
 
 def _type_of(block: Object) -> str | None:
-    """The type of a block that says none, if its members leave no doubt."""
+    """Return the type of a block that names none, if its members leave no doubt."""
     if block.get("type") is not None:
         return None
     if isinstance(block.get("text"), str):
@@ -252,7 +254,7 @@ _MAGIC: Final = (
     (re.compile(r"UklGR.{10}RUJQ"), "image/webp"),
     (re.compile(r"UklGR.{10}XQVZ"), "audio/wav"),
 )
-"""The first characters of files in base64."""
+"""The media types of files, by the first characters of their base64."""
 
 
 def _mime_type(data: object) -> str | None:
@@ -300,7 +302,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
             repair.note(where, "expected an object, got a text; taken as a message of the user")
             messages.append({"role": "user", "content": _text(item)})
         elif message is not None and isinstance(message.get("content"), list):
-            # A message has one block.
+            # A message has only one block.
             repair.note(
                 f"{where}.content", "expected an object, got a list; each block is a message"
             )
@@ -312,7 +314,9 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
-    """A result whose `name` is a list, also if the list is missing or has no brackets."""
+    """Return a result whose member `name` is a list, even if the list is missing or has no
+    brackets.
+    """
     members = object_of(value)
     if members is None:
         return value
@@ -350,8 +354,8 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 
 def _known_version(sent_version: object) -> str:
-    """The last known version of the handshake that is not after the version which a server names;
-    if the server names no version, what the protocol assumes.
+    """Return the latest known version with a handshake that is not later than the version that a
+    server names. If the server names none, return the one that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION
@@ -384,7 +388,8 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
         fixed["supportedVersions"] = [versions]
         repair.note("supportedVersions", "expected a list, got a text; taken as its only item")
     elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
-        # A server that answers whatever it is asked with {} does not know this request.
+        # A server that answers every request with {} does not know this one, so the result must
+        # also have `capabilities`.
         fixed["supportedVersions"] = [LATEST_MODERN_VERSION]
         repair.note(
             "supportedVersions",
@@ -422,8 +427,8 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """A tool with schemas that the SDK takes. What they say is read from the
-    definition before this.
+    """Return a tool with schemas that the SDK accepts. Their content is read later, as it was
+    sent.
     """
     members = object_of(value)
     if members is None:
@@ -463,7 +468,7 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
 
 def _with_type(schema: object) -> object:
-    """The schema of the parameters with its type, which is always the same: some
+    """Return the schema of the parameters with its type. The type is always "object", and some
     servers leave it out.
     """
     members = object_of(schema)
@@ -508,7 +513,7 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 _LEVELS: Final = {"warn": "warning", "err": "error", "trace": "debug", "fatal": "critical"}
-"""The levels of log messages that are no levels of the protocol."""
+"""The protocol's levels of log messages, by names that it does not have."""
 
 
 _RULES: Final[Mapping[str, Rule]] = {
@@ -540,25 +545,25 @@ class Repairs:
     """Repairs the messages of one connection, before the SDK sees them.
 
     Args:
-        oddities: receives a note on each member that is repaired or left out, and on
-            what is skipped.
+        oddities: receives a note on each member that is repaired or left out, and on each skipped
+            message.
     """
 
     def __init__(self, oddities: Oddities) -> None:
         self._oddities = oddities
-        # The method of each unanswered request, and the address that it names.
+        # The method and the named URI of each unanswered request, by its id.
         self._sent: dict[str | int, tuple[str, Object]] = {}
 
     def sent(self, request: JSONRPCRequest) -> None:
-        """Note a request, whose answer has the shape of its method."""
+        """Note a request, because its method decides the shape of the answer."""
         uri = (request.params or {}).get("uri")
         self._sent[request.id] = (request.method, {"uri": uri})
         if len(self._sent) > MAX_UNANSWERED:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """The message as the SDK takes it, the same one if nothing is odd; None if it
-        is to be skipped.
+        """Return the message in a form that the SDK accepts: the same one if nothing is odd, or
+        None if it is to be skipped.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():
@@ -568,7 +573,7 @@ class Repairs:
             case JSONRPCRequest():
                 params = repair_request(message.method, version, message.params, self._oddities)
                 if isinstance(params, Unusable):
-                    # The SDK answers with an error.
+                    # The SDK will answer with an error.
                     self._oddities.note(f"{message.method}: {params.why}; refused")
                 else:
                     message.params = params
@@ -590,7 +595,7 @@ class Repairs:
 
     def _answer(self, message: JSONRPCResponse | JSONRPCError, version: str) -> JSONRPCMessage:
         if message.id is None or message.id not in self._sent:
-            # The SDK ignores it.
+            # The SDK ignores such an answer.
             if message.id is not None and len(self._sent) < MAX_UNANSWERED:
                 self._oddities.note(
                     "answered requests that no longer wait, or were never sent; skipped"
@@ -643,14 +648,15 @@ class Repairs:
 def repair_result(
     method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
 ) -> Object | Unusable:
-    """The result of a request as the SDK takes it; the same object if nothing is odd.
+    """Return the result of a request in a form that the SDK accepts; the same object if nothing is
+    odd.
 
     Args:
-        method: that of the request.
-        version: the protocol version in which it was sent.
+        method: the method of the request.
+        version: the protocol version in which the request was sent.
         result: the result.
         oddities: receives a note for each member that is repaired.
-        params: those of the request.
+        params: the parameters of the request.
     """
     if method == "server/discover":
         version = LATEST_MODERN_VERSION
@@ -680,7 +686,7 @@ def repair_result(
     if method == "tools/call":
         fixed = _with_failure(repair, fixed)
     elif method == "initialize":
-        # Any text is a version for the models.
+        # The models accept any text as a version.
         fixed = _initialize_result(repair, fixed)
     elif method == "tools/list":
         fixed = _with_strict_hints(repair, fixed)
@@ -695,13 +701,15 @@ def repair_result(
 
 
 def restore_structured(result: types.CallToolResult) -> None:
-    """Put structured content that is no object back in its place (`STRUCTURED`)."""
+    """Put structured content that is not an object back in its place (`STRUCTURED`)."""
     if result.meta is not None and STRUCTURED in result.meta:
         result.structured_content = result.meta.pop(STRUCTURED)
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """The result that a value in place of an object is; None if it may be a failure."""
+    """Return the result that a module means by a value that is not an object; None if it may be a
+    failure.
+    """
     if method in _EMPTY:
         return {}
     name = _LISTS.get(method)
@@ -713,7 +721,7 @@ def repair_odd_result(method: str, value: object) -> Object | None:
 def repair_notification(
     method: str, version: str, params: Object | None, oddities: Oddities
 ) -> Object | Unusable | None:
-    """The parameters of a notification of the module as the SDK takes them."""
+    """Return the parameters of a module's notification in a form that the SDK accepts."""
     surface = methods.SERVER_NOTIFICATIONS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
@@ -725,7 +733,7 @@ def repair_notification(
 def repair_request(
     method: str, version: str, params: Object | None, oddities: Oddities
 ) -> Object | Unusable | None:
-    """The parameters of a request of the module as the SDK takes them."""
+    """Return the parameters of a module's request in a form that the SDK accepts."""
     surface = methods.SERVER_REQUESTS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
@@ -757,7 +765,7 @@ def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
 
 
 def _is_plain(result: Object) -> bool:
-    """True if the result of a call has nothing but texts, as most have, and is well formed."""
+    """True if the result of a call is well formed and contains only texts, as most do."""
     content = result.get("content")
     if not isinstance(content, list) or not _PLAIN.issuperset(result):
         return False
@@ -782,7 +790,7 @@ def _is_plain(result: Object) -> bool:
 
 
 def _has_many_parts(result: Object) -> bool:
-    """True if a result has more parts than the event loop should look at one by one."""
+    """True if a result has more parts than the event loop should check one by one."""
     parts = 0
     waiting: list[Any] = [result]
     while waiting and parts <= _MANY_PARTS:
@@ -807,14 +815,14 @@ _TEXT_BLOCK: Final = frozenset({"type", "text"})
 
 @cache
 def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
-    """What the SDK compares a result with, in its order."""
+    """Return the shapes that the SDK compares a result with, in the same order."""
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
     return tuple(shape_of_type(row) for row in rows if row is not None)
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """The result with `isError` for what some servers call it, and for a result of a type that the
-    protocol lacks.
+    """Return the result with `isError` if a server spells it `is_error`, or the result is of a type
+    that the protocol does not know.
     """
     result_type = result.get("resultType")
     if (
@@ -834,7 +842,9 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
 
 
 def _with_strict_hints(repair: MessageRepair, page: Object) -> Object:
-    """The page without hints that are neither true nor false: the SDK reads some words as true."""
+    """Return the page without hints that are neither true nor false, because the SDK reads some
+    words as true.
+    """
     tools = page.get("tools")
     if not isinstance(tools, list):
         return page
@@ -880,30 +890,34 @@ _PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
 # -- schemas of tools ------------------------------------------------------------------------------
 
 _AS_SENT: Final = f"as-sent-{token_hex(8)}"
-"""The keyword of a schema that carries another value through the SDK's models. No
-server can know it."""
+"""The keyword under which a schema carries another value through the SDK's models. No server can
+know it."""
 
 _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
 
 
 def carried_schema(schema: object) -> Object:
-    """A schema that the SDK takes, in place of any value that a module sent as one."""
+    """Return a schema that the SDK accepts, which carries the value that a module sent as a
+    schema.
+    """
     return {"type": "object", _AS_SENT: json_of(schema)}
 
 
 def schema_as_sent(schema: Object | None) -> Any:
-    """What a module sent as a schema: any JSON value; None if it sent nothing."""
+    """Return the value that a module sent as a schema: any JSON value, or None if it sent
+    nothing.
+    """
     if schema is None or _AS_SENT not in schema:
         return schema
     return json.loads(schema[_AS_SENT])
 
 
 def hints_as_sent(schema: Object) -> Object | None:
-    """The hints of the tool with this input schema that are neither true nor false; None
-    if it has none.
+    """Return those hints of the tool with this input schema that are neither true nor false; None
+    without any.
 
-    One that the SDK reads as a hint is what it reads: digests of tools have always had it. Any
-    other is its fingerprint.
+    If the SDK can read the value as a boolean, that boolean is returned, because digests of tools
+    have always contained it. Otherwise, a fingerprint of the value is returned.
     """
     if _HINTS_AS_SENT not in schema:
         return None

@@ -1,7 +1,7 @@
 """Requests to a module, with the error for each failure.
 
-They are `tools/call`, with its time-out, progress, questions and result, and requests of clients
-that are passed on.
+The requests are `tools/call`, with its time-out, progress, questions and result, and clients'
+requests that are passed on.
 """
 
 from __future__ import annotations
@@ -47,26 +47,25 @@ from ideabridge.tools.tool import Tool
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 PassedOn = types.ReadResourceRequest | types.GetPromptRequest | types.CompleteRequest
-"""The requests of clients that are passed on."""
+"""The clients' requests that are passed on."""
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
 MAX_ERROR_DATA: Final = 64 * 1024
-"""Bytes of JSON of the data of an error, and characters of its message. Data that has more is left
-out, and the message says so.
-"""
+"""The most bytes of JSON in the data of an error, and the most characters of its message. Larger
+data is left out, and the message says so."""
 _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
 )
-"""In the errors of the Python and the TypeScript SDK: the tool asks by a request, which
-2026-07-28 does not have."""
+"""Phrases in errors of the Python and the TypeScript SDK: the tool asks with a request of its own,
+which 2026-07-28 does not allow."""
 _DATA: Final = 1000
-"""Characters of the data of an error in its message."""
+"""The most characters of an error's data that its message shows."""
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
-"""What the SDK raises if the connection was closed after it was found usable."""
+"""The errors that the SDK raises if the connection closes after it was usable."""
 
 
 class SessionLostError(ModuleError):
@@ -80,7 +79,7 @@ class Requests:
 
     Args:
         module: the module's name.
-        secrets: are taken out of what the module answers.
+        secrets: the values that are removed from the module's answers.
         max_bytes: the most bytes of JSON in a result (`limits.result_bytes`).
     """
 
@@ -98,28 +97,30 @@ class Requests:
         seconds: float,
         validator: Validator | None,
     ) -> Answer:
-        """Call a tool over a usable connection. Cancelling this cancels the remote call, as
-        does the time-out.
+        """Call a tool over a usable connection. Cancelling this, or the time-out, cancels the
+        remote call.
 
         Args:
             connection: the connection.
             tool: the present definition of the tool.
             call: the call. Its arguments have the module's own parameter names.
-            seconds: bounds the answer, without the time in which a person is asked. Each progress
-                notification of the module starts it anew, `LONGEST` times that at most.
+            seconds: the time-out, not counting the time in which a person is asked. Each progress
+                notification restarts it, for at most `LONGEST` times this value in all.
             validator: checks the result; None: the tool has no output schema.
 
         Raises:
             SessionLostError: the call must be sent again over a new connection.
-            LegacyQuestionError: the tool asks in the way of another era than the connection's.
-            ModuleError: one class for each cause; its `outcome` says whether the call may
-                have taken effect.
+            LegacyQuestionError: the tool asks as in another era than the connection's.
+            ModuleError: one class for each cause; its `outcome` says whether the call may have
+                taken effect.
             ResultLimitError: the result is too large.
-            ModuleAsks: the module asks first, and the client takes questions in place of a result.
+            ModuleAsks: the module asks questions first, and the client accepts questions in place
+                of a result.
         """
         client = call.client
         asking = Asking(self._module, self._name, seconds, call.asker, self._secrets, client)
-        # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
+        # `client.call_tool` is not used: it may list all tools again, and answers questions by
+        # itself.
         params = types.CallToolRequestParams(
             name=tool.name_in_module,
             arguments=call.arguments,
@@ -136,7 +137,7 @@ class Requests:
 
             failure = self._failure(connection, tool.name, error)
             if asking.refused and isinstance(failure, ModuleProtocolError):
-                # Not the module's own error: nobody was asked what it needs.
+                # The module's own error is replaced, because nobody was asked what it needs.
                 failure = ModuleProtocolError(self._module, str(failure))
             raise _with_class(failure, connection) from None
         except ValidationError:
@@ -167,8 +168,8 @@ class Requests:
         validator: Validator | None,
         asking: Asking,
     ) -> Answer:
-        """The answer to a call whose result has arrived. The time-out does not count this:
-        validating a result may take long, which is not the module's fault.
+        """Return the answer to a call whose result has arrived. This time does not count for the
+        time-out: validating a result may take long, which is not the module's fault.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -204,15 +205,15 @@ class Requests:
         seconds: float,
         on_progress: OnProgress | None,
     ) -> JSONObject:
-        """Send a request for a resource, a prompt or a completion; return the result in wire form,
+        """Send a request for a resource, a prompt or a completion. Return the result in wire form,
         without secrets.
 
         Progress is passed on and extends the time-out, as in `call`.
 
         Raises:
             SessionLostError: the request must be sent again over a new connection.
-            MCPError: the answer of the module is this error.
-            ModuleError: the module does not answer, or its answer is not what the protocol says.
+            MCPError: the module answered with this error.
+            ModuleError: the module does not answer, or its answer violates the protocol.
             ResultLimitError: the result is too large.
         """
         method = request.method
@@ -254,8 +255,8 @@ class Requests:
         adapter: TypeAdapter[ResultT | types.InputRequiredResult],
         on_progress: OnProgress | None,
     ) -> ResultT | None:
-        """Send a request such as `tools/call`, and again with the answers as often as the module
-        asks in place of a result (2026-07-28). None: the time is over.
+        """Send a request such as `tools/call`. Whenever the module asks in place of a result
+        (2026-07-28), send it again with the answers. Return None if the time is over.
         """
         client = asking.client
         if client is not None and connection.is_modern:
@@ -267,8 +268,8 @@ class Requests:
                 result = await connection.client.session.send_request(
                     request,
                     adapter,
-                    # Without the SDK's time-out, which also counts the time in which a person is
-                    # asked.
+                    # The SDK's time-out is not used, because it also counts the time in which a
+                    # person is asked.
                     request_read_timeout_seconds=math.inf,
                     progress_callback=report,
                 )
@@ -291,7 +292,7 @@ class Requests:
         return None
 
     def _report(self, asking: Asking, on_progress: OnProgress | None) -> ProgressFnT:
-        """A function that extends the time-out of a request, and passes progress on without
+        """Return a function that extends the time-out of a request, and passes progress on without
         secrets.
         """
 
@@ -310,7 +311,7 @@ class Requests:
     def _failure(
         self, connection: Connection, tool: str, error: MCPError
     ) -> ModuleError | ResultLimitError:
-        """The error of a request that ended with an error of the module or of the transport."""
+        """Return the error of a request that the module or the transport answered with an error."""
         text = shown(error.message, self._secrets)
         if error.data is Replaced.OVERSIZED:
             return ResultLimitError(f"{self._name}: {text}")
@@ -333,7 +334,7 @@ class Requests:
     def _unanswered(
         self, connection: Connection, tool: str, error: MCPError, text: str
     ) -> ModuleError | None:
-        """The error of a request that got no answer; None if there was one."""
+        """Return the error of a request without an answer; None if there was one."""
         while_running = f" while tool {tool!r} was running"
         if error.data is Mark.UNSENT:
             return ModuleDownError(self._module, f"{self._name} {text}")
@@ -353,7 +354,7 @@ class Requests:
         return ModuleDownError(self._module, f"{self._name} {text}", outcome="unknown")
 
     def _error_of_module(self, error: MCPError, text: str) -> ModuleProtocolError:
-        """The error with which the module answered, with its data if they are small."""
+        """Return the error with which the module answered, with its data if that is small."""
         message = shown(error.message, self._secrets, MAX_ERROR_DATA)
         data: JSON = None
         try:
@@ -387,7 +388,7 @@ def lost_session(error: MCPError) -> bool:
 def _with_class(
     failure: ModuleError | ResultLimitError, connection: Connection
 ) -> ModuleError | ResultLimitError:
-    """The same failure, with its own class if the tool could not ask in this era."""
+    """Return the same failure, as a `LegacyQuestionError` if the tool could not ask in this era."""
     could_ask = not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL)
     if could_ask or not connection.is_modern or isinstance(failure, ResultLimitError):
         return failure
@@ -413,8 +414,8 @@ _PASSED_ON: Final[Mapping[str, TypeAdapter[Any]]] = {
 
 
 def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParamsMeta | None:
-    """The `_meta` of a client's request without what it says about the client's connection, such
-    as its version.
+    """Return the `_meta` of a client's request without the members about the client's connection,
+    such as its version.
     """
     passed_on = {
         key: value
@@ -426,8 +427,9 @@ def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParams
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
-    """The request without what its `_meta` says about the connection of the client, such as its
-    protocol version, and without answers and state, which belong to the rounds with the client.
+    """Return the request without the members of `_meta` about the client's connection, such as its
+    protocol version, and without the client's answers and state, which belong to the rounds with
+    the client.
     """
     update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):

@@ -1,4 +1,4 @@
-"""Results: what a tool of a module answered, as a value, or as the error of the call."""
+"""Results: turns the answer of a module's tool into a value, or into the error of the call."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _PARTS: Final = 100
-"""Blocks of a result, and members or items of its structured content, that are compared."""
+"""The most blocks of a result, and members or items of its structured content, that are
+compared."""
 
 _FAULTS: Final = 800
-"""Characters of an error about a result that violates the schema."""
+"""The most characters of an error about a result that violates the schema."""
 
 
 class ResultReader:
@@ -37,7 +38,7 @@ class ResultReader:
 
     Args:
         module: the module's name.
-        secrets: are taken out of results.
+        secrets: the values that are removed from results.
         max_bytes: the most bytes of JSON in a result (`limits.result_bytes`).
     """
 
@@ -51,7 +52,7 @@ class ResultReader:
         """Check that a result of this many bytes is not too large.
 
         Raises:
-            ResultLimitError: it is.
+            ResultLimitError: the result is too large.
         """
         if size > self._max_bytes:
             raise ResultLimitError(
@@ -62,12 +63,12 @@ class ResultReader:
     async def value(
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
-        """The value of a call: its structured content; else its text (several blocks joined by
-        line ends); else the list of its content blocks; null without any content.
+        """Return the value of a call: its structured content; else its text (several blocks joined
+        by line ends); else the list of its content blocks; null without content.
 
         Raises:
             ModuleToolError: the tool failed.
-            ModuleOutputError: the tool promises another value, or what it sent is no JSON.
+            ModuleOutputError: the tool promises another value, or it did not send JSON.
             ResultLimitError: the result is too large.
         """
         if result.is_error:
@@ -91,7 +92,7 @@ class ResultReader:
     async def _checked(
         self, value: JSON, result: types.CallToolResult, validator: Validator
     ) -> JSON:
-        """The value of a tool with an output schema.
+        """Return the value of a tool with an output schema.
 
         Raises:
             ModuleOutputError: the value does not satisfy the schema.
@@ -118,7 +119,7 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """The error of a tool that says that it failed: its text, or else its structured
+        """Return the error of a tool that reports a failure: its text, or else its structured
         content as text.
         """
         texts = _texts(result)
@@ -130,7 +131,7 @@ class ResultReader:
                 del sent["structuredContent"]
 
         if 0 < len(text) <= MAX_ERROR and len(texts) == len(result.content):
-            # The message has all of it.
+            # The message contains the whole text.
             sent.pop("content", None)
             if "structuredContent" in sent and _decoded(text) == sent["structuredContent"]:
                 del sent["structuredContent"]
@@ -144,8 +145,8 @@ class ResultReader:
         return ModuleToolError(self._module, message, sent=sent or None)
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
-        """The structured content of a result, and the content if it says something else, as far as
-        they are JSON and small enough; None: neither.
+        """Return the structured content of a result, and its content if that differs, as far as
+        they are JSON; None if there is neither, or they are too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:
@@ -161,9 +162,9 @@ class ResultReader:
         return cast("JSONObject", self._secrets.redact(sent))
 
     def whole(self, result: types.CallToolResult, refused: list[str]) -> JSONObject:
-        """The whole result of a direct call: the content, `_meta` and `isError` as they were sent,
-        without secrets. An error also has its structured content, and the messages about questions
-        that nobody was asked (`refused`).
+        """Return the whole result of a direct call: the content, `_meta` and `isError` as they were
+        sent, without secrets. An error also contains its structured content, and the messages about
+        questions that nobody was asked (`refused`).
         """
         left_out = None if result.is_error else {"structured_content"}
         wire = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
@@ -176,7 +177,7 @@ class ResultReader:
 
         meta = whole.get("_meta")
         if isinstance(meta, dict):
-            # What it says about the module; the gateway answers in its own name.
+            # The module names itself here, but the gateway answers in its own name.
             meta.pop(types.SERVER_INFO_META_KEY, None)
             if not meta:
                 del whole["_meta"]
@@ -193,8 +194,8 @@ class ResultReader:
 
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
-    """The value of a tool with an output schema that sent text alone, as older servers do: what the
-    text has as JSON, or else the text itself, whichever satisfies the schema.
+    """Return the value of a tool with an output schema that sent only text, as older servers do:
+    the JSON in the text, or else the text itself, whichever satisfies the schema.
 
     Raises:
         IdeabridgeError: neither satisfies it, or the value is not a text.
@@ -225,21 +226,21 @@ def _texts(result: types.CallToolResult) -> list[str]:
 
 
 def _blocks(result: types.CallToolResult) -> list[JSON]:
-    """The content blocks in wire form."""
+    """Return the content blocks in wire form."""
     return [
         block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content
     ]
 
 
 def _described(result: types.CallToolResult) -> str:
-    """What a result has in its content, in words."""
+    """Describe the content of a result in words."""
     kinds = dict.fromkeys(block.type for block in result.content)
     return f"its content is {' and '.join(kinds)}" if kinds else "no content"
 
 
 def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
-    """Return whether the content of a result is its structured content, or parts of it, as text.
-    The Python SDK sends a block for each item of a list.
+    """Return whether the content of a result only repeats its structured content, or parts of it,
+    as text. The Python SDK sends a block for each item of a list.
     """
     texts = _texts(result)
     if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
@@ -258,7 +259,7 @@ def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
 
 
 def _decoded(text: str) -> JSON:
-    # To compare, which needs no exactness; `decode` takes long for texts of megabytes.
+    # The text is only compared, which needs no exact numbers. `decode` would be slow for megabytes.
     try:
         return cast("JSON", from_json(text))
     except ValueError:
@@ -266,16 +267,16 @@ def _decoded(text: str) -> JSON:
 
 
 def add_text(whole: JSONObject, structured: JSON) -> None:
-    """Add the structured content to a result without content as text, for hosts that
-    show text alone.
+    """Add the structured content to a result without content as text, for hosts that show only
+    text.
     """
     if structured is not None and not whole["content"]:
         whole["content"] = [{"type": "text", "text": encode_text(structured)}]
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """The result of a direct call that broke its promise, as an error that has all
-    that the tool sent.
+    """Return the result of a direct call that broke its promise, as an error with everything that
+    the tool sent.
     """
     content: list[JSON] = [
         {"type": "text", "text": str(error)},
