@@ -1,10 +1,10 @@
-"""ModuleConfiguration: one entry of `mcpServers`; `expand`: what starts it; ModuleStatus: its
-state, for people.
+"""Settings: one entry of `mcpServers` (`ModuleConfiguration`), its values with variables filled in
+(`expand`), and the status of a module for people (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they mean the same, and ignored if they concern only the host's user interface. A
-configuration contains `${VAR}` as written; `expand` alone fills in the values, and registers the
-secret ones with `Secrets` first.
+configuration contains `${VAR}` as written. Only `expand` fills in the values, and it first
+registers the secret ones with `Secrets`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.trust import Variables, variables_text
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ModuleKind = Literal["stdio", "http", "sse"]
-"""The way in which a module is reached."""
+"""The kind of connection that reaches a module."""
 
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """Text without NUL, which command lines, headers and environments do not allow."""
@@ -37,11 +37,11 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 MAX_SECONDS: Final = 3600
 
 DEFAULT_SENDS: Final = 3
-"""How often a call of a repeatable tool is sent at most if the connection is lost before its
+"""The most times that a call of a repeatable tool is sent if the connection is lost before the
 answer, unless `retry` says otherwise."""
 
 MAX_SENDS: Final = 10
-"""The largest number that `retry` may hold."""
+"""The largest number that `retry` may contain."""
 
 KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
     {
@@ -70,7 +70,8 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "oauth": "auth",
     }
 )
-"""The keys for names that other hosts use. If both are given, the other host's key is ignored."""
+"""ideabridge's keys for the names that other hosts use. If both are given, the other host's key is
+ignored."""
 
 _AUTH_SYNONYMS: Final = {
     "clientId": "client_id",
@@ -79,7 +80,7 @@ _AUTH_SYNONYMS: Final = {
     "CLIENT_SECRET": "client_secret",
     "redirectUri": "redirect_uri",
 }
-"""The keys in `auth` for names that other hosts use there."""
+"""ideabridge's keys in `auth` for the names that other hosts use there."""
 
 IGNORED: Final = frozenset(
     {
@@ -120,8 +121,8 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
-"""Keys of other hosts that change the behaviour and are not supported, with the reason
-for refusing them."""
+"""Keys of other hosts that change the behaviour and are not supported, with the reason why they are
+refused."""
 
 
 SECRET_KEYS: Final = ("client_secret", "private_key")
@@ -132,9 +133,9 @@ _LOOPBACK: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/
 
 
 class AuthorizationSettings(BaseModel):
-    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Mostly nothing has
-    to be set: the module names its authorization server, and `ideabridge servers login`
-    registers a client there.
+    """How ideabridge gets access tokens for a module over HTTP (OAuth 2.1). Usually no setting is
+    needed: the module names its authorization server, and `ideabridge servers login` registers a
+    client there.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -230,7 +231,7 @@ class AuthorizationSettings(BaseModel):
 
 class ModuleConfiguration(BaseModel):
     """One MCP server: a program to start (`command`) or an address to call (`url`). `${VAR}` is not
-    replaced, so the configuration contains no secrets of the environment.
+    replaced here, so the configuration contains no secrets from the environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -312,8 +313,8 @@ class ModuleConfiguration(BaseModel):
     @property
     def has_sign_ins(self) -> bool:
         """True if each person signs in to the module for themselves: it is at an address, and the
-        configuration has neither a token nor the credentials of a client, and lets nobody act with
-        the sign-in of another.
+        configuration has neither a token nor client credentials, and does not share one person's
+        sign-in with others.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
@@ -323,14 +324,16 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def kind(self) -> ModuleKind:
-        """The way in which the module is reached."""
+        """The kind of connection that reaches the module."""
         if self.type is not None:
             return KINDS[self.type]
         return "stdio" if self.command is not None else "http"
 
 
 def with_own_keys(raw: JSONObject) -> JSONObject:
-    """An entry, perhaps of another host, with the keys of ideabridge and without ignored keys."""
+    """Return an entry, perhaps from another host, with ideabridge's keys and without ignored
+    keys.
+    """
     result: JSONObject = {}
     for key, value in raw.items():
         own_key = SYNONYMS.get(key, key)
@@ -351,10 +354,10 @@ def with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
-    """`auth` with the keys of ideabridge."""
+    """Return `auth` with ideabridge's keys."""
     result: JSONObject = {_AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
-        # A module is asked anyway whether it needs a sign-in.
+        # The key is not needed: the module itself says whether it needs a sign-in.
         del result["enabled"]
 
     scopes = result.get("scopes")
@@ -372,8 +375,8 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
 
 
 def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """(key, problem) for each key of an entry (`with_own_keys`) that contradicts others, or has a
-    value that cannot be meant.
+    """Yield (key, problem) for each key of an entry (`with_own_keys`) that contradicts other keys,
+    or whose value is surely a mistake.
     """
     yield from _kind_problems(entry)
     url = entry.get("url")
@@ -391,7 +394,9 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """What contradicts the kind of a module: a program to start, or an address to call."""
+    """Yield (key, problem) for what contradicts the kind of a module: a program to start, or an
+    address to call.
+    """
     kind = entry.get("type")
     is_known = isinstance(kind, str) and kind in KINDS
     if isinstance(kind, str) and not is_known:
@@ -416,7 +421,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """The error for a module's name; None if the name is valid."""
+    """Return the error for a module's name; None if the name is valid."""
     if not 1 <= len(name) <= 64:
         return "a server's name has 1 to 64 characters"
     if not name.isprintable():
@@ -430,7 +435,7 @@ def name_problem(name: str) -> str | None:
 
 
 def public_url(url: str) -> str:
-    """The address without its credentials."""
+    """Return the address without its credentials."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -471,7 +476,7 @@ class _Filler:
     """Fills variables into the texts of one entry, and notes the variables that are missing."""
 
     def __init__(self, module: str, variables: Variables | None, secrets: Secrets) -> None:
-        # By variable: the first place that names it.
+        # The first place that names each variable, by the name of the variable.
         self._unset: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._module = module
@@ -479,7 +484,7 @@ class _Filler:
         self._secrets = secrets
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
-        """Replace the variables in a text. A missing variable stays as it is written."""
+        """Replace the variables in a text. A missing variable stays as written."""
 
         def replacement(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
@@ -493,7 +498,7 @@ class _Filler:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
         is_allowed = self._variables is None or name in self._variables
-        # A default in place of a variable that is not set reveals nothing of the environment.
+        # A default in place of an unset variable reveals nothing about the environment.
         if not is_allowed and (value or default is None):
             self._refused.setdefault(name, place)
 
@@ -543,15 +548,15 @@ def expand(
     variables: Variables | None,
     secrets: Secrets,
 ) -> Launch:
-    """Replace `${VAR}` and `${VAR:-default}` by values of the environment; `$${` becomes `${`.
+    """Replace `${VAR}` and `${VAR:-default}` by values from the environment; `$${` becomes `${`.
 
     `cwd` is relative to `folder`, and a program without `cwd` runs there. Only `variables` may be
     used; None means all. `secrets` registers every value that must not be shown.
 
     Raises:
-        ModuleConfigurationError: variables without default are not set, or are not allowed; the
-            message names all of them. Or one is an editor's (`${workspaceFolder}`), or the result
-            is not an address or a header.
+        ModuleConfigurationError: variables are not allowed, or not set and without a default; the
+            message names all of them. Also raised for an editor's variable (`${workspaceFolder}`),
+            and if the result is not an address or a header.
     """
     launch = _filled(module, configuration, variables, secrets)
     _check_launch(module, launch, secrets)
@@ -570,7 +575,7 @@ def expand(
 def _filled(
     module: str, configuration: ModuleConfiguration, variables: Variables | None, secrets: Secrets
 ) -> Launch:
-    """An entry with the values of variables, before paths are made absolute."""
+    """Return an entry with the values of variables, before paths are made absolute."""
     filler = _Filler(module, variables, secrets)
     fill = filler.fill
     launch = Launch(
@@ -603,7 +608,7 @@ def _filled(
 
 
 def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
-    """Check the values of variables, and register those that are secrets."""
+    """Check the filled-in values, and register the secret ones."""
     for name, text in launch.env.items():
         if not name or "=" in name or "\0" in name:
             raise _error(module, "env", f"{name[:40]!r} is not a name of a variable")
@@ -645,8 +650,8 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of the configured modules without starting one, also those of
-    disabled modules. `folder_of` and `variables_of` return the arguments of `expand` for a module.
+    """Register every secret value of the configured modules, including disabled ones, without
+    starting any. `folder_of` and `variables_of` return the arguments of `expand` for a module.
     """
     for name, configuration in modules.items():
         try:
@@ -670,11 +675,11 @@ def learn_secrets(
 
 
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
-    """Register the secrets in the words and the address of a module. Programs repeat these in
-    their messages.
+    """Register the secrets in the command, arguments and address of a module, because programs
+    repeat these in their messages.
     """
     for hidden in hidden_in(entry):
-        # A number is no secret by its form, but this one has the name of a secret.
+        # A number does not look like a secret, but this one is named like one.
         is_certain = is_token(hidden.text) or hidden.text.isdigit()
         secrets.add(hidden.place, hidden.text, certain=is_certain)
 
@@ -686,7 +691,7 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """(name, default) of the text in `${...}`."""
+    """Return (name, default) of the text in `${...}`; the default is None without one."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -699,7 +704,8 @@ def _read_variable(
 
 
 Era = Literal["legacy", "modern"]
-"""2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
+"""The era of the protocol. legacy: 2025-11-25 and earlier (handshake). modern: 2026-07-28
+(stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
 """down: the module was up, and the next call reconnects. failed: it could not be reached and
@@ -711,14 +717,14 @@ _LONG_AWAY: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What an earlier connection found out about reaching a module, so that nothing has to be
-    tried.
+    """The way in which an earlier connection reached a module, so that the next one need not try
+    others.
 
     Attributes:
         era: the era that works.
         kind: the transport that works.
-        server: the name and version of the server that was reached in this way. For another
-            server, every way is tried again.
+        server: the name and version of the server that was reached. For another server, every way
+            is tried again.
     """
 
     era: Era
@@ -728,18 +734,18 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module, for people (`servers list`). All texts are masked and bounded.
+    """The status of a module, for people (`servers list`). All texts are masked and shortened.
 
     Attributes:
         tools: the number of allowed tools.
-        notes: behaviour hints that promise more than before, omitted tools, renamed parameters, and
-            output that is not a message.
+        notes: notes on behaviour hints that promise more than before, omitted tools, renamed
+            parameters, and output that is not a message.
         error: why the module is down or failed.
         away: seconds since it was last up, or since the first attempt; None if it is up or
-            disabled, or if its configuration cannot be used, so that no attempt is made.
-        next_try: seconds until the next attempt; 0 means now. It follows sooner if a call
-            needs the module.
-        seconds: the duration of connecting.
+            disabled, or if its configuration is unusable, so that no attempt is made.
+        next_try: seconds until the next attempt; 0 means now. It comes sooner if a call needs the
+            module.
+        seconds: how long connecting took.
     """
 
     name: str
@@ -759,12 +765,14 @@ class ModuleStatus:
 
     @property
     def is_unusable(self) -> bool:
-        """True if no attempt is made, because its configuration cannot be used."""
+        """True if no attempt is made, because the configuration of the module is unusable."""
         return self.state == "failed" and self.away is None
 
     @property
     def why(self) -> str:
-        """The reason why the module is not up, for how long, and the time of the next attempt."""
+        """The reason why the module is not up, with the duration and the time of the next
+        attempt.
+        """
         why = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:
             why = f"{why}; away for {timedelta(seconds=round(self.away))}"

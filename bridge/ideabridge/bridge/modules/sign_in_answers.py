@@ -1,9 +1,9 @@
 """Answers of authorization servers, repaired before the SDK's models read them.
 
-Those models refuse a document as a whole for one optional member that is not as the standards write
-it. Here such a member is converted where it means one thing, and otherwise left out, with a note.
-What says where a token, a code or a person is sent is never repaired: the SDK refuses a document in
-which it is malformed.
+Those models refuse a whole document if one optional member deviates from the standards. This module
+converts such a member if its meaning is clear, and otherwise leaves it out, with a note. Members
+that decide where a token, a code or a person is sent are never repaired: if one is malformed, the
+SDK refuses the document.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DECIDES: Final = frozenset(
         *("access_token", "token_type", "iss", "authorization_response_iss_parameter_supported"),
     }
 )
-"""Members that decide where something secret is sent, and how it is used."""
+"""The members that decide where a secret is sent, and how it is used."""
 
 _EXACT: Final = 2.0**53
 """Below this, a float has an exact integer part."""
@@ -49,22 +49,22 @@ Note = Callable[[str], None]
 
 
 def repair_resource(content: bytes, note: Note) -> bytes:
-    """The metadata of a module (RFC 9728)."""
+    """Return the metadata of a module (RFC 9728), repaired."""
     return _repaired(content, ProtectedResourceMetadata, "its metadata", note)
 
 
 def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[bytes, str | None]:
-    """The metadata of an authorization server (RFC 8414).
+    """Return the metadata of an authorization server (RFC 8414), repaired.
 
     Args:
         content: the document.
-        expected: the issuer that it must name; None: the SDK decides.
+        expected: the issuer that the document must name; None: the SDK checks it.
         note: receives notes.
 
     Returns:
-        The document, and the issuer as the server writes it. In the document it is written as in
-        `expected` if the two
-        differ only by the slash of a root: the SDK compares the texts.
+        The document, and the issuer as the server writes it; None if it names none. In the
+        document, the issuer is written as in `expected` if the two differ only by the slash of a
+        root, because the SDK compares the texts.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)
@@ -77,8 +77,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 
 def fault_of_server(content: bytes) -> str | None:
-    """Why a document that is the metadata of an authorization server cannot be used; None if it
-    can, or is another document, as some servers answer every address with one.
+    """Return why the metadata of an authorization server cannot be used; None if it can. Also None
+    if the document is something else, because some servers answer every address with a document.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -97,7 +97,9 @@ def fault_of_server(content: bytes) -> str | None:
 
 
 def repair_tokens(content: bytes, note: Note) -> bytes:
-    """The answer to a POST: tokens (RFC 6749), or a registered client (RFC 7591)."""
+    """Return the answer to a POST, repaired: tokens (RFC 6749), or a registered client (RFC
+    7591).
+    """
     document = _read(content)
     if document is not None and "access_token" in document:
         return _repaired(content, OAuthToken, "the tokens of its authorization server", note)
@@ -109,7 +111,7 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Any] | None:
-    """The value if it is an object; else None."""
+    """Return the JSON value if it is an object; else None."""
     try:
         document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
@@ -143,7 +145,7 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
 
 
 def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]:
-    """The members that the model refuses."""
+    """Return the names of the members that the model refuses."""
     try:
         model.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
@@ -156,8 +158,8 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """A member in the form that the model takes, if it has another form that means the
-    same; else None.
+    """Return a member in a form that the model accepts and that means the same; None if there is
+    none.
     """
     if name in _DECIDES:
         return None

@@ -1,10 +1,10 @@
-"""SignIn: what signing in to a module has brought, kept in the keyring or in a file that only
-the user can read.
+"""SignIn: the result of signing in to a module, stored in the keyring or in a file that only the
+user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
-belongs to one module at one address: after a change of the address it is not found, so no server
-gets the tokens of another. It is that of the person who starts the servers, or of one named user of
-the servers on one store.
+belongs to one module at one address: if the address changes, it is not found, so no server gets the
+tokens of another. It belongs to the person who starts the servers, or to one named user of the
+servers on one store.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MOST_BYTES: Final = 256 * 1024
-"""Bytes of one sign-in, as JSON. Tokens and metadata come from servers that nobody has checked."""
+"""The most bytes of one sign-in, as JSON. Tokens and metadata come from unchecked servers."""
 
 _LOCK_PAUSE: Final = 0.05
 _HEAD_BYTES: Final = 64 * 1024
-"""Bytes at the beginning of a file in which everything stands but the sign-in itself."""
+"""The bytes at the beginning of a file that contain everything except the sign-in itself."""
 
 _SIGN_IN: Final = b',\n "sign_in": '
-"""Stands between the head of a file and the sign-in: each member of the file is a line."""
+"""The text between the head of a file and the sign-in. Each member of the file is a line."""
 
 
 class SignInError(IdeabridgeError):
-    """A sign-in cannot be read or kept. The message says why."""
+    """A sign-in cannot be read, stored or removed. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ class ModuleUser:
 
     Attributes:
         name: the name, which may contain any characters if an identity provider gave it.
-        store: identifies the store, because a user of another store with this name is
-            another person.
+        store: identifies the store. A user of another store with the same name is another person.
     """
 
     name: str
@@ -66,16 +65,17 @@ class ModuleUser:
 
 
 class SignIn(BaseModel):
-    """What signing in has brought.
+    """The result of signing in.
 
     Attributes:
         tokens: the tokens; None after the server has refused to renew them.
         expires_at: when the access token expires, in seconds since 1970; None if that is unknown.
-        scope: the scopes that the next sign-in asks for: those of the tokens, and those that the
-            module has asked for since, separated by spaces. None: those that the module names.
-        client: the client that the tokens were issued to.
-        server: the authorization server that issued them.
-        resource: what the module says about itself (RFC 9728).
+        scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
+            tokens, and those that the module has demanded since. None: the scopes that the module
+            names.
+        client: the client to which the tokens were issued.
+        server: the authorization server that issued the tokens.
+        resource: the module's metadata (RFC 9728).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -88,7 +88,7 @@ class SignIn(BaseModel):
     resource: ProtectedResourceMetadata | None = None
 
     def learn(self, module: str, secrets: Secrets) -> None:
-        """Hide the values that must not be shown."""
+        """Register the values that must not be shown."""
         tokens = self.tokens
         client = self.client
         for value in (
@@ -101,7 +101,8 @@ class SignIn(BaseModel):
 
 class _Kept(BaseModel):
     """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in stands last: what is before it says whose file it is, however large the sign-in is.
+    The sign-in comes last, so that the beginning says whose file it is, however large the sign-in
+    is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,25 +116,25 @@ class _Kept(BaseModel):
 
 
 def folder() -> Path:
-    """The folder with the sign-ins."""
+    """Return the folder with the sign-ins."""
     return platformdirs.user_config_path("ideabridge") / "sign-ins"
 
 
 class SignInFile:
-    """Where the sign-in of one person to one module at one address is kept. `read`
-    and `write` block.
+    """The place of one person's sign-in to one module at one address. `read` and `write` block.
 
     Args:
         module: the module's name.
-        url: its address.
-        user: whose sign-in it is; None: of the person who starts the servers.
+        url: the module's address.
+        user: the user who signs in; None: the person who starts the servers.
     """
 
     def __init__(self, module: str, url: str, user: ModuleUser | None = None) -> None:
         self._module = module
         self._url = url
         self.user = user
-        # The address may contain a secret, and a name any character, so their hash names the file.
+        # The address may contain a secret, and a name any character, so the file is named by their
+        # hash.
         if user is None:
             text = f"{module}\n{url}"
         else:
@@ -144,7 +145,7 @@ class SignInFile:
 
     @property
     def exists(self) -> bool:
-        """True if the person has signed in, also if the tokens have expired since."""
+        """True if the person has signed in, even if the tokens have expired since."""
         return self.path.exists()
 
     def read(self) -> SignIn | None:
@@ -174,11 +175,11 @@ class SignInFile:
             raise SignInError("the keyring holds something else than its sign-in") from None
 
     def write(self, sign_in: SignIn) -> str:
-        """Keep the sign-in in the keyring if that works, else in the file. Return where it
-        is, for people.
+        """Store the sign-in in the keyring if that works, else in the file. Return the place, for
+        people.
 
         Raises:
-            SignInError: it is too large, or the file cannot be written.
+            SignInError: the sign-in is too large, or the file cannot be written.
         """
         text = sign_in.model_dump_json(exclude_none=True)
         size = len(text.encode())
@@ -208,8 +209,8 @@ class SignInFile:
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
-        """Hold the lock of the processes that renew these tokens: some servers take a refresh token
-        only once, and withdraw all tokens if it comes twice.
+        """Hold the lock of the processes that renew these tokens: some servers accept a refresh
+        token only once, and withdraw all tokens if it is used twice.
 
         Raises:
             SignInError: the file of the lock cannot be written.
@@ -229,7 +230,7 @@ class SignInFile:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put it into the keyring; return why that does not work, or None."""
+        """Put the sign-in into the keyring. Return why that does not work; None if it does."""
         keyring = Keyring()
         try:
             keyring.write(self._key, text)
@@ -246,23 +247,23 @@ class SignInFile:
 
 
 def needed(module: str, user: str | None = None, more: str = "") -> str:
-    """The line that says that somebody needs to sign in, and how.
+    """Return the line that says that somebody needs to sign in, and how.
 
     Args:
         module: the module's name.
-        user: who needs to; None: the person who starts the servers.
-        more: what it is for.
+        user: the user who needs to sign in; None: the person who starts the servers.
+        more: the words after "sign in", such as " for more (write)".
     """
     who = "you" if user is None else printable(user)
     return f"server {module!r} needs {who} to sign in{more}: {login_command(module, user)}"
 
 
 def login_command(module: str, user: str | None = None) -> str:
-    """The command with which somebody signs in to a module.
+    """Return the command with which somebody signs in to a module.
 
     Args:
         module: the module's name.
-        user: who; None: the person who starts the servers.
+        user: the user who signs in; None: the person who starts the servers.
     """
     command = f"ideabridge servers login {shlex.quote(module)}"
     if user is None:
@@ -271,7 +272,7 @@ def login_command(module: str, user: str | None = None) -> str:
 
 
 def signed_in_users(module: str) -> list[str]:
-    """The names of the users who have signed in to modules of this name.
+    """Return the names of the users who have signed in to modules of this name.
 
     Raises:
         SignInError: a sign-in cannot be read.
@@ -287,15 +288,15 @@ def signed_in_users(module: str) -> list[str]:
 
 
 def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
-    """Remove every sign-in of one person to modules of this name; return their addresses,
+    """Remove every sign-in of one person to modules of this name. Return the modules' addresses,
     without credentials.
 
     Args:
         module: the module's name.
-        user: whose; None: of the person who starts the servers.
+        user: the user; None: the person who starts the servers.
 
     Raises:
-        SignInError: one cannot be read or removed.
+        SignInError: a sign-in cannot be read or removed.
     """
     forgotten: list[str] = []
     for path in sorted(folder().glob("*.json")):
@@ -321,7 +322,7 @@ def _read(path: Path) -> _Kept | None:
 
 
 def _read_head(path: Path) -> _Kept | None:
-    """The content of a file without the sign-in itself, which may be too large to be read."""
+    """Return the content of a file without the sign-in itself, which may be too large to read."""
 
     def read() -> bytes:
         head, has_sign_in, _ = read_own_beginning(path, _HEAD_BYTES).partition(_SIGN_IN)
@@ -349,14 +350,14 @@ def _delete_from_keyring(key: str, url: str) -> None:
         if keyring.read(key) is not None:
             keyring.delete(key)
     except NoKeyringError:
-        # What it held cannot be reached from here.
+        # Without a keyring, its entry cannot be reached from here.
         pass
     except KeyringError as error:
         raise SignInError(f"the keyring does not forget the sign-in to {url}: {error}") from error
 
 
 def _first(error: Exception) -> str:
-    """The first sentence of an error."""
+    """Return the first sentence of an error."""
     return (str(error) or type(error).__name__).split(". ")[0][:200]
 
 

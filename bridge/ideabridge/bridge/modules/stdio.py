@@ -2,12 +2,12 @@
 
 The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the
 exit code, does not report the end of the process, and needs four seconds to end a process that
-ignores signals. This one bounds lines, skips and counts lines that are not messages, keeps the last
-lines of stderr, and ends the process within two seconds.
+ignores signals. This transport limits lines, skips and counts lines that are not messages, stores
+the last lines of stderr, and ends the process within two seconds.
 
-Three classes do the work below it. `Lines` cuts output into bounded lines. `Guard` talks to a small
-process that ends the children if this process dies. `ChildProcess` starts a child in a process
-group of its own, and ends the group.
+Three classes do the basic work. `Lines` cuts output into lines of limited size. `Guard` talks to a
+small process that ends the children if this process dies. `ChildProcess` starts a child in its own
+process group, and ends the group.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""Bytes of the beginning and of the end that are kept of a line over the limit."""
+"""The bytes of the beginning and of the end that are stored of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. It keeps only both ends of a line over `limit` bytes,
+    """Cuts a stream of bytes into lines. It stores only the two ends of a line over `limit` bytes,
     as a `LongLine`.
     """
 
@@ -70,7 +70,7 @@ class Lines:
 
     @property
     def pending(self) -> int:
-        """Bytes of the incomplete line."""
+        """The number of bytes of the incomplete line."""
         return self._size
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
@@ -85,7 +85,7 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """At the end of the stream: the bytes after the last line end; None without any."""
+        """End the stream. Return the bytes after the last line end; None without any."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -125,13 +125,13 @@ class Guard:
     """Ends the children if this process dies, even by SIGKILL. Thread-safe.
 
     The guard is one small process, started with the first stdio module or by a server, and
-    restarted if it is killed. Process groups are registered through a pipe, of which only this
-    process has the write end. When the pipe ends, the guard sends SIGTERM to all registered groups,
-    SIGKILL half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM
-    and SIGHUP, so a signal to this process group does not end it.
+    restarted if it is killed. Process groups are registered through a pipe. Only this process has
+    its write end. When the pipe ends, the guard sends SIGTERM to all registered groups, SIGKILL
+    half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM and
+    SIGHUP, so a signal to this process group does not end it.
 
-    The guard also ends this process if a signal does not: Python's handler in C writes the number
-    of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
+    The guard also ends this process if a signal fails to: Python's C handler writes the number of
+    each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
     guard kills this process.
 
     Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the
@@ -148,8 +148,8 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Send the signals that Python handles to the guard, which ends this process if it does not
-        end by itself. Works in the main thread only, and not on Windows.
+        """Report the signals that Python handles to the guard, which ends this process if it does
+        not end by itself. This works only in the main thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -168,7 +168,8 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Only the main thread may set this. In other threads, Python alone ends this process.
+            # Only the main thread may set this. In other threads, only Python itself ends this
+            # process.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
@@ -183,7 +184,7 @@ class Guard:
             )
 
     def watch(self, group: int) -> None:
-        """Register a process group to end if this process dies."""
+        """Register a process group that the guard ends if this process dies."""
         if sys.platform == "win32":
             return
         with self._lock:
@@ -193,7 +194,7 @@ class Guard:
                 self._start()
 
     def release(self, group: int) -> None:
-        """Remove a group that has ended, because the system may reuse its number."""
+        """Remove a group that has ended, because the system may reuse its id."""
         with self._lock:
             if self._owner == os.getpid() and group in self._groups:
                 self._groups.discard(group)
@@ -232,8 +233,8 @@ class Guard:
             self._send_signals()
 
     def close(self) -> None:
-        """Close the pipe: the guard ends the groups that are still registered, then itself.
-        Called at exit.
+        """Close the pipe, so that the guard ends the groups that are still registered, and then
+        itself. This is called at exit.
         """
         with self._lock:
             process = self._process
@@ -244,12 +245,12 @@ class Guard:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
-                # It is still ending children.
+                # The guard is still ending children.
                 return
 
 
 guard: Final = Guard()
-"""The one guard of this process."""
+"""The only guard of this process."""
 
 
 INHERITED: Final = (
@@ -299,12 +300,12 @@ INHERITED: Final = (
         "WINDIR",
     ),
 )
-"""The variables that a child inherits: locations and proxies, no tokens."""
+"""The variables that a child inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
-"""Seconds a child has to end by itself after its input is closed."""
+"""Seconds that a child has to end by itself after its input is closed."""
 TERM_GRACE: Final = 0.5
-"""Seconds a group has after SIGTERM."""
+"""Seconds that a group has to end after SIGTERM."""
 KILL_GRACE: Final = 0.5
 """Seconds to wait for the end of killed processes."""
 _POLL: Final = 0.005
@@ -332,7 +333,7 @@ class ChildProcess:
         """Start a module's process.
 
         Raises:
-            ModuleConnectError: it cannot be started.
+            ModuleConnectError: the process cannot be started.
         """
         process: anyio.abc.Process | None = None
         environment = child_environment(launch.env)
@@ -344,8 +345,8 @@ class ChildProcess:
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # A secret in the command is one of the configuration, whose values `expand`
-            # has registered.
+            # Any secret in the command comes from the configuration, and `expand` has registered
+            # it.
             why = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
                 module, f"server {module!r} cannot be started: {why}", lasting=True
@@ -367,7 +368,7 @@ class ChildProcess:
 
     @property
     def how_it_ended(self) -> str:
-        """The end of the process in words: 'ended with exit code 3', 'was ended by SIGKILL',
+        """How the process ended, in words: 'ended with exit code 3', 'was ended by SIGKILL',
         'closed its output'.
         """
         code = self._process.returncode
@@ -390,8 +391,8 @@ class ChildProcess:
             try:
                 descriptor = os.pidfd_open(self.pid)
             except OSError:
-                # The process has been reaped already, or too many files are open: poll for
-                # the return code.
+                # The process has already been reaped, or too many files are open: poll for the
+                # return code.
                 descriptor = -1
             if descriptor >= 0:
                 try:
@@ -403,15 +404,15 @@ class ChildProcess:
         await self.exits_within(math.inf, poll=0.2)
 
     async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
-        """Wait until the process itself has ended; return False if that takes longer
-        than `seconds`.
+        """Wait until the process itself has ended. Return False if that takes longer than
+        `seconds`.
         """
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:
-        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL.
-        This takes at most 1.5 s. The caller must shield it from cancellation, which would
-        leave the child.
+        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. This
+        takes at most 1.5 s. The caller must shield it from cancellation, which would leave the
+        child running.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -423,8 +424,8 @@ class ChildProcess:
         if self.has_exited:
             guard.release(self.pid)
 
-        # A descendant that left the group may hold the pipes; asyncio would keep its
-        # transport until then.
+        # A descendant that left the group may hold the pipes open. Until it ends, asyncio would
+        # keep the transport.
         transport = getattr(getattr(self._process, "_process", None), "_transport", None)
         close = getattr(transport, "close", None)
         if callable(close):
@@ -436,8 +437,8 @@ class ChildProcess:
         return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
 
     def _signal_group(self, number: int) -> bool:
-        """Send a signal to the group (on Windows: end the child). False if the group has
-        no process left.
+        """Send a signal to the group (on Windows: end the child). Return False if the group has no
+        process left.
         """
         if sys.platform == "win32":
             if self.has_exited:
@@ -455,7 +456,7 @@ class ChildProcess:
 
 
 async def _next_chunk(process: ChildProcess) -> bytes | None:
-    """The next output of a program; None: it has closed its output."""
+    """Return the next output of a program; None if it has closed its output."""
     try:
         return await process.stdout.receive()
     except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
@@ -463,7 +464,7 @@ async def _next_chunk(process: ChildProcess) -> bytes | None:
 
 
 def child_environment(configured: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: the inherited variables and those of the configuration."""
+    """Return the environment of a child: the inherited variables and those of the configuration."""
     # A value that starts with "()" is an exported shell function, which is code.
     inherited = {
         name: os.environ[name]
@@ -495,10 +496,10 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""Default bound on one message of a child."""
+"""The default limit of one message of a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message may contain one JSON value per this many bytes of the limit, because parsed values
-take more memory."""
+"""A message may contain one JSON value for every this many bytes of the limit, because parsed
+values need more memory."""
 STDERR_LINES: Final = 20
 
 _SHOWN: Final = 300
@@ -508,21 +509,21 @@ _DISCARD_FACTOR: Final = 8
 
 
 LINES_AT_ONCE: Final = 100
-"""Lines or events of a module that are read before other tasks of the event loop
-have their turn."""
+"""The number of lines or events of a module that are read before other tasks get their turn."""
 
 
 def most_values(max_bytes: int) -> int:
-    """The number of JSON values that a message of a module may contain."""
+    """Return the most JSON values that a message of a module may contain."""
     return max_bytes // BYTES_FOR_VALUE
 
 
 class StdioTransport:
-    """A child process as an MCP `Transport`: enter it for the streams, exit it to end the child.
+    """A child process as an MCP `Transport`. Entering it returns the streams; leaving it ends the
+    child.
 
     Attributes:
-        reason: why no further message can arrive ("ended with exit code 3", ...); None while
-            the process runs.
+        reason: why no further message can arrive ("ended with exit code 3", ...); None while the
+            process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
     """
 
@@ -559,8 +560,8 @@ class StdioTransport:
         process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # The buffer holds requests that are not written yet: a child that does not read must not
-        # block a caller past its time-out. `parallel` limits the number of callers.
+        # The buffer holds unwritten requests: a child that does not read must not block a caller
+        # beyond its time-out. `parallel` limits the number of callers.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -630,7 +631,8 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # The last line may lack its end, and the last message its last lines.
+                # The last line may be without its line end, and the last message without its last
+                # lines.
                 last_line = lines.rest()
                 if last_line is not None:
                     await self._take(last_line, incoming)
@@ -649,7 +651,7 @@ class StdioTransport:
         lines: Lines,
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
-        """Pass the lines that end in a chunk to the session; returns as `_take`."""
+        """Pass the lines that end in a chunk to the session. Return the same as `_take`."""
         for number, line in enumerate(lines.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                 await anyio.lowlevel.checkpoint()
@@ -665,9 +667,7 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. Returns the reason if the connection must end,
-        otherwise None.
-        """
+        """Pass one line to the session. Return the reason if the connection must end, else None."""
         if isinstance(line, LongLine):
             problem = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
             error = answer_instead(line.head, line.tail, problem, Replaced.OVERSIZED)
@@ -734,7 +734,7 @@ class StdioTransport:
                 OSError,
             ):
                 chunk = b""
-            # Only the last lines are kept, so the rest of a large chunk is skipped.
+            # Only the last lines are stored, so the beginning of a large chunk is skipped.
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
                 text = line.head if isinstance(line, LongLine) else line
                 if text.strip():
@@ -744,7 +744,7 @@ class StdioTransport:
 
     async def _watch_exit(self, process: ChildProcess) -> None:
         await process.wait()
-        # Its last output is still read, unless a grandchild keeps the pipe open.
+        # The process's last output is still read, unless a grandchild keeps the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:

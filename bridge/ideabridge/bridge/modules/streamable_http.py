@@ -1,15 +1,16 @@
-"""Streamable HTTP: requests to one address, each answered by a body of JSON or a stream of events.
+"""Streamable HTTP: requests to one address, each answered with a body of JSON or a stream of
+events.
 
 A call:
 
-    posted      its request was sent; the body of the answer is read
-    answered    its answer has come, on its own stream or another: its stream is read on for a while
-    resumed     its stream ended without its answer, and its events have ids: a GET with the last id
-    elsewhere   its stream ended without its answer, which may come on another stream that is open
-    failed      none of these brings the answer
+    posted      its request was sent, and the body of the answer is read
+    answered    its answer has arrived, on any stream; its own stream is still read for a while
+    resumed     its stream ended without its answer, but with ids of events: a GET sends the last id
+    elsewhere   its stream ended without its answer, which may arrive on another open stream
+    failed      none of these has brought the answer
 
-The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Within
-it, up to version 2025-11-25, a GET opens the stream for what belongs to no call. From 2026-07-28 on
+The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Up to
+version 2025-11-25, a GET opens a stream for messages that belong to no call. From 2026-07-28 on,
 there are no sessions and no such stream, and ending the stream of a call cancels the call.
 """
 
@@ -37,20 +38,20 @@ from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCa
 from ideabridge.bridge.modules.messages import Replaced
 
 REOPEN_SECONDS: Final = 0.5
-"""Seconds before a stream is opened again, at least: the server may ask for 0."""
+"""The shortest pause before a stream is opened again, in seconds: the server may ask for 0."""
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""Failures in a row after which a stream is not opened again."""
+"""The number of failures in a row after which a stream is not opened again."""
 
 _LONG_SECONDS: Final = 5.0
-"""A stream that was open for as long has not failed."""
+"""A stream that was open for this many seconds has not failed."""
 
 ELSEWHERE_SECONDS: Final = 2.0
-"""How long a call whose stream ended waits for its answer on another stream."""
+"""How long a call whose stream has ended waits for its answer on another stream, in seconds."""
 
 DELETE_SECONDS: Final = 1.0
-"""How long the server may take for the end of the session."""
+"""The longest that the server may take to end the session, in seconds."""
 
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200
@@ -69,10 +70,10 @@ class StreamableHTTP:
 
     Args:
         client: sends the requests.
-        mailbox: takes what the server sends.
+        mailbox: receives what the server sends.
 
     Attributes:
-        version: the protocol version, for requests that do not have it in their own headers.
+        version: the protocol version, for requests whose own headers do not name it.
     """
 
     def __init__(self, client: ModuleHTTPClient, mailbox: Mailbox) -> None:
@@ -81,7 +82,7 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The streams on which answers may arrive, without those of calls that wait
+        # The number of open streams on which answers may arrive, without those of calls that wait
         # for other streams.
         self._open_streams = 0
         self._is_listening = False
@@ -89,10 +90,10 @@ class StreamableHTTP:
     # -- calls -------------------------------------------------------------------------------------
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return when it is answered and its stream has ended.
+        """Send a request, and return once it is answered and its stream has ended.
 
         Raises:
-            UnansweredError: it is not answered.
+            UnansweredError: the request is not answered.
         """
         body = await self._post(call)
         if not call.is_answered and body.events.last_id is not None:
@@ -108,13 +109,14 @@ class StreamableHTTP:
             return
 
         if body.form is BodyForm.UNKNOWN:
-            # Some servers accept a request, and answer it on the stream for messages that
-            # belong to no call.
+            # Some servers accept a request, but answer it on the stream for messages that belong to
+            # no call.
             while self._is_listening and not call.is_modern and not call.is_answered:
                 await call.wait()
             return
 
-        # A server that has mixed up two streams once answers this call on another's.
+        # A server that answered another call on this stream will probably answer this call on the
+        # other's.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
@@ -132,7 +134,7 @@ class StreamableHTTP:
                 takes = _is_of_older if call.message.method in _FIRST else None
                 body = await self._mailbox.read(response, call, takes)
                 if body.form is BodyForm.OTHER and response.status_code != _OK:
-                    body.form = BodyForm.UNKNOWN  # such as the text "Accepted"
+                    body.form = BodyForm.UNKNOWN  # for example, the text "Accepted"
 
                 return body
         except UnansweredError as failure:
@@ -149,10 +151,10 @@ class StreamableHTTP:
         self._mailbox.wake_all()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification, or an answer of ours.
+        """Send a notification or an answer from this side.
 
         Raises:
-            UnansweredError: the server did not take it.
+            UnansweredError: the server did not accept the message.
         """
         headers = {**_POST_HEADERS, **self._session_headers(), **headers}
         async with self._client.open("POST", self._url, headers, content) as response:
@@ -214,8 +216,8 @@ class StreamableHTTP:
         self._session = session
 
     async def listen(self) -> None:
-        """Hold the stream for what belongs to no call, until the server does not
-        offer it any more.
+        """Hold the stream for messages that belong to no call, until the server no longer offers
+        it.
         """
         if self._session is None:
             return
@@ -252,7 +254,7 @@ class StreamableHTTP:
                     self._end_stream()
 
                 if anyio.current_time() - began > _LONG_SECONDS:
-                    failures = 0  # a proxy ends what is silent for long
+                    failures = 0  # a proxy has probably ended a long silent stream
 
                 await anyio.sleep(_pause(retry))
         finally:
@@ -260,7 +262,7 @@ class StreamableHTTP:
             self._mailbox.wake_all()
 
     async def close(self) -> None:
-        """End the session at the server, which may take a second."""
+        """End the session at the server. This may take a second."""
         if self._session is None:
             return
         with anyio.move_on_after(DELETE_SECONDS):
@@ -268,11 +270,11 @@ class StreamableHTTP:
                 async with self._client.open("DELETE", self._url, self._session_headers()):
                     return
             except UnansweredError:
-                return  # a server may refuse, or be gone
+                return  # the server may refuse, or be gone
 
 
 def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
-    """The error of a request that got no answer."""
+    """Return the error of a request that got no answer."""
     if body.form is BodyForm.OTHER:
         text = "its answer is neither JSON nor a stream of events"
         return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
@@ -291,8 +293,8 @@ def _is_of_older(event: Event) -> bool:
     """Return False: the event is one of streamable HTTP.
 
     Raises:
-        OlderServerError: it names the address for POSTs, as servers do that speak only the
-            older transport.
+        OlderServerError: the event names the address for POSTs, as only a server of the older
+            transport does.
     """
     if event.name != "endpoint":
         return False
@@ -304,6 +306,6 @@ def _is_of_older(event: Event) -> bool:
 
 
 def _pause(retry: int | None) -> float:
-    """Seconds before a stream is opened again."""
+    """Return the seconds to wait before a stream is opened again."""
     seconds = _REOPEN_DEFAULT if retry is None else retry / 1000
     return min(max(seconds, REOPEN_SECONDS), _REOPEN_MOST)

@@ -1,13 +1,12 @@
-"""UserModules: the connections that named users of a server have to modules for which each
-person signs in.
+"""UserModules: the connections of named users to modules for which each person signs in.
 
-A call of a user goes over a connection that has the token of this user or no token at all:
+A user's call goes over a connection that has this user's token, or no token at all:
 
-    the user has signed in    the connection of this user and module
-    the user has not          a connection of the module without a token, which all such users share
+    the user has signed in    the connection of this user to the module
+    the user has not          a connection to the module without a token, which all such users share
 
-A connection never uses the sign-in of another: a refused request only looks for the sign-in of its
-own connection. A connection ends when nobody has used it for a while, or when it has failed.
+A connection never uses another one's sign-in: after a refused request, it looks only for its own
+sign-in. A connection ends when nobody has used it for a while, or when it has failed.
 """
 
 from __future__ import annotations
@@ -33,21 +32,22 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch
 
 MOST_CONNECTIONS: Final = 256
-"""Connections of users to modules, in one process. A new one replaces the one that was idle for
-longest."""
+"""The most connections of users to modules in one process. A new one replaces the connection that
+has been idle for longest."""
 
 IDLE_SECONDS: Final = 300.0
 """Seconds without a call after which a connection ends."""
 
 _Key = tuple[str, str | None]
-"""The names of the module and of the user; None: users who have not signed in."""
+"""The names of the module and of the user; None stands for all users who have not signed in."""
 
 
 class UserModules:
     """The modules over the connections of users. Use it from the tasks of one event loop.
 
     Args:
-        authorize: returns what gets tokens for a module, given where the sign-in is kept.
+        authorize: returns the object that gets tokens for a module, given the file with the
+            sign-in.
         start: starts the task of a module.
     """
 
@@ -58,12 +58,12 @@ class UserModules:
     ) -> None:
         self._authorize = authorize
         self._start = start
-        # The connection that was used last is the last.
+        # The connections, the last used one last.
         self._open: dict[_Key, _SharedModule] = {}
 
     @asynccontextmanager
     async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
-        """The module over the connection for a user, as long as the block runs.
+        """Yield the module over the connection for a user.
 
         Args:
             module: the configured module.
@@ -77,7 +77,7 @@ class UserModules:
         try:
             url = module.launch().url
         except ModuleConfigurationError:
-            yield module  # it cannot be reached at all, and says why
+            yield module  # the module is unreachable for everybody, and its errors say why
             return
 
         file = SignInFile(module.name, url, ModuleUser(user, store)) if store else None
@@ -97,11 +97,11 @@ class UserModules:
         except UnknownModuleToolError:
             if file is not None or not module.has_token:
                 raise
-            # The module lists its tools only to those who have signed in.
+            # The module lists its tools only to users who have signed in.
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
         finally:
             if shared.is_idle and shared.module.state == "failed":
-                # The next call connects anew, and at once.
+                # So the next call makes a new connection at once.
                 self._end(key, shared)
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
-"""Views: the pages in HTML that modules have for hosts (MCP Apps), and how they are recognised.
+"""Views: recognises the pages in HTML that modules offer to hosts (MCP Apps).
 
 A host runs the script of a view, and lets the script call the tools of the server that the host
-knows, which is ideabridge. So views of a module are passed on only if the user allows it
-(`views: true`).
+knows, which is ideabridge. So views of a module are passed on only if the user allows it (`views:
+true`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KEYS: Final = ("ui/", "openai/", "mcpui.dev/")
 
 
 def is_view_uri(uri: str) -> bool:
-    """Return whether a URI is that of a view."""
+    """Return whether a URI belongs to a view."""
     return uri.strip().lower().startswith(_SCHEME)
 
 
 def is_own_view_uri(uri: str) -> bool:
-    """Return whether a URI is that of a view of ideabridge, in any spelling."""
+    """Return whether a URI belongs to one of ideabridge's own views, in any spelling."""
     if not is_view_uri(uri):
         return False
 
@@ -48,7 +48,7 @@ def is_html(mime: JSON) -> bool:
 
 
 def is_view_type(mime: JSON) -> bool:
-    """Return whether a MIME type is that of a view."""
+    """Return whether a MIME type belongs to a view."""
     if not isinstance(mime, str):
         return False
     plain = mime.strip().lower()
@@ -56,15 +56,15 @@ def is_view_type(mime: JSON) -> bool:
 
 
 def is_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content is a view, by its
-    URI or its type.
+    """Return whether a resource, a template, a link or a content is a view, judged by its URI or
+    type.
     """
     return is_view_uri(_uri_of(resource)) or is_view_type(resource.get("mimeType"))
 
 
 def is_own_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content has the URI of a
-    view of ideabridge.
+    """Return whether a resource, a template, a link or a content has the URI of one of ideabridge's
+    own views.
     """
     return is_own_view_uri(_uri_of(resource))
 
@@ -83,12 +83,12 @@ def is_for_views_only(meta: JSON) -> bool:
 
 
 def without_views(meta: JSONObject) -> JSONObject:
-    """A `_meta` without the members that are about views, or name a view."""
+    """Return a `_meta` without the members that are about views or name a view."""
     return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
 
 
 def without_own_views(meta: JSONObject) -> JSONObject:
-    """A `_meta` without the members that name a view of ideabridge."""
+    """Return a `_meta` without the members that name one of ideabridge's own views."""
     return {key: value for key, value in meta.items() if not _names_own_view(value)}
 
 
@@ -102,7 +102,7 @@ def _is_about_views(key: str, value: JSON) -> bool:
 
 
 def _texts(value: JSON) -> list[str]:
-    """Every text in a value, also the keys of objects."""
+    """Return every text in a value, including the keys of objects."""
     texts: list[str] = []
     waiting = [value]
     while waiting:
