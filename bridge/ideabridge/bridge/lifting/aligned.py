@@ -1,16 +1,16 @@
-"""Aligned: one run with its calls in the places of a plan, so that runs of one task can be compared
-place by place.
+"""Aligned: one run whose calls are in the places of a plan, so that runs of one task can be
+compared place by place.
 
-Theory of operation. A plan lists its calls in places 0, 1, 2. The run that it is made of made these
-calls under numbers of its own, because failed calls are left out and others are moved. A further
-run of the task made the same calls under yet other numbers. An `AlignedRun` has the call of one run
-for each place. All else asks it by places:
+Theory of operation. A plan lists its calls in places 0, 1, 2. The original run made these calls
+under other numbers, because the plan leaves failed calls out and moves others. A further run of the
+task made the same calls under yet other numbers. An `AlignedRun` knows the call of one run for each
+place. All other code asks it by place:
 
-- `leaf`: what the call in a place sent, or what the run returned.
-- `value`: what a source contains. A source is a place and a path in the result of its call; without
+- `leaf`: the value that the call in a place sent, or that the run returned.
+- `value`: the value at a source. A source is a place and a path in the result of its call. Without
   a place, it is a path in the input.
-- `read`: what a reference of the plan reads in this run.
-- `source_of`, `source_in_plan`, `reference_to`: which source a reference reads, and the reverse.
+- `read`: the value that a reference of the plan reads in this run.
+- `source_of`, `source_in_plan`, `reference_to`: the source that a reference reads, and the reverse.
 
 Example. A plan has the calls `list_files(folder="notes")` and `read_file(path="a.txt")`. Another
 run of the task sent `folder="plans"` and, after a call that failed, `path="b.txt"`. That call has
@@ -65,8 +65,8 @@ class ValueSource:
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """What contains the value, from the whole document down, each with the key that leads
-        on.
+        """The lists and objects that contain the value, from the whole document down, each with the
+        key that leads to the next.
         """
         above: list[tuple[ValueSource, str]] = []
         for depth, key in enumerate(self.path):
@@ -76,11 +76,11 @@ class ValueSource:
 
 
 class AlignedRun:
-    """One run.
+    """One run with its calls in the places of a plan.
 
     Args:
         function: the run as a function.
-        calls: its calls in the places of the plan.
+        calls: the calls of the run, in the places of the plan.
     """
 
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
@@ -90,12 +90,14 @@ class AlignedRun:
 
     @property
     def run_id(self) -> str:
-        """The run."""
+        """The id of the run."""
         return self.function.run.id
 
     @cached_property
     def recorded(self) -> dict[int, int]:
-        """The number in the run of each call of the plan that it made."""
+        """The numbers of the calls in the run, by place, for each call of the plan that the run
+        made.
+        """
         return {place: call.index for place, call in enumerate(self.calls) if call.is_made}
 
     @cached_property
@@ -117,7 +119,7 @@ class AlignedRun:
         """Return the value at a source."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
-            # Many values of a result are read, so a text is parsed once.
+            # Many values are read from one result, so its text is parsed only once.
             if source.place not in self._opened:
                 self._opened[source.place] = opened(document)
             document = self._opened[source.place]
@@ -127,11 +129,11 @@ class AlignedRun:
         return read(document, source.path)
 
     def leaf(self, at: Path) -> JSON | Missing:
-        """Return a resolved value in the parameters of a call, or in the output; MISSING if
-        several executions of the call had different values there.
+        """Return a value in the resolved parameters of a call, or in the output; MISSING if several
+        executions of the call had different values there.
 
         Args:
-            at: its path in the plan, as in `Explained.at`.
+            at: the path of the value in the plan, as in `Explained.at`.
         """
         place = place_in(at)
         keys = keys_below(at)
@@ -155,8 +157,8 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written there, with the numbers of the run;
-        None for a literal.
+        """Return the reference that was written in a place, with the numbers of the run; None for a
+        literal.
         """
         written = read(self.calls[place].raw, keys)
         if isinstance(written, str) and is_reference(written):
@@ -164,7 +166,8 @@ class AlignedRun:
         return None
 
     def read(self, text: str, arguments: JSONObject | None = None) -> JSON | Missing:
-        """Return what a reference with one operand and the numbers of the plan reads in this run.
+        """Return the value that a reference with one operand, and with the numbers of the plan,
+        reads in this run.
 
         Args:
             text: the reference.
@@ -180,8 +183,8 @@ class AlignedRun:
     # -- references --------------------------------------------------------------------------------
 
     def reference_to(self, source: ValueSource) -> str | None:
-        """Return the reference with which a plan reads a source; None if no reference
-        certainly does.
+        """Return the reference with which a plan reads a source; None if no reference surely reads
+        it.
         """
         if source.place is None:
             return format_reference(("input", *source.path))
@@ -218,14 +221,14 @@ class AlignedRun:
         return None if place is None else ValueSource(place, operand.path[1:])
 
     def source_in_plan(self, operand: Reference) -> ValueSource | None:
-        """Do the same as `source_of` for an operand with the numbers of the plan."""
+        """Return the same as `source_of` for an operand with the numbers of the plan."""
         place = _number_of(operand)
         if place is None:
             return self._source_outside_results(operand)
         return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
 
     def source_at(self, text: str) -> ValueSource | None:
-        """Do the same as `source_in_plan` for a reference with one operand."""
+        """Return the same as `source_in_plan` for a reference with one operand."""
         [operand] = parse_reference(text).operands()
         return self.source_in_plan(operand)
 
@@ -259,7 +262,7 @@ class AlignedRun:
 
 
 def _number_of(operand: Reference) -> int | None:
-    """Return the number of the call whose result an operand reads; None if it reads none."""
+    """Return the number of the call whose result an operand reads; None if it reads no result."""
     if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
         return int(operand.path[0])
     return None
@@ -274,15 +277,12 @@ _KEYS: Final = 20
 
 
 def has_field_names(value: JSONObject) -> bool:
-    """Return whether the keys of an object have the form of names in a program, at least
-    the first twenty.
-    """
+    """Return whether the first twenty keys of an object have the form of names in a program."""
     return all(_FIELD_NAME.fullmatch(key) for key in islice(value, _KEYS))
 
 
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
-    """Return whether a path leads through a key that looks like data and not like the
-    name of a field.
+    """Return whether a path leads through a key that looks like data, not like the name of a field.
 
     Keys that a schema declares are fields. Any other key may be data if it does not have the form
     of a name in a program, or if its object contains only numbers, or only objects of one form.

@@ -1,8 +1,8 @@
-"""Alike: further runs of a task, with their calls aligned to those of the run that is lifted.
+"""Alike: finds further runs of a task, and aligns their calls with the calls of the lifted run.
 
-Of two runs, only what leads to a change or to the output is compared: a mind may look around in one
-run and not in the other. Runs whose other calls differ are of another shape. They are no evidence,
-and become a tool of their own.
+Only the calls that lead to a change or to the output are compared, because a mind may look around
+in one run and not in the other. Two runs that differ in these calls have different shapes. The
+other run is then no evidence, and becomes a tool of its own.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED: Final = 200
-"""The latest runs that are looked through for others of the same shape."""
+"""The most runs, the latest first, that are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""The runs that are read from the store at once."""
+"""The number of runs that are read from the store at once."""
 
 _EXAMINED: Final = 5
-"""The most runs with the same tools that are read to find those of the same shape,
-which are offered."""
+"""The most runs with the same tools that are read in order to find and offer runs of the same
+shape."""
 
 _EVENTS: Final = 2_000
-"""The most events of these runs together, about 500 calls: reading them must stay cheap, because
-nobody asked for it."""
+"""The most events of these runs together, which are about 500 calls. Reading them must stay cheap,
+because nobody asked for it."""
 
 
 class OtherShapeError(PublicationError):
@@ -50,14 +50,14 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     """Return another run of the same task, with its calls in the places of the plan.
 
     Raises:
-        OtherShapeError: it made other calls; the message says which.
-        PublicationError: it had the same data, or cannot be examined.
+        OtherShapeError: the run made other calls; the message says which.
+        PublicationError: the run had the same data, or cannot be examined.
         UnknownRunError, UnknownIdeaError: this caller has no such run.
     """
     other = arranged(read_function(store, run_id, caller))
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
-        # A plan that was run again, by its name perhaps, agrees with itself.
+        # A replayed plan agrees with itself, so it is no evidence.
         raise PublicationError(f"{where} replays a plan; only runs of a mind are compared")
     if mine.function.instances or other.function.instances:
         raise PublicationError(f"{where} is over instances; such runs are not lifted together")
@@ -76,8 +76,8 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
 
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
-    """Return the calls of another run in the places of the plan: the n-th call of a tool there
-    is the n-th here.
+    """Return the calls of another run in the places of the plan. The n-th call of a tool in one run
+    matches the n-th in the other.
 
     Raises:
         OtherShapeError: the runs made other calls.
@@ -88,7 +88,8 @@ def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
         return _in_turn(calls, range(len(calls)), others)
 
     if not mine.leaves:
-        # Several runs may be compared one after the other, always with the same explanations.
+        # The lifted run may be compared with several runs, so its explanations are computed only
+        # once.
         explain_run(mine)
 
     explain_run(other)
@@ -106,7 +107,7 @@ def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
 
 
 def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
-    """Return how often another run called the first tool that it called more or less often."""
+    """Describe how often another run called the first tool whose number of calls differs."""
     counts = _counts(calls)
     other_counts = _counts(others)
     call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
@@ -123,12 +124,12 @@ def _times(count: int) -> str:
 def _in_turn(
     calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]
 ) -> list[Executed]:
-    """Return the calls of another run in the places that are compared, and what stands for a call
-    in the other places.
+    """Return the calls of another run in the compared places, and placeholders (`not_made`) in the
+    other places.
 
     Args:
         calls: the calls of the lifted run.
-        places: those that are compared.
+        places: the places that are compared.
         others: as many calls of each tool of the other run, in their order.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
@@ -191,8 +192,8 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
-    """Return how the other run has something there that does not come from where my reference
-    reads; None if it may.
+    """Return why the other run's value in a place cannot have the source that my reference reads;
+    None if it can.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -207,7 +208,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return sources without the positions in lists, because every run chooses these anew."""
+    """Return sources without the positions in lists, because each run chooses positions anew."""
     fields: list[ValueSource] = []
     for source in sources:
         path = tuple("*" if key.isdecimal() else key for key in source.path)
@@ -219,7 +220,7 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run has a literal there that differs from the value of my
+    """Return whether the other run has a literal in a place that differs from the value of my
     source in that run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
@@ -236,9 +237,9 @@ def _has_other_literal(
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return a caller's latest runs that made the same calls with other data, at most five,
-    with at most about 500 calls. They count only if a person names them, because an unrelated task
-    may have the same shape.
+    """Return a caller's latest runs that made the same calls with other data, at most five, with at
+    most about 500 calls. They count as evidence only if a person names them, because an unrelated
+    task may have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
@@ -253,7 +254,7 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # Otherwise it has another shape, the same data, or cannot be examined.
+        # A run that raises an error has another shape or the same data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

@@ -1,4 +1,4 @@
-"""Choices: what a person decides about the copied values of a draft, and about its runs."""
+"""Choices: a person's decisions about the copied values of a draft, and about its runs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ideabridge.tools.errors import IdeabridgeError
 _KEYS: Final = ("take", "runs")
 
 MIND: Final = "mind"
-"""What is taken for the `_output` that a mind wrote: ask a mind for it each time."""
+"""The choice for an `_output` that a mind wrote: ask a mind for it each time."""
 
 KEEP: Final = "keep"
-"""What is taken for a literal that stays as it is, for every input, and is no parameter; for a call
-that may have been a decision (`calls.2`): it is always made."""
+"""The choice for a literal that stays the same for every input and is no parameter. For a call that
+may have been a decision (`calls.2`), it means that the call is always made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The choices of a person about a draft.
+    """A person's choices about a draft.
 
     Attributes:
-        take: by path, the replacement of a literal: a reference, an explanation, `keep`, or `mind`
-            for an `_output`.
+        take: the replacements of literals by their paths: a reference, an explanation, `keep`, or
+            `mind` for an `_output`.
         runs: other runs of the same task.
     """
 

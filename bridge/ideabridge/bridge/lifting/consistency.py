@@ -1,4 +1,6 @@
-"""Consistency: whether a plan, fed with the recorded results of a run, does what the run did."""
+"""Consistency: checks whether a plan that gets the recorded results of a run does what the run
+did.
+"""
 
 from __future__ import annotations
 
@@ -38,21 +40,23 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how the plan, with the input and the recorded results of the run, differs from the run
-    in its calls or its output; None if it does not differ. Nothing runs: every call is answered
+    """Return how a plan differs from a run in its calls or its output, given the input and the
+    recorded results of the run; None if it does not differ. Nothing runs: every call is answered
     with its recorded result.
 
     Args:
         run: the run.
         plan: the plan with the run's input.
-        places: the number in the run of each call of the plan. None: the plan is the run's own.
+        places: the numbers of the plan's calls in the run, by place in the plan. None: the plan is
+            the run's own.
         catalogue: the tools; None: the tools of the run.
         unmade: the places of reading calls that the run did not make. They are answered with null.
     """
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
-    # With its explanations, as it is taken up: it is bound once.
+    # The explanations are passed along, as when the run is taken up, so that the plan is bound only
+    # once.
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
@@ -85,8 +89,8 @@ def inconsistency(
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
     """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and
-    has no limit on parallel calls, so each call is due as early as possible. A run of fewer calls
-    has room for those of the plan.
+    has no limit on parallel calls, so each call is due as early as possible. If the run made fewer
+    calls, there is still room for all calls of the plan.
     """
     settings = replace(
         run.machine.settings,
@@ -111,15 +115,15 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """What decides about the values of a plan: all but what makes it ask, if that has
-    the right form.
+    """Return the members that decide about the values of a plan: without those that only make it
+    ask, if these are well formed.
     """
     if explained is None:
         return None
 
     members = dict(explained)
     for key, form in _ONLY_ASKS.items():
-        # What is malformed stays, because the plan is at fault.
+        # A malformed member stays, so that the plan's fault is reported.
         if isinstance(members.get(key), form):
             del members[key]
 
@@ -127,12 +131,14 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
 
 _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
-"""The members of what a plan does not know for certain that change no value; see
-`context/plan_literals.py`."""
+"""The members of `explained` that change no value, but only make the plan ask, with their types;
+see `context/plan_literals.py`."""
 
 
 class _Comparison:
-    """Answers every call of a plan as in a run, in the order in which the calls ended there."""
+    """Answers every call of a plan as in a run, in the order in which the calls of the run
+    ended.
+    """
 
     def __init__(
         self, machine: Machine, run: RecordedRun, at: Mapping[int, int], unmade: Collection[int]
@@ -143,8 +149,8 @@ class _Comparison:
         self._unmade = unmade
         self._ended = run.ends()
         self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
-        # By the place in that order; what the run did not do comes last, in the order in
-        # which it is due.
+        # The calls that wait for an answer, by their place in that order. Calls that the run did
+        # not make come last, in the order in which they are due.
         self._waiting: list[tuple[int, int, Execute]] = []
         self._due_count = 0
         self._added: dict[int, list[MessageAdded]] = {}
@@ -153,7 +159,7 @@ class _Comparison:
                 self._added.setdefault(event.call, []).append(event)
 
     def run(self) -> str | None:
-        """Return the first difference."""
+        """Return the first difference; None without one."""
         answered: set[ExecutionKey] = set()
         while True:
             self._start()
@@ -178,7 +184,8 @@ class _Comparison:
         while due := self._machine.due():
             for effect in due:
                 if isinstance(effect, AskApproval):
-                    # The run recorded what the plan assumes, so every question is approved.
+                    # The run has recorded the values that the plan assumes, so every question is
+                    # approved.
                     index = effect.call.index
                     self._machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
                     self._machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
@@ -195,13 +202,15 @@ class _Comparison:
                 break
 
     def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
-        """Return the execution of the run that answers an execution of the plan."""
+        """Return the execution of the run that answers an execution of the plan; None without
+        one.
+        """
         index, item = key
         number = self._at.get(index)
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as the run did; returns why that is not possible."""
+        """Answer a call as the run did. Return why that is not possible; None if it is."""
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))
@@ -219,7 +228,7 @@ class _Comparison:
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
-            # What it added is read by others, as its result is.
+            # Other calls may read the messages that it added, like its result.
             self._machine.receive(MessageAdded(index, added.message))
 
         self._machine.receive(

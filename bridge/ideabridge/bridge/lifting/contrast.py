@@ -1,4 +1,4 @@
-"""Contrast: the difference of two values in one line."""
+"""Contrast: describes the difference of two values in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
 
 
 def _first_difference(now: Mapping[str, JSON], before: Mapping[str, JSON]) -> str | None:
-    """Return the first key of both whose values differ."""
+    """Return the first key that both have with different values; None without one."""
     for key, value in before.items():
         if key in now and encode_text(now[key]) != encode_text(value):
             return key
@@ -81,7 +81,7 @@ def _members(value: JSON) -> Mapping[str, JSON] | None:
 
 
 def _window(text: str, begin: int, size: int) -> str:
-    """Return a part of a text, with dots where it was cut."""
+    """Return a part of a text, with dots where the text was cut."""
     before = "..." if begin else ""
     after = "..." if len(text) > begin + size else ""
     return encode_text(f"{before}{text[begin : begin + size]}{after}")

@@ -1,4 +1,4 @@
-"""Draft: a lifted run as the plan that is published, with what the publisher decided."""
+"""Draft: a lifted run as the plan that is published, with the publisher's decisions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
 _WATCHED: Final = 200
-"""The most parts of results that the calls of a plan watch."""
+"""The most parts of the input and of results that the calls of a plan watch."""
 
 _EXPLANATIONS: Final = 40_000
 """The most explanations of one plan."""
@@ -69,15 +69,15 @@ class PlanDraft:
 
     Attributes:
         lifted: the lifted run.
-        choices: the choices of a person.
+        choices: a person's choices.
         calls: the calls of the plan.
         output: the output of the plan.
         inputs: the input of the tool.
         parameters: the parameters made of literals.
         explained: the literals that several explanations may make.
-        chosen: by path, what a person took in place of a literal.
+        chosen: what a person chose in place of literals, by their paths.
         asks_mind: the places of calls for which a mind is asked each time.
-        strict: every value that is not determined is asked for.
+        strict: True if a run of the plan asks for every value that is not determined.
     """
 
     lifted: Lifted
@@ -110,21 +110,21 @@ class PlanDraft:
                 is_absent = isinstance(value, Missing)
                 if is_absent and (text not in profiles or not _has_document(run, text)):
                     continue
-                # A further run without a part that the first one had shows that it may be absent.
+                # If the first run had a part and a further run lacks it, the part may be absent.
                 profiles[text] = grow(profiles.get(text), value)
 
         return {**profiles}
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """By place, parts of the input and of results that nothing reads, and that were seen before
-        the call was made.
+        """The parts of the input and of results that nothing reads, but that were seen before a
+        call was made, by the place of the call.
 
-        They may have decided about the call. The first call after a value watches its parts, and
-        each later call that may change something.
+        They may have decided about the call. The parts of a value are watched by the first call
+        after it, and by each later call that may change something.
         """
         if not self.lifted.requests:
-            # The author of a plan wrote it for any input, and had seen no results.
+            # The author of a plan wrote it for any input, without having seen results.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -218,8 +218,8 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments with which the tool repeats a run: its input, and its values of the
-        parameters that have a default. What the plan follows need not be passed.
+        """Return the arguments with which the tool repeats a run: the run's input, and its values
+        of the parameters that have a default. Followed values need not be passed.
         """
         arguments: JSONObject = {}
         for key, value in (run.function.input or {}).items():
@@ -238,7 +238,7 @@ class PlanDraft:
         return {names.get(key, key): value for key, value in arguments.items()}
 
     def with_input(self, arguments: JSONObject) -> Plan:
-        """The plan with an input."""
+        """Return the plan with an input."""
         return read_published(
             self._plan, arguments, self.inputs.schema, self.lifted.function.output_schema, name="it"
         )
@@ -264,8 +264,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return (the runs with other data that it reproduces, why it does not
-        reproduce others).
+        """Return the ids of the runs with other data that the plan reproduces, and for each other
+        run why the plan does not reproduce it.
         """
         return self._confirmations
 
@@ -284,7 +284,7 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result that a reference reads a part of."""
+    """Return whether a run has the result of which a reference reads a part."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
@@ -301,8 +301,8 @@ class _LaterCalls:
         return self._calls[place].step
 
     def after(self, step: int) -> Iterator[int]:
-        """Yield the first call that was chosen after a Request, and those after it that may
-        change something.
+        """Yield the first call that was chosen after a Request, and the later calls that may change
+        something.
         """
         first = next(self._chosen_after(step, self._order), None)
         if first is None:
@@ -326,8 +326,8 @@ _MEMBERS: Final = 20
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
-    """Yield references to the parts of a result: the members of objects two deep,
-    without their items.
+    """Yield references to the parts of a result: the members of objects, two levels deep, but not
+    the items of lists.
     """
     members = opened(value)
     if not isinstance(members, dict):
@@ -345,8 +345,8 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
 
 
 def _fields(members: JSONObject) -> list[str]:
-    """Return the first keys of an object. The keys that are data, such as names, are other ones in
-    each run, so they are no fields.
+    """Return the first keys of an object, if they are names of fields. Keys that are data, such as
+    people's names, differ in each run.
     """
     return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
@@ -365,13 +365,13 @@ def make_draft(
 
     Args:
         lifted: the run.
-        choices: what a person takes in place of literals.
+        choices: what a person chooses in place of literals.
         decisions: what a person decides about parameters.
         strict: see `PlanDraft`.
 
     Raises:
         PublicationError: a choice or decision names a path or parameter that does not exist, or
-            does not fit it.
+            does not fit there.
     """
     making = _Making(lifted, choices, decisions)
     function = lifted.function
@@ -393,7 +393,7 @@ def make_draft(
 
 
 def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
-    """A literal whose explanations read members of the input by their new names."""
+    """Return a literal whose explanations read members of the input by their new names."""
     if not names:
         return literal
 
@@ -414,7 +414,7 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
-    """Keep so many explanations of each literal that a plan of many calls can be read."""
+    """Limit the explanations of each literal, so that a plan of many calls stays readable."""
     if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
         return explained
 
@@ -433,7 +433,7 @@ class _Making:
 
     Attributes:
         explained: the literals with their explanations.
-        chosen: by path, what a person took.
+        chosen: what a person chose, by path.
         parameters: the parameters made of literals.
     """
 
@@ -443,10 +443,11 @@ class _Making:
         self._lifted = lifted
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
-        # What the plan has in the place of literals, by their paths in it.
+        # The values that the plan has in the place of literals, by their paths in the plan.
         self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
-        # By the path of an earlier literal that explains later ones, the name of its parameter.
+        # The names of the parameters of earlier literals that explain later ones, by the path of
+        # the literal.
         self._names: dict[str, str] = {}
         self._take(choices)
         self._placed = {path for decision in decisions.values() for path in decision.at}
@@ -497,7 +498,8 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote it for this input, so it is asked again for another.
+                # A mind wrote this output for this input, so a mind is asked again for another
+                # input.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -508,7 +510,7 @@ class _Making:
         """Put the recorded value in the place of an explained literal."""
         first = explained.by[0]
         if self._repeats(leaf, first):
-            # It is filled by the parameter of the earlier literal.
+            # The parameter of the earlier literal fills it.
             self._let_fill(leaf)
             return
 
@@ -522,7 +524,9 @@ class _Making:
             self._let_fill(leaf, first)
 
     def _explain_fixed(self, leaf: Leaf) -> None:
-        """Leave a constant as it is; an answer says when it might not have been."""
+        """Leave a constant as it is, and note its other explanations, so that an answer says if it
+        may be wrong.
+        """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
         if explanations is None:
             return
@@ -532,7 +536,9 @@ class _Making:
             self._explain(leaf, explanations, explanations.by, reason)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
-        """Let a parameter fill a literal; with a source, only where it is passed."""
+        """Let a parameter fill a literal. With a source, the parameter only fills it if it is
+        passed.
+        """
         calls = self._lifted.aligned.calls
         tool = ""
         if leaf.place is not None and calls:
@@ -550,19 +556,21 @@ class _Making:
         )
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal is the same parameter of a call again as an earlier literal."""
+        """Return whether a literal repeats an earlier literal of a parameter with the same name."""
         literal = self._literal_read(first)
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
 
     def _literal_read(self, explanation: Explanation) -> tuple[Leaf, Path] | None:
-        """Return the earlier literal that an explanation is a path to, and the keys below it."""
+        """Return the earlier literal to which an explanation is a path, and the keys below it; None
+        if the explanation is something else.
+        """
         if isinstance(explanation, PathTo):
             return self._lifted.literal_of(explanation.reference)
         return None
 
     def _is_followed(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal of a call follows an earlier result or literal, and no member of
-        the input alone.
+        """Return whether a literal of a call follows an earlier result or literal, and not only the
+        input.
         """
         if leaf.place is None or leaf.reference is not None or not self._lifted.requests:
             return False
@@ -588,7 +596,7 @@ class _Making:
 
     def _explain_output(self, leaf: Leaf) -> None:
         if not self._lifted.requests:
-            # The author of a plan wrote it before any result was seen.
+            # The author of a plan wrote its output before any result was seen.
             return
 
         explanations = self._lifted.explanations_by_path.get(leaf.path) or Found(
@@ -607,13 +615,12 @@ class _Making:
         self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the only place where a call made the number that the run returns, such as
-        the id of a new issue, also if it is written as a text; None if there is none, or if
-        there are several.
+        """Return the path to the number that the run returns, such as the id of a new issue, if
+        exactly one call has made it; else None. The number may be written as a text.
 
-        In the result of a call that only reads, an equal number may be there by chance, such as
-        the number of a page. A truth value is equal by chance in half of all cases, so a mind may
-        always have judged it.
+        The result of a call that only reads may contain an equal number by chance, such as a page
+        number. A truth value is equal by chance in half of all cases, so it may always be a mind's
+        judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -626,7 +633,7 @@ class _Making:
         return sources[0] if len(sources) == 1 else None
 
     def _is_of_change(self, path: PathTo) -> bool:
-        """Return whether a path reads a whole result, or a part of what a call returned that may
+        """Return whether a path reads a whole result, or a part of the result of a call that may
         have changed something.
         """
         match path.path:
@@ -645,7 +652,7 @@ class _Making:
             explanations = self._lifted.explanations_by_path.get(leaf.path)
             if explanations is None:
                 continue
-            # What else may have made it shows when the default may be wrong.
+            # The other explanations show when the default may be wrong.
             others = [
                 explanation
                 for explanation in explanations.by
@@ -656,8 +663,8 @@ class _Making:
                 self._explain(leaf, explanations, [PathTo(parameter.reference), *others], reason)
 
     def _name_literals(self, references: Mapping[Path, str]) -> None:
-        """Name the parameters of earlier literals that explain later ones, and those that may be
-        passed in the place of followed ones.
+        """Put the names of parameters into the explanations that read earlier literals, and note
+        the parameters that may be passed in place of followed literals.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
@@ -679,8 +686,8 @@ class _Making:
                 parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Leave out the explanations by earlier literals that are no parameters; None if only the
-        constant is left.
+        """Leave out the explanations that read earlier literals without a parameter. Return None if
+        only the constant is left.
         """
         by = [
             explanation
@@ -706,7 +713,7 @@ class _Making:
         places = self._places() if choices.take else {}
         for path, value in choices.take.items():
             if value == KEEP and path in decided:
-                # The call is always made.
+                # The plan always makes the call, so there is nothing to replace.
                 continue
             if path not in places:
                 paths = [leaf.path for leaf in self._lifted.leaves]
@@ -728,8 +735,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Return the path as keys, by its text, of each leaf, and of each value that contains
-        leaves; a call as a whole is none.
+        """Return the path as keys of each leaf, and of each value that contains leaves, by its
+        text. Whole calls are not included.
         """
         return {
             path_of(at): at
@@ -740,14 +747,14 @@ class _Making:
 
 
 def _is_number(value: JSON) -> bool:
-    """Return whether a value is a number, or a text of digits alone."""
+    """Return whether a value is a number, or a text of only digits."""
     if isinstance(value, str):
         return value.isdecimal()
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _copied_part(explanations: Found) -> str | None:
-    """Why a literal that nothing explains may be wrong for other data: a part of it stood in an
+    """Return why an unexplained literal may be wrong for other data, if a part of it appeared in an
     earlier text. None if no part did, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
