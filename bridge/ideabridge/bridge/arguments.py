@@ -1,8 +1,8 @@
-"""Arguments: checks of the values that a Python program passes to a bridge.
+"""Arguments: checks the values that a Python program passes to a bridge.
 
-Each function raises `ArgumentError`, which names the argument, what was expected and what was
+Each function raises `ArgumentError`, which names the argument, the expected value and the value
 found, and `InvalidJSONError` if a value inside an argument is not JSON. The parameters have the
-type `object`, because the checks are for programs without a type checker.
+type `object`, because the checks serve programs that no type checker has read.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument may be a type that pydantic reads, or None: values are refused."""
+    """Check that an argument is None or a type that pydantic may read, not a plain value."""
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
         raise ArgumentError.of(
@@ -156,14 +156,14 @@ def read_context_document(document: JSON, what: str) -> tuple[list[JSON], list[s
 
     Args:
         document: the document.
-        what: what it is, for errors.
+        what: the name of the document in error messages.
 
     Returns:
-        (the messages, the names of other members, which are not read: of an idea, say, its
-            schema and solution).
+        (the messages, the names of the members that are ignored, such as the schema and the
+            solution of an idea).
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: the document is neither.
     """
     unknown: list[str] = []
     messages = document
@@ -188,8 +188,8 @@ def read_given_plan(
     instances: object = None,
     output: object = None,
 ) -> Plan:
-    """Read a plan from the arguments of a program: either `plan`, or `calls` with
-    `instances` and `output`.
+    """Read a plan from the arguments of a program: either from `plan`, or from `calls`, `instances`
+    and `output`.
 
     Args:
         plan: a `Plan`, or an object that `read_plan` reads.

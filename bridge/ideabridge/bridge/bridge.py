@@ -98,13 +98,13 @@ from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The environment variable that holds the bearer token of the server over HTTP."""
+"""The environment variable with the bearer token that the HTTP server requires."""
 
 T = TypeVar("T")
 
 
 class CallOptions(TypedDict, total=False):
-    """What calls without a session may be given.
+    """The options of a call that is made without a session.
 
     Attributes:
         input: the value of `†input`.
@@ -121,25 +121,25 @@ class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
-        configuration: the content of `ideabridge.json`; None: nothing is configured.
+        configuration: the content of `ideabridge.json`; None configures nothing.
         toolbox: the caller's tools, in addition to the built-in ones and those of the configured
-            tool files. Their calls run without asking, unless there is an approver, or `approval`
-            of the configuration says otherwise.
-        store: a path, or an open store, which stays open; None: the configured store, or
-            else one in memory.
-        handlers: handlers of the caller's message types, which take precedence over those of the
-            tool files and the toolbox, and receive them.
+            tool files. Their calls run without asking, unless the bridge has an approver or the
+            configuration's `approval` says otherwise.
+        store: a path, or an open store, which the bridge does not close; None: the configured
+            store, or else a store in memory.
+        handlers: handlers for the caller's message types. The bridge adds the handlers of the tool
+            files and the toolbox to them, without replacing any.
         mind: answers the Requests of `solve`: a `Mind`, or a function that takes a Request and
-            returns the Solution; None: the configured model, or else the caller, by turns.
-        approver: a coroutine function that decides on calls that ask; None: the run waits
-            for `Run.decide`.
-        on_tools_changed: is called after the tools of a module have changed.
+            returns the Solution; None: the configured model, or else the caller, turn by turn.
+        approver: a coroutine function that decides on calls that ask; None: such a call waits for
+            `Run.decide`.
+        on_tools_changed: called after the tools of a module have changed.
         lease_seconds: how long a run stays reserved for this process after it has stopped
             responding; None: 15.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
-            runs, by `worker`.
-        only: the names of the modules that run here; None: all. The runs of a worker
-            need no others.
+            runs, through `worker`.
+        only: the names of the modules to run here; None: all. A worker takes only runs that need no
+            other modules.
 
     Raises:
         ArgumentError: an argument has the wrong type.
@@ -171,7 +171,8 @@ class Bridge:
         )
         self.configuration = configuration or Configuration()
         if toolbox is not None and approver is None:
-            # A program trusts the code that it hands over; with an approver, it wants to be asked.
+            # A program trusts the code that it hands over. If it passes an approver, it wants to be
+            # asked.
             self.configuration = self.configuration.model_copy(
                 update={"embedded": embedded_tools(toolbox)}
             )
@@ -225,7 +226,8 @@ class Bridge:
             self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
 
-        # First, because runs can write to the store while modules are still connecting.
+        # Register the secrets first, because runs can write to the store while modules are still
+        # connecting.
         self._learn_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
         self._lists.recall()
@@ -237,7 +239,8 @@ class Bridge:
             await self._stack.enter_async_context(self.mind)
 
         self._stack.callback(lambda: self._runs.retire() if self._runs is not None else None)
-        # The writer closes after the task group of the runs: it writes what they still hand in.
+        # The writer closes after the task group of the runs, so it still writes what they hand in
+        # last.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -283,8 +286,8 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Whether what a module wrote may be quoted: with several users, it may hold the arguments
-        of another one.
+        """Whether error messages of a module may be quoted: with several users, they may contain
+        the arguments of another user.
         """
         try:
             return not self.store.users.exist()
@@ -337,7 +340,9 @@ class Bridge:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """Why writes into the store wait at the moment; None if none waits because of an error."""
+        """The error that currently keeps the bridge from writing to the store; None if there is
+        none.
+        """
         return None if self._writer is None else self._writer.obstacle
 
     @property
@@ -348,23 +353,25 @@ class Bridge:
 
     @property
     def executor(self) -> Executor:
-        """What makes the calls of the runs of this process."""
+        """The executor, which makes the calls of all runs in this process."""
         return self._open_runs.executor
 
     @property
     def publisher(self) -> Publisher:
-        """Publishes, and lets minds write programs for recorded runs (`Publisher.distill`)."""
+        """The publisher, which also lets minds write programs for recorded runs
+        (`Publisher.distill`).
+        """
         own = (self.store, self.offer, self.modules, self.configuration, Screen(self.secrets))
         return Publisher(self, *own, lambda: self._open_runs.sandbox)
 
     @property
     def saver(self) -> Saver:
-        """Makes tools of ideas that no finished run made."""
+        """The saver, which turns ideas without a finished run into tools."""
         return Saver(self.publisher)
 
     @property
     def direct_sessions(self) -> DirectSessions:
-        """The sessions of direct calls: what clients called one by one, without a plan."""
+        """The sessions of direct calls, which clients made one by one, without a plan."""
         return DirectSessions(
             self.store,
             self._writer,
@@ -388,8 +395,8 @@ class Bridge:
         return self.offer.catalogue.tools
 
     def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
-        """Return the MCP behaviour hints of a published idea, given the present tools;
-        see `hints_now`.
+        """Return the MCP behaviour hints that a published idea has with the present tools; see
+        `hints_now`.
         """
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
@@ -406,29 +413,30 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks; what others do not share with a caller does not exist for it.
-            results: also what the idea has from results of calls. They may be private, so without
-                this they are left out of the ideas of later Requests: the document lists them in
+            caller: who asks. An idea that others do not share with this caller does not exist for
+                it.
+            results: include values that come from results of calls. They may be private, so by
+                default they are left out of the ideas of later Requests: the document lists them in
                 `left_out`, has an id of its own, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            SecretInIdeaError: it contains a configured secret, or text in the form of a well-known
-                kind of secret.
+            SecretInIdeaError: the idea contains a configured secret, or text in the form of a
+                well-known kind of secret.
         """
         self._learn_secrets()
         return self.store.export_idea(ref, self.secrets.found_in, caller=caller, results=results)
 
     def request_of(self, ref: str, *, caller: Viewer = LOCAL) -> Request:
-        """Return the Request that an idea answers, with the texts that its mind got.
+        """Return the Request that an idea answers, with the texts that its mind received.
 
         Args:
             ref: as in `Ideas.get`.
-            caller: who asks. Results of runs of others are left out.
+            caller: who asks. Results from the runs of other callers are left out.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
-            MessageError: it has a message of a type that is not registered here.
+            MessageError: the Request has a message of a type that is not registered here.
         """
         return request_of(self.store.ideas.get(ref, caller=caller).idea, self.handlers)
 
@@ -443,8 +451,9 @@ class Bridge:
     ) -> SavedIdea:
         """Save an exported idea. With `publish`, publish it as the next version of its name.
 
-        The annotations of the publication come from the tools that are here, not from the document.
-        If all tools of its plan are here, the plan is checked against their schemas.
+        The annotations of the publication come from the tools of this bridge, not from the
+        document. If this bridge has all tools of the plan, the plan is checked against their
+        schemas.
 
         Args:
             document: a result of `export_idea`.
@@ -455,11 +464,11 @@ class Bridge:
 
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            NameInUseError: the name is published here with another content, and `replace` does
-                not contain it.
-            ModulesAwayError: a module that it calls is configured and not up.
-            PublicationError: its plan would call itself, or cannot run with the tools here; no new
-                run can begin with its guide; or its name belongs to a tool here.
+            NameInUseError: the name is published here with other content, and `replace` does not
+                contain it.
+            ModulesAwayError: a module that the idea calls is configured but not up.
+            PublicationError: the plan would call itself, or cannot run with the tools here; no new
+                run can begin with its guide; or the name belongs to a tool here.
             SecretGivenError: it contains a secret of the configuration.
         """
         return await self.publisher.import_idea(
@@ -476,33 +485,34 @@ class Bridge:
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> SavedIdea:
-        """Save an idea that was written by hand, and publish it as a tool. Nothing of it runs.
+        """Save an idea that was written by hand, and publish it as a tool. This runs nothing.
 
-        A published name gets a new version, unless it stands for exactly this idea already.
+        A published name gets a new version, unless its current version is exactly this idea.
 
         Args:
             document: `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?,
-                "answer"?, "tags"?}`. `context` has messages in any spelling, `schema` is that of
-                the output or of the whole Solution, `solution` is `{"calls", "output"}` or
-                `{"program"}`, and `tools` names what a mind may call. The tool answers by what the
-                document holds: a program, calls, an output, or else by asking a mind; `answer`
-                chooses otherwise.
+                "answer"?, "tags"?}`. `context` has messages in any spelling, `schema` is the schema
+                of the output or of the whole Solution, `solution` is `{"calls", "output"}` or
+                `{"program"}`, and `tools` names what a mind may call. The content of the document
+                decides how the tool answers: with a program, with calls, with an output, or else by
+                asking a mind. `answer` overrides this.
             name: the name of the tool if the document has none.
-            publish: whether to make a tool of it; None: if it has a name.
-            replace: the published names, each NAME or NAME@VERSION, that it may replace; None: any.
+            publish: whether to publish the idea as a tool; None: if it has a name.
+            replace: the published names, each NAME or NAME@VERSION, that the idea may replace;
+                None: any.
             to: the audience, as in `publish`.
             caller: who saves it.
 
         Raises:
             IdeaDocumentError: the document is malformed; the message says where, and
                 what was expected.
-            MessageError, SchemaError, ValueMismatchError: so is a message or a schema, or a value
-                does not satisfy it.
-            PublicationError: it cannot answer as it says, has no name, would call itself, or cannot
-                run with the tools here.
-            ModulesAwayError: a module that it calls is configured and not up.
-            NameInUseError: the name is published with another content, and `replace` does
-                not contain it.
+            MessageError, SchemaError, ValueMismatchError: a message or a schema is malformed, or a
+                value does not satisfy its schema.
+            PublicationError: the idea cannot answer in the way that `answer` says, has no name,
+                would call itself, or cannot run with the tools here.
+            ModulesAwayError: a module that the idea calls is configured but not up.
+            NameInUseError: the name is published with other content, and `replace` does not contain
+                it.
             PublicationNameError: see `Publisher.check_free`.
             SecretGivenError: it contains a secret of the configuration.
         """
@@ -511,12 +521,11 @@ class Bridge:
         )
 
     def written_idea(self, ref: str, *, caller: Viewer = LOCAL) -> JSONObject | None:
-        """Return the document of a published idea that was written by hand, for `save_idea`;
-        None for any other.
+        """Return the document of a published idea that was written by hand, in the form that
+        `save_idea` reads; None for any other idea.
 
         Raises:
-            UnknownIdeaError, AmbiguousIdeaError: as `export_idea`.
-            SecretInIdeaError: as `export_idea`.
+            UnknownIdeaError, AmbiguousIdeaError, SecretInIdeaError: as for `export_idea`.
         """
         stored = self.store.ideas.get(ref, caller=caller)
         try:
@@ -552,13 +561,13 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish what one run did as a tool, and wait for the modules that its plan calls. A
+        """Publish what one run did as a tool, after waiting for the modules that its plan calls. A
         published name gets a new version.
 
-        Of a run that ended early (failed, stalled, at a limit, cancelled), the plan is what it
-        did until then; its question is solved anew if it did nothing. An idea of which no run
-        is here, because it was imported or written by hand, is published by what it holds, as
-        by `save_idea`.
+        If a run ended early (failed, stalled, at a limit, cancelled), the plan is what the run did
+        until then; if it did nothing, the tool solves its question anew. An idea without a run in
+        this store, because it was imported or written by hand, is published by its content, as
+        `save_idea` does.
 
         Args:
             ref: an id, a unique prefix of one, a name, `name@version`, or the id of a run. For an
@@ -567,36 +576,36 @@ class Bridge:
             description: what the tool does, for the models that may call it.
             answer: how a call is answered: `program`, `plan`, `solve`, `recorded`; `auto` is the
                 first possible one.
-            parameters: what a person decides about the parameters of a plan: `{NAME: {"rename"?,
+            parameters: a person's decisions about the parameters of a plan: `{NAME: {"rename"?,
                 "merge"?: NAME, "fix"?: true, "description"?, "required"?: true, "default"?, "at"?:
                 [paths of constants]}}`.
-            choices: what a person decides about copied values, and other runs of the same task; see
+            choices: a person's decisions about copied values, and other runs of the same task; see
                 `read_choices`.
-            strict: a replay asks before it uses any value that is not determined, also in calls
-                that only read.
-            or_solve: where a plan gives no output, because a value is missing for example, a mind
-                goes on from there.
-            by: who made the choices; a text is the name of an approver. It is stored
-                with the version.
-            to: the audience, see `read_audience`. None keeps the audience of a published name;
-                a new name of the local person is for everybody, and one of anybody else for
-                that caller alone.
+            strict: a replay asks before it uses any undetermined value, even in calls that only
+                read.
+            or_solve: if the plan gives no output, for example because a value is missing, a mind
+                continues from there.
+            by: who made the choices; a text is the name of an approver. The version records it.
+            to: the audience, see `read_audience`. None keeps the audience of a published name; a
+                new name is for everybody if the local person publishes it, and otherwise for the
+                publishing caller alone.
             program: a program that does what the run did, and what the other runs in `choices` did;
-                a `ProgramAnswer` has the words of its author as well. False: none is wanted.
-                `report["open"]` of a version without one says what copied values leave open, and
-                `program_request` what a program would have to do.
-            inputs: with the text of a program, the input of each run beyond what it was given.
+                a `ProgramAnswer` also has the words of its author. False: no program is wanted. For
+                a version without a program, `report["open"]` says what copied values leave open,
+                and `program_request` says what a program would have to do.
+            inputs: with the text of a program, the input that each run needs beyond its own input.
             caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
-            PublicationError: it cannot be published in this way; the message says what is missing.
-            ProgramRefusedError: `program` is malformed or does something else; the message
-                has the difference. Of a mind's program also `ConstantsOpenError`: recorded
-                values stand in it.
-            NeedsPersonError: others would see the words of a mind, and `by` is no person.
-            ModulesAwayError: a module that its plan calls is not up.
+            PublicationError: the run cannot be published in this way; the message says what is
+                missing.
+            ProgramRefusedError: `program` is malformed or does not do what the runs did; the
+                message shows the difference. For a mind's program it is `ConstantsOpenError` if the
+                text contains recorded values.
+            NeedsPersonError: others would see the words of a mind, and `by` is not a person.
+            ModulesAwayError: a module that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
-            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            UnknownIdeaError, UnknownRunError: `ref` names no idea and no run of this caller.
             SecretGivenError: the name or the description contains a secret of the configuration.
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `Publisher.check_free`.
@@ -622,14 +631,14 @@ class Bridge:
     async def program_request(
         self, *refs: str, name: str = "", description: str | None = None, caller: str = LOCAL
     ) -> ProgramRequest:
-        """Return the Request that describes runs to the author of a program for `publish`: at
-        most 1,500 tokens.
+        """Return a Request of at most 1,500 tokens that describes runs to the author of a program
+        for `publish`.
 
         Args:
             refs: runs of the same task, each as in `publish`; the first one gives the tool
                 its parameters.
             name: the name of the tool, if it is known.
-            description: what the tool does, if that is known; it may say what the runs do not show.
+            description: what the tool does, if that is known. It may say more than the runs show.
             caller: the owner of the runs.
 
         Raises:
@@ -661,7 +670,7 @@ class Bridge:
             caller: the owner of the run.
 
         Raises:
-            PublicationError: it cannot be a plan, or a decision does not fit it.
+            PublicationError: the run cannot become a plan, or a decision does not fit the plan.
             UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
@@ -708,14 +717,14 @@ class Bridge:
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            output: the type to return, a pydantic model or any type that pydantic
-                knows; None: JSON.
-            mind: who answers if it is solved anew, see `choose`.
+            output: the type to return, a pydantic model or any type that pydantic knows; None:
+                JSON.
+            mind: who answers if the idea is solved anew, see `choose`.
             caller: who calls; the run belongs to them.
             version: the version, if the name does not contain it; None: the current one.
 
         Raises:
-            RunFailedError: its run has no output, or waits for somebody, who may still decide;
+            RunFailedError: the run has no output, or it waits for somebody, who may still decide;
                 see `Run.result`.
             OutputTypeError: the output does not fit the type.
             ValueMismatchError, PublicationError, PlanError, MindUnavailableError,
@@ -738,13 +747,13 @@ class Bridge:
         samples: bool = False,
     ) -> Replay:
         """Begin to answer a call of a published idea: with the recorded output, or by starting a
-        run of its plan or one that solves it anew. An idea published with `auto` runs its plan if
-        it has one, and is solved anew otherwise.
+        run that carries out its plan or solves it anew. An idea published with `auto` runs its plan
+        if it has one, and is solved anew otherwise.
 
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            mind: who answers if it is solved anew, see `choose`.
+            mind: who answers if the idea is solved anew, see `choose`.
             caller: who calls; the run belongs to them.
             version: the version, if the name does not contain it; None: the current one.
             samples: as in `run_plan`.
@@ -791,17 +800,18 @@ class Bridge:
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
     ) -> tuple[str | None, str | None]:
-        """Run a plan with the input that it was recorded with, and compare the output.
+        """Run a plan with its recorded input, and compare the output with the recorded one.
 
         Args:
             plan: the plan with its recorded input.
             output: the recorded output.
-            effects: run it even if its calls may do more than read. A call that asks for approval
-                counts as a difference.
+            effects: run the plan even if its calls may do more than read. A call that asks for
+                approval counts as a difference.
             caller: the owner of the run.
 
         Returns:
-            (why it was not run, what is different now); (None, None) if the output is the same.
+            (why the plan was not run, what is different now); (None, None) if the output is the
+                same.
         """
         return await self.publisher.drift(plan, output, effects=effects, caller=caller)
 
@@ -813,11 +823,11 @@ class Bridge:
         effects: bool = False,
         caller: str = LOCAL,
     ) -> list[Verdict]:
-        """Check published ideas: whether their tools exist unchanged, the plan still does what its
-        run did, and, with `live`, still returns the recorded output.
+        """Check published ideas: whether their tools exist unchanged, whether the plan still does
+        what its run did, and, with `live`, whether it still returns the recorded output.
 
         Args:
-            names: each NAME or NAME@VERSION; empty: everything that this caller sees.
+            names: the ideas, each NAME or NAME@VERSION; empty: every idea that this caller sees.
             live: run plans that only read.
             effects: also run the other plans.
             caller: who asks.
@@ -828,8 +838,8 @@ class Bridge:
         return await self.publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
-        """Return the tools of a module that changed since ideas that call them were published, for
-        every version and owner.
+        """Return the tools of a module that have changed since the ideas that call them were
+        published, for every version and owner.
 
         Args:
             module: the name of a module, or `idea:NAME`; "": the tools of this process.
@@ -851,12 +861,12 @@ class Bridge:
         self.publisher.accept(changed, by=by)
 
     def suggest(self, *, least: int = 2, limit: int = 10, caller: str = LOCAL) -> list[Suggestion]:
-        """Return what a caller did repeatedly, in runs, sessions and imported histories, and the
-        tools it would make.
+        """Return what a caller did repeatedly in runs, sessions and imported histories, with the
+        tools that could be made of it.
 
         Args:
-            least: the least number of times that it was done.
-            limit: the most suggestions.
+            least: how many times it must have been done.
+            limit: the maximum number of suggestions.
             caller: the owner of the runs.
         """
         return suggest(self.store, caller, least=least, limit=limit)
@@ -866,16 +876,17 @@ class Bridge:
     def history(
         self, host: str, *, modules: Mapping[str, str] | None = None, caller: str = LOCAL
     ) -> HistoryImport:
-        """Find the logs that a host keeps on this machine. Nothing of them is read before
-        `HistoryImport.survey` or `HistoryImport.take`.
+        """Find the logs that a host keeps on this machine. Only `HistoryImport.survey` and
+        `HistoryImport.take` read them.
 
         Args:
             host: `claude-code` or `codex`.
-            modules: log name -> module, for servers that have another name in the host.
+            modules: the module for each name in the logs, for servers that have another name in the
+                host.
             caller: the owner of the runs.
 
         Raises:
-            HistoryError: there is no such host or module.
+            HistoryError: the host or a module does not exist.
         """
         self._learn_secrets()
         return HistoryImport(
@@ -900,8 +911,8 @@ class Bridge:
         shown: Mapping[str, int] | None = None,
         choice: Choice | None = None,
     ) -> Settings:
-        """The settings of a run under this configuration; see `settings_under`. Where the mind of
-        the `choice` says how much it is shown, that replaces what the configuration says.
+        """The settings of a run under this configuration; see `settings_under`. If the mind of the
+        `choice` says how much it is shown, this overrides the configuration.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -916,8 +927,8 @@ class Bridge:
         return dataclasses.replace(found, activities=tuple(self.toolbox.activities))
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
-        """Return how many runs of a caller this process drives now; runs that wait for
-        somebody do not count.
+        """Return how many runs of a caller this process drives now, without those that wait for
+        somebody.
         """
         return self._open_runs.at_work(caller)
 
@@ -941,23 +952,22 @@ class Bridge:
             run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
 
         Args:
-            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan is
-                given by its parts.
-            calls: the calls, without `plan`.
-            instances: initial states by instance, without `plan`.
-            output: a value with references, without `plan`.
+            plan: a `Plan`, or a mapping that `read_plan` accepts; None: the plan consists of the
+                following parts.
+            calls: the calls, if `plan` is None.
+            instances: initial states by instance, if `plan` is None.
+            output: a value with references, if `plan` is None.
             input: the input; its members override those of the plan's input.
             caller: who asks; other callers do not see the run.
             title: one line for people; empty: the plan's title.
             planning: `lazy` or `eager`.
-            samples: the caller's client has a model, which answers in the rooms of the run if no
-                mind is configured.
+            samples: whether the caller's client has a model, which answers in the rooms of the run
+                if no mind is configured.
 
         Raises:
-            PlanError: it is malformed; `errors` has every fault with its call.
-            SchemaError: its input schema is invalid.
-            ArgumentError: an argument has the wrong type, or there are both a plan
-                and parts of one.
+            PlanError: the plan is malformed; `errors` has every fault with its call.
+            SchemaError: the input schema is invalid.
+            ArgumentError: an argument has the wrong type, or both a plan and its parts are passed.
         """
         plan = read_given_plan(plan, calls=calls, input=input, instances=instances, output=output)
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
@@ -972,7 +982,7 @@ class Bridge:
                     plan, start_plan, plan, catalogue, settings, None, told
                 )
         except PlanError:
-            # Its errors show values, among which may be a secret.
+            # Error messages of the check show values, and one of these may be a secret.
             self._open_runs.screen.check(
                 {"calls": plan.calls, "output": plan.output, "context": plan.context()}
             )
@@ -993,17 +1003,17 @@ class Bridge:
 
             run = await bridge.run_program("import git; await git.git_log(repo_path=input['repo'])", input={...})
 
-        It is checked before anything runs: its syntax, the names of tools, their arguments.
+        Its syntax, the names of its tools and their arguments are checked before anything runs.
 
         Args:
             program: the text; docs/programs.md describes what it may contain.
-            input: what `input` is in the program.
+            input: the value of `input` in the program.
             caller: who asks; other callers do not see the run.
             title: one line for people; empty: "a program".
             samples: as in `run_plan`.
 
         Raises:
-            PlanError: it is malformed, or the module of a tool is not up.
+            PlanError: the program is malformed, or the module of a tool is not up.
             ProgramError: the interpreter is missing.
             ArgumentError: an argument has the wrong type.
         """
@@ -1013,9 +1023,9 @@ class Bridge:
         )
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """Return what a plan would do: the order of calls, which run in parallel, reads, writes,
-        and effects. Of a program: `{"program": true, "tools": [{"tool", "signature", "asks"?}],
-        "renamed": [[name, name in programs]]}` with the tools that appear in its text.
+        """Return what a plan would do: the order of calls, which calls run in parallel, reads,
+        writes, and effects. For a program: `{"program": true, "tools": [{"tool", "signature",
+        "asks"?}], "renamed": [[name, name in programs]]}` with the tools that appear in its text.
 
         Raises:
             PlanError: it is malformed.
@@ -1029,7 +1039,7 @@ class Bridge:
     async def draw(
         self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL
     ) -> str:
-        """Draw a plan: as a `mermaid` flowchart, or as `text` with a line for each call.
+        """Draw a plan as a `mermaid` flowchart, or as `text` with a line for each call.
 
         Raises:
             PlanError: it is malformed, or the form is unknown.
@@ -1063,8 +1073,8 @@ class Bridge:
         shown: Mapping[str, int] | None = None,
         caller: str = LOCAL,
     ) -> Run:
-        """Start the agent loop on a task. By turns, the run then waits for the first
-        solution of the caller.
+        """Start the agent loop on a task. With the mind `turns`, the run then waits for the
+        caller's first Solution.
 
         Args:
             task: the task, in words; None: the context says what to do.
@@ -1077,14 +1087,15 @@ class Bridge:
                 see `TaskTools`.
             context: context messages that precede the task. If there are several states, each is an
                 instance; those without `_instance` are named ①, ②, ... in order.
-            limits: limits that are lower than the configured ones.
-            mind: who answers, see `choose`: `auto` is the bridge's mind, or else the
-                caller, by `turns`.
+            limits: limits lower than the configured ones.
+            mind: who answers, see `choose`. `auto` means the bridge's mind, or else the caller, as
+                `turns` does.
             planning: with `lazy`, somebody must accept a Solution as a whole before any of it runs.
             thought_process: whether the mind writes its reasoning before the calls;
                 None: as configured.
-            shown: how many bytes of results the mind is shown whole: `value` of one, `request` of
-                all in a Request. What it lacks is as the mind or the configuration says.
+            shown: how many bytes of results the mind is shown whole: `value` of one result,
+                `request` of all results in a Request. The mind or the configuration sets an absent
+                member.
             caller: who asks; other callers do not see the run.
 
         Raises:
@@ -1092,7 +1103,7 @@ class Bridge:
             MessageError: a context message is malformed.
             MindUnavailableError: the mind does not exist.
             ArgumentError: an argument has the wrong type, both `output` and `output_schema` are
-                given, or there is neither a task nor a context.
+                passed, or neither a task nor a context is.
         """
         if task is not None:
             check_text("task", task)
@@ -1156,7 +1167,7 @@ class Bridge:
         chosen = TaskTools(self.offer, patterns, defined_tools(read), caller=caller)
         catalogue = await chosen.catalogue()
         for name in named:
-            # An unknown name is reported even where every tool is offered.
+            # Report an unknown name even if every tool is offered.
             chosen.expect(name, catalogue)
 
         start = start_solve(messages, catalogue, settings, output_schema, choice)
@@ -1171,25 +1182,25 @@ class Bridge:
         input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         caller: str = LOCAL,
     ) -> Run:
-        """Start a run that continues from a point of another run, which does not change.
+        """Start a run that continues from a point of another run. The other run does not change.
 
         Calls that started before that point keep their results and are not run again. The present
-        configuration decides which of the following calls ask.
+        configuration decides which later calls ask.
 
         Args:
             run_id: the parent.
             at: the number of the event, from 1 as in `Run.events`, after which the fork begins.
             solution: another answer to the Request that the event belongs to; the fork then begins
-                at that Request. A plan is a single answer, so with another solution the fork of a
-                plan begins at its start.
-            input: another input, which replaces the whole input from the beginning. The earlier
+                at that Request. A plan has only one answer, so with another solution its fork
+                begins at the start.
+            input: another input, which replaces the whole input from the start of the run. Earlier
                 calls keep their results.
             caller: the owner of the run.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
-            ForkError: there is no such event, the run does not accept the input, or with it other
-                calls would have run before.
+            ForkError: the event does not exist, the run does not accept the input, or with this
+                input other calls would have run before the event.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
             SecretGivenError: the input or the solution contains a secret of the configuration.
         """
@@ -1215,8 +1226,8 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a run whose steps the application supplies, call by call or in
-        groups; see `Session`.
+        """Open a run to which the application submits each step, as single calls or groups; see
+        `Session`.
 
         Args:
             state: the initial value of `†state`.
@@ -1260,8 +1271,8 @@ class Bridge:
 
             price = await bridge.call({"_tool": "price", "shop": "north"}, output=float)
 
-        It is a run of its own, journaled and saved as an idea, under the limits and
-        approvals of any run.
+        The call is a run of its own, which is journaled and saved as an idea. The limits and
+        approvals of runs apply to it.
 
         Args:
             call: the call.
@@ -1273,8 +1284,8 @@ class Bridge:
         Raises:
             CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why the
                 call has no value.
-            RunFailedError: it asks, and the bridge has no approver.
-            RejectedSolutionError, ArgumentError: it is malformed; nothing ran.
+            RunFailedError: the call asks, and the bridge has no approver.
+            RejectedSolutionError, ArgumentError: the call is malformed; nothing ran.
             OutputTypeError: the value does not fit the type.
         """
         listed = read_objects("calls", [call])
@@ -1297,8 +1308,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Any]:
-        """Make calls concurrently, all or nothing, and return their values; see `Session.run_all`,
-        also for errors.
+        """Make calls concurrently, all or nothing, and return their values. `Session.run_all` says
+        more, and lists the errors.
 
         Args:
             calls: the calls.
@@ -1328,8 +1339,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that succeeds; see
-        `Session.run_any`, also for errors.
+        """Make alternative calls concurrently, and return the value of the first that succeeds.
+        `Session.run_any` says more, and lists the errors.
 
         Args:
             calls: the calls.
@@ -1359,8 +1370,8 @@ class Bridge:
         output: type[Any] | None = None,
         **options: Unpack[CallOptions],
     ) -> Any:
-        """Make alternative calls concurrently, and return the value of the first that ends; see
-        `Session.run_race`, also for errors.
+        """Make alternative calls concurrently, and return the value of the first that ends.
+        `Session.run_race` says more, and lists the errors.
 
         Args:
             calls: the calls.
@@ -1378,7 +1389,7 @@ class Bridge:
     def _step(
         self, calls: Sequence[JSONObject], output: object, options: CallOptions
     ) -> AbstractAsyncContextManager[Session]:
-        """Open a session for one step, with the tools of its calls alone."""
+        """Open a session for one step, which offers only the tools of its calls."""
         check_type("output", output)
         context: list[JSON] = [
             {"type": "state", "state": read_object("state", options.get("state")) or {}},
@@ -1408,55 +1419,55 @@ class Bridge:
         return run
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method that writes to the store, and repeat the call while another program holds
-        the lock or the disk fails.
+        """Call a method that writes to the store. Repeat the call while another program holds the
+        lock or the disk fails.
 
             await bridge.patiently(lambda: run.submit(0, solution))
 
-        On the event loop, `Run.submit`, `decide`, `cancel` and `end` and the methods of the store
-        do not wait: they raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once,
-        without any effect.
+        On the event loop, `Run.submit`, `decide`, `cancel`, `end` and the methods of the store do
+        not wait: they raise `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, and
+        change nothing.
 
         Raises:
-            StoreError: the store could not be written for 5 seconds.
+            StoreError: no attempt to write succeeded for 5 seconds.
             Exception: the call raised it.
         """
         # While the bridge is not open, the methods of the store wait.
         return call() if self._writer is None else await self._writer.patiently(call)
 
     async def write(self, job: Callable[[], T]) -> T:
-        """Do what `patiently` does with a call that may write much, in the thread that writes
-        into the store.
+        """Do the same as `patiently` for a call that may write much, in the thread that writes to
+        the store.
         """
         return job() if self._writer is None else await self._writer.perform(job)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue a run here whose process ended, or that was set aside; see
-        `Runs.resume` for what it raises. If only a heartbeat can show whether its driver
-        is alive, this waits for one.
+        """Continue a run whose process ended, or that was set aside, in this process; `Runs.resume`
+        lists the errors. If only a heartbeat can show whether the driver of the run is alive, this
+        waits for one.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run in whatever process drives it; see `Runs.cancel` for what it raises."""
+        """End a run, whichever process drives it; `Runs.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run as `Run.decide` does, also if another process drives
-        the run. That process is then asked to take the decision.
+        """Settle a pending approval of a run as `Run.decide` does. If another process drives the
+        run, ask that process to take the decision.
 
         Raises:
             DecisionError, FinishedRunError: see `Run.decide`.
-            InterruptedRunError: the other process does not answer; nothing is decided.
+            InterruptedRunError: the other process does not answer. Nothing is decided.
         """
         await self._open_runs.decide(run, approval, decision)
 
     async def recover_runs(
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
     ) -> None:
-        """Continue every run whose process ended during it; see `Recovery`. Return when none of
-        these runs is at work. With `keep` this never returns, and continues within seconds every
+        """Continue every run whose process ended before the run did; see `Recovery`. Return when
+        none of these runs is at work. With `keep`, never return, and continue within seconds every
         run that a process leaves behind.
         """
         recovery = Recovery(
@@ -1465,7 +1476,7 @@ class Bridge:
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
-        """A worker, if this is the `role` of the bridge; `run` drives queued runs, up to a
+        """The worker of a bridge with the `role` `worker`. Its `run` drives queued runs, up to a
         maximum at once.
         """
         if self._role != "worker" or self._writer is None:
@@ -1477,7 +1488,7 @@ class Bridge:
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[ListedRun]:
         """Return the caller's latest runs, newest first.
 
-        A run whose process ended during it has the status `interrupted`, with the reason;
+        A run whose process ended before the run did has the status `interrupted`, with the reason;
         `run` continues it.
         """
         return self._open_runs.latest(caller, limit)

@@ -1,8 +1,9 @@
-"""Checking: the plans of callers, checked where they hold up nobody.
+"""Checking: checks the plans of callers without blocking the event loop.
 
-A small plan is checked in the event loop. A larger one is rehearsed in a worker process, which has
-a deadline and bounded memory. A larger one that is started is checked in a thread, because its run
-needs the graph that the check makes: to make the graph again here takes as long as the check.
+A small plan is checked in the event loop. For a dry run or a drawing, a larger plan is rehearsed in
+a worker process, which has a deadline and bounded memory. A larger plan that starts is checked in a
+thread, because its run needs the graph that the check makes: making the graph a second time would
+take as long as the check.
 """
 
 from __future__ import annotations
@@ -25,22 +26,25 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 SMALL_CALLS: Final = 50
-"""Calls of a plan that is checked in the event loop, which takes a few milliseconds. Those of each
-instance count."""
+"""The most calls of a plan that is checked in the event loop, which takes a few milliseconds. The
+calls of every instance count."""
 
 SMALL_BYTES: Final = 8_000
-"""Bytes of such a plan: at most a few hundred references, which take longer than calls."""
+"""The most bytes of such a plan. They hold at most a few hundred references, whose checks take
+longer than those of calls."""
 
 _JOB: Final = "ideabridge.bridge.checking:rehearsed"
 
 Answer = Literal["dry_run", "mermaid", "text"]
-"""What a rehearsal answers: the dry run, or a drawing."""
+"""The answer of a rehearsal: the dry run, or a drawing."""
 
 
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Return what a function returns that checks a plan, in a thread unless the plan is small."""
+    """Call a function that checks a plan, and return its result. Use a thread unless the plan is
+    small.
+    """
     if _is_small(plan):
         return check(*arguments)
     return await compute_in_thread(check, *arguments)
@@ -110,7 +114,7 @@ def _answer_of(plan: Plan, catalogue: Catalogue, settings: Settings, answer: Ans
 def rehearsed(
     parts: dict[str, Any], offered: list[Any], settings: JSONObject, answer: Answer
 ) -> JSONObject:
-    """Return `{"answer"}` about a plan, or its faults as `{"errors"}`."""
+    """Rehearse a plan; return its answer as `{"answer"}`, or its faults as `{"errors"}`."""
     parts["tools"] = tuple(parts["tools"])
     plan = Plan(**parts)
     tools, latent, missing = offered

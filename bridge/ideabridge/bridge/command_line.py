@@ -1,10 +1,10 @@
-"""The words after a server's command: which of them are executed, and which are
-arguments of a program.
+"""Command line: which words after a server's command are executed, and which are a program's
+arguments.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. Two things depend
-on this: such a word is never taken for data, and what is shown of it is not hidden, except for the
-secret in it. The tables list options that have a known meaning. Behind any other option of an
-interpreter, every word counts as executed.
+on this: a word that is executed never counts as data, and a person sees all of it except for a
+secret in it. The tables list the options with a known meaning. Every word after any other option of
+an interpreter counts as executed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ class Argument:
 
     Attributes:
         text: the word.
-        option: the option that the word is the value of (`--db-path`), or ""; for `--db-path=FILE`
-            the part before `=`.
-        is_code: an interpreter or a runner executes the word, or takes it as an option of its own.
-        is_inline: the word may be program text, as after `sh -c`.
+        option: the option whose value the word is (`--db-path`), or ""; for `--db-path=FILE` the
+            part before `=`.
+        is_code: whether an interpreter or a runner executes the word, or reads it as its own
+            option.
+        is_inline: whether the word may be program text, as after `sh -c`.
         follows: what the word is an argument of: the command itself, the package or module that it
             runs, its script (the word before the first argument), or "" for none of these.
     """
@@ -49,11 +50,11 @@ class _Starter:
     """A program that executes its operand.
 
     Attributes:
-        operand: script: a file. program: a package or a program, which has arguments of its own.
+        operand: script: a file. program: a package or a program, which has its own arguments.
             other: every word counts as executed.
         flags: its options without a value.
         valued: its options with a value in the next word.
-        subcommands: the subcommands that execute the operand behind them.
+        subcommands: the subcommands that execute the operand after them.
         has_modules: whether `-m` names a module to execute.
         has_scripts: whether a program that it runs can be a script of the project.
     """
@@ -142,12 +143,12 @@ _STARTERS: Final[dict[str, _Starter]] = {
 }
 
 _BUILD: Final = re.compile(r"(?<=[a-z])([-.]?\d.*|[-.](static|dbg|debug))$")
-"""The version of a program and what follows it, or the name of a build:
-`python3.13t`, `bash-static`."""
+"""The version in the name of a program and what follows it, or the name of a build: `python3.13t`,
+`bash-static`."""
 
 _MODULE: Final = re.compile(r"-[BEIOPSbdiqsuvx]*m(.*)", re.DOTALL)
-"""Python's option `-m`, alone or after flags, with or without the module's name in the same
-word."""
+"""Python's option `-m`, alone or after flags in the same word, with or without the name of a
+module."""
 
 _CALLS: Final = frozenset({"-c", "--call", "--shell-mode"})
 """Options with which a runner takes program text."""
@@ -156,13 +157,13 @@ _BETWEEN: Final = re.compile(r"(?:[\s=;,|&()<>'\"`{}]|:-?)+")
 """Separates the parts of a word that may name a program, such as the default in `${NAME:-sh}`."""
 
 _SHELL_VARIABLE: Final = re.compile(r"\$\{?SHELL\b")
-"""The variable with the user's shell. It is often not set where a service starts."""
+"""The variable with the user's shell. It is often unset when a service starts."""
 
 _SCRIPT_FILE: Final = re.compile(r".+\.(py|pyw|js|mjs|cjs|ts|mts|sh|rb|pl|php)", re.IGNORECASE)
 
 
 def program_name(command: str) -> str:
-    """Return the name of a program without folder, version and `.exe`; of a package without
+    """Return the name of a program without folder, version and `.exe`, or of a package without
     scope and version.
     """
     name = re.split(r"[/\\]", command)[-1].lower()
@@ -175,7 +176,7 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
     """Read the words after a server's command.
 
     Args:
-        command: the command as it is configured, or the file that it leads to.
+        command: the command as configured, or the file that it links to.
         words: its arguments.
     """
     position = 0
@@ -198,9 +199,7 @@ def read_arguments(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def names_starter(word: str) -> bool:
-    """Return whether a part of a word is the name of an interpreter, or of a program
-    that starts others.
-    """
+    """Return whether a part of a word names an interpreter, or a program that starts others."""
     if _SHELL_VARIABLE.search(word):
         return True
     return any(program_name(part) in _STARTERS for part in _BETWEEN.split(word))
@@ -208,7 +207,7 @@ def names_starter(word: str) -> bool:
 
 def _starter(program: str) -> _Starter | None:
     name = program_name(program)
-    # Only the start of the server knows what a variable stands for.
+    # The value of a variable is known only when the server starts.
     return _UNKNOWN if "$" in name else _STARTERS.get(name)
 
 
@@ -221,7 +220,7 @@ def _unread(starter: _Starter, words: Sequence[str]) -> list[Argument]:
     if starter.operand == "script" or starter is _UNKNOWN:
         return _executed(words, is_inline=True)
 
-    # In `docker run IMAGE sh -c TEXT` the text belongs to an interpreter.
+    # In `docker run IMAGE sh -c TEXT`, the interpreter executes the text.
     scripts = (place for place, word in enumerate(words) if _starts_scripts(word))
     inner = next(scripts, len(words) - 1)
     before = _executed(words[: inner + 1], is_inline=False)
@@ -239,8 +238,8 @@ def _starts_scripts(word: str) -> bool:
 
 
 def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | None:
-    """Return the place of the operand; None behind an option whose meaning is not known, or
-    if there is none.
+    """Return the index of the operand; None after an option of unknown meaning, or without an
+    operand.
     """
     if starter.operand == "other":
         return None
@@ -272,7 +271,7 @@ def _operand(starter: _Starter, words: Sequence[str], position: int) -> int | No
 
 
 def _operand_kind(starter: _Starter, words: Sequence[str], end: int) -> Follows:
-    """Return what the operand is: `python -m` has a module, and `npx x.js` has a package."""
+    """Return the kind of the operand: `python -m` has a module, and `npx x.js` has a package."""
     if starter.has_modules and any(
         _MODULE.fullmatch(word) for word in words[max(end - 1, 0) : end + 1]
     ):

@@ -2,7 +2,7 @@
 
 The settings of a project's file override the user's once a person has trusted the file
 (`trust.py`). All problems of a file are reported at once, each with its place.
-`docs/configuration.md` documents each key. Nothing here imports the MCP SDK.
+`docs/configuration.md` documents each key. This module does not import the MCP SDK.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class ApprovalRules(BaseModel):
 
 
 class Limits(BaseModel):
-    """Limits of one run."""
+    """The limits of one run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -208,9 +208,7 @@ class UsersSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """The time for which a server keeps runs that have ended. It always keeps published
-    and tagged runs.
-    """
+    """How long a server keeps runs that have ended. It always keeps published and tagged runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -267,7 +265,9 @@ class AuthSettings(BaseModel):
     @field_validator("issuer", "jwks_url", "resource")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """Require an address over which nobody can read or change the tokens and keys."""
+        """Require an address that protects tokens and keys from being read or changed
+        on the way.
+        """
         if value is None:
             return None
 
@@ -288,13 +288,13 @@ class Layer:
     Attributes:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
-        modules: the names of its modules.
+        modules: the names of the modules in the file.
         variables: the variables that `${NAME}` may name in the file; None: every variable.
         digests: the SHA-256, in hex, that each tool file must have, by absolute path; None: tool
             files are not checked.
-        replaced: the names of modules that replace one of the layer below.
-        narrowed: one line for each setting that applies only in part.
-        refused: one line for each setting that does not apply.
+        replaced: the names of modules that replace a module of the layer below.
+        narrowed: a line for each setting that applies only in part.
+        refused: a line for each setting that does not apply.
     """
 
     file: Path
@@ -308,7 +308,7 @@ class Layer:
 
     @property
     def is_project(self) -> bool:
-        """True for a project's file, which a person has trusted."""
+        """Whether the layer is a project file, which a person has trusted."""
         return self.variables is not None
 
 
@@ -452,7 +452,7 @@ class Configuration(BaseModel):
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """The approvals in the form that a run stores. If there are several, the strictest
+        """The approvals in the form in which a run stores them. If there are several, the strictest
         decides on each call.
         """
         parts: list[JSON] = []
@@ -480,7 +480,9 @@ class Configuration(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths are relative to: that of the file, or else the project."""
+        """The folder that relative paths are relative to: the folder of the file, or else the
+        project.
+        """
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
@@ -495,7 +497,7 @@ class Configuration(BaseModel):
         """A copy in which all other modules are disabled.
 
         Raises:
-            ConfigurationError: one of them is not configured.
+            ConfigurationError: one of `modules` is not configured.
         """
         for name in modules:
             if name not in self.modules:
@@ -525,11 +527,11 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Why a server over HTTP must not start with this configuration: a file that is not used
-        would have let fewer people in. None: it may start.
+        """Why an HTTP server must not start with this configuration: an ignored file would have let
+        fewer people in. None: the server may start.
 
         Args:
-            needs_token: whether the server lets in nobody without a token.
+            needs_token: whether the server refuses everybody without a token.
         """
         files = [layer.file for layer in self.layers if layer.is_project and "auth" in layer.keys]
         if self.untrusted is not None and "auth" in self.untrusted.keys:
@@ -544,7 +546,7 @@ class Configuration(BaseModel):
 
         left = self.untrusted
         if left is not None and left.changed and "store" in left.keys and not needs_token:
-            # The server has run with this store before. Its users would be unknown in another one.
+            # The server has used this store before. Another store would not know its users.
             return (
                 f"{left.told()}. It names a store, which may have users, and without "
                 "them this server would let everybody in. Trust the file again, or "
@@ -566,8 +568,7 @@ _NOT_KEYS: Final = (
     "modules",
     "schema_url",
 )
-"""Fields of `Configuration` that are not keys of the file: where it came from, and names
-that are aliased."""
+"""Fields of `Configuration` that are not keys of the file: its origin, and aliased names."""
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
@@ -655,13 +656,13 @@ def _annotation_of(model: type[BaseModel], key: str) -> Any:
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
-    """What is wrong, in words, for an error that the check of an object of `model` reports."""
+    """Describe an error that the check of an object of `model` reports."""
     kind = error["type"]
     if kind == "extra_forbidden":
         *path, key = error["loc"]
         return _unknown(_model_at(model, path), str(key))
     if kind in _EXPECTED:
-        # The value itself is not shown: it may be a secret.
+        # The value itself is not shown, because it may be a secret.
         return f"expected {_EXPECTED[kind]}, found {_found(error['input'])}"
     if kind == "missing":
         return "missing"
@@ -731,12 +732,12 @@ def parse_configuration(
     Args:
         raw: the object.
         project: the project folder; None: the current one. Relative paths are relative to it.
-        source: the file it was read from; None: it was not read from a file. Relative paths are
-            relative to its folder.
+        source: the file that the object was read from, or None. Relative paths are relative to its
+            folder.
 
     Raises:
-        ConfigurationError: it has problems, reported as `ideabridge.json: place: problem`.
-        InvalidJSONError: it contains a value that JSON cannot represent.
+        ConfigurationError: the object has problems, reported as `ideabridge.json: place: problem`.
+        InvalidJSONError: the object contains a value that JSON cannot represent.
     """
     return _parsed(normalise(raw, what=FILE_NAME), project or Path.cwd(), source)
 
@@ -785,8 +786,8 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
 
 
 def place_of(store: str, folder: Path) -> str:
-    """The absolute path of a store, relative to a folder; the address of a PostgreSQL
-    database as it is.
+    """The absolute path of a store whose configured path is relative to a folder. The address of a
+    PostgreSQL database stays as it is.
     """
     if is_address(store):
         return store
@@ -796,16 +797,16 @@ def place_of(store: str, folder: Path) -> str:
 def load_configuration(
     path: Path | str | None = None, *, project: Path | str | None = None
 ) -> Configuration:
-    """Read the configuration of a program: from `path`, or else as `load_workspace` does from the
-    project folder.
+    """Read the configuration of a program from `path`, or else from the project folder as
+    `load_workspace` does.
 
     Args:
-        path: a file that must exist. It is trusted, and no other file is used.
+        path: a file that must exist. It counts as trusted, and no other file is read.
         project: the project folder; None: the current one.
 
     Raises:
-        ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message
-            says where), or has problems.
+        ConfigurationError: a file cannot be read, can be written by others, is not JSON (the
+            message says where), or has problems.
     """
     project = Path.cwd() if project is None else Path(project).absolute()
     if path is not None:
@@ -842,13 +843,13 @@ def user_configuration(project: Path) -> Configuration:
 
 
 Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
-"""Asks a person whether to trust a project file, given its trust, its content, and the
-user's configuration."""
+"""Asks a person whether to trust a project file. It receives the trust in the file, its content,
+and the user's configuration."""
 
 
 def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Configuration:
-    """Read the user's configuration and, if a person has trusted exactly its content, the
-    project file over it.
+    """Read the user's configuration, and lay the project file over it if a person has trusted
+    exactly the content of that file.
 
     Without this trust the result is the user's configuration, and its `untrusted` describes
     the project file.
@@ -856,18 +857,18 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     Args:
         file: the project file.
         project: the project folder, absolute.
-        ask: asks a person about a file that is not trusted; None: there is nobody to ask. If it
-            returns True, the file is used this time. The function that asks may store the trust.
+        ask: asks a person about a file that is not trusted; None: nobody can be asked. If it
+            returns True, the file is used this time. This function may also store the trust.
 
     Raises:
-        ConfigurationError: as `load_configuration`; or a trusted file puts the store
-            outside its folder.
+        ConfigurationError: as for `load_configuration`, or a trusted file puts the store outside
+            its folder.
     """
     user = user_configuration(project)
     if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
         return user
     if ask is None and not was_trusted(file):
-        # In a folder that nobody has ever trusted, only this file is read.
+        # If nobody has ever trusted the file, the files that it names are not read.
         parsed = _parsed(_read(file.absolute())[1], project, file.absolute())
         _, problem = read_trusted()
         (layer,) = parsed.layers
@@ -888,7 +889,8 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
 
 
 def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:
-    """Read a project file and its configuration from the same bytes. Nothing that it names is run.
+    """Read a project file, and its configuration from the same bytes. This runs nothing that the
+    file names.
 
     Raises:
         ConfigurationError: as `load_configuration`.
@@ -922,7 +924,7 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
     """Lay the settings of a trusted project file over the user's.
 
     Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, and other
-    settings replace the user's. The stricter one of both approvals decides on each call.
+    settings replace the user's. The stricter of the two approvals decides on each call.
 
     Raises:
         ConfigurationError: the store is outside the project file's folder.
@@ -1000,8 +1002,8 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`: a project adds only its own modules and tools, because direct calls run
-    without a question.
+    """Merge `expose`. A project adds only its own modules and tools, because nobody is asked about
+    direct calls.
     """
     expose = set(project.expose)
     unexposed = frozenset[str]()
@@ -1031,7 +1033,7 @@ def _inner_store(store: str, file: Path) -> str:
         )
 
     for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
-        # SQLite follows links of its files beside the store.
+        # SQLite also follows a link in place of one of its files beside the store.
         if not Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigurationError(
                 [
@@ -1046,8 +1048,8 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used: because of its key, or of the credentials
-    for its address.
+    """Return why a project's model is not used: because of its key, or because of the credentials
+    for its address; None: it is used.
     """
     if isinstance(model, str):
         return None
@@ -1064,15 +1066,15 @@ _MAX_STRICT: Final = 500
 
 
 def _allows(approval: Approval) -> bool:
-    """Return whether an approval can allow calls that ask by default."""
+    """Return whether an approval can allow calls that ask under the default approval."""
     if isinstance(approval, str):
         return approval == "allow_all"
     return approval.default == "allow" or any(rule.then == "allow" for rule in approval.rules)
 
 
 def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
-    """Return rules by which read-only calls of these modules run and others ask. They allow
-    all other calls.
+    """Return rules under which read-only calls of these modules run, other calls of them ask, and
+    calls of all other modules run.
     """
     rules: list[ApprovalRule] = []
     for name in modules if len(modules) <= _MAX_STRICT else ("*",):
@@ -1088,9 +1090,9 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 def fingerprint(configuration: Configuration) -> str:
     """A SHA-256 over everything that changes how runs behave.
 
-    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits. It
-    covers the folder if a program or a tool file runs in it. A run continues under another
-    fingerprint only if what it has still to call is unchanged; see `Binding`.
+    It covers the modules (see `module_fingerprint`), tool files, approval, order and limits, and
+    the folder if a program or a tool file runs in it. A run continues under another fingerprint
+    only if the tools that it has yet to call are unchanged; see `Binding`.
     """
     modules: JSONObject = {
         name: module_fingerprint(configuration, name) for name in sorted(_enabled(configuration))
@@ -1111,12 +1113,11 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def start_definitions(configuration: Configuration) -> dict[str, str]:
-    """A digest of how each module starts, by its name (see `module_fingerprint`),
-    without disabled ones.
+    """The fingerprint of each enabled module, by its name (see `module_fingerprint`).
 
-    The member "" stands for the Python tools: it covers the folder of the configuration if that
-    names tool files, because projects share a store, and a run that calls the tools of one must not
-    continue in another.
+    The member "" is for the Python tools. If the configuration names tool files, it covers the
+    folder of the configuration: projects share a store, and a run that calls the tools of one
+    project must not continue in another.
     """
     definitions = {
         name: module_fingerprint(configuration, name) for name in _enabled(configuration)
@@ -1131,9 +1132,9 @@ def _enabled(configuration: Configuration) -> list[str]:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """A SHA-256 over a module without its secrets.
+    """A SHA-256 over the definition of a module, without its secrets.
 
-    It covers the name, command, arguments, address, the tools that are allowed and denied, the
+    It covers the name, the command, its arguments, the address, the allowed and denied tools, the
     names of headers and environment variables, and, for a program, the folder that it runs in.
     """
     module = configuration.modules[name]

@@ -1,16 +1,15 @@
-"""Data files: the files named by a server's definition that a person may confirm as
-data of the server.
+"""Data files: which files in a server's definition a person may confirm as data of the server.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
-person can say that a file is only data. The author of a project may want to pass off code as data.
-So a file can be confirmed only if every word that names it is in a place for data, its name has an
-extension that is not one of code or of a configuration, and it is, at each start, either absent or
-an ordinary file that cannot be executed. Everything else stays covered.
+person can confirm that a file is only data. The author of a project may try to pass off code as
+data. So a file can be confirmed only if every word that names it is in a place for data, its name
+has an extension that is not one of code or of a configuration, and the file is, at each start,
+either absent or an ordinary file that cannot be executed. Trust still covers every other file.
 
-A word without the name of an option is in such a place only behind a program or a script of the
-project: any other program may be an interpreter that executes it.
+A word without an option's name is in a place for data only after a program or a script of the
+project: any other program may be an interpreter that executes the word.
 
-Only the standard library is imported, as in `trust`.
+Like `trust`, this module imports only the standard library and small modules.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DATA_NAME: Final = re.compile(
     r"|journal|notes?|records?|output|out|results?|index)([-_](file|path|filename|name|location|uri|url|db))*",
     re.IGNORECASE,
 )
-"""The name of an option or a variable whose value is data."""
+"""Matches the name of an option or a variable whose value is data."""
 
 _NOT_DATA_NAME: Final = re.compile(
     r"(^|[-_])(no|experimental|enable|disable|use|with|without|allow|skip|clear|force|config|conf|settings?|scripts?"
@@ -38,7 +37,7 @@ _NOT_DATA_NAME: Final = re.compile(
     r"|modules?|python|node|perl|ruby|bash|sh|shell|git|ssh|java|ld|dyld|env|templates?|npm|uv|pip)($|[-_])",
     re.IGNORECASE,
 )
-"""A part of a name that means code, a configuration, or a switch."""
+"""Matches a part of a name that stands for code, a configuration, or a switch."""
 
 _DATA_SUFFIXES: Final = frozenset(
     {
@@ -55,7 +54,7 @@ _DATA_SUFFIXES: Final = frozenset(
         ".parquet",
     }
 )
-"""Extensions of data: such a file may also be an argument without the name of an option."""
+"""Extensions of data. A file with one of these may also be an argument without an option's name."""
 
 _CODE_SUFFIXES: Final = frozenset(
     {
@@ -168,7 +167,7 @@ _SETTINGS: Final = re.compile(
     r"|.*(config|conf|settings|options|prefs|preferences)\.jsonc?",
     re.IGNORECASE,
 )
-"""Files of settings that end in `.json`, as data can."""
+"""Files of settings with an extension that data can have, too (`.json`)."""
 
 _SHORT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _ADDRESS: Final = re.compile(r"(?:sqlite3?|duckdb|file)(?:\+\w+)?:(.+)", re.IGNORECASE | re.DOTALL)
@@ -181,15 +180,15 @@ _EXECUTABLE: Final = (
     b"\xcf\xfa\xed\xfe",
     b"\xca\xfe\xba\xbe",
 )
-"""What an executable file or an archive begins with."""
+"""The first bytes of executable files and archives."""
 
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
-    """Return whether a server can have data files: not if it executes program text, or words that
-    nobody can read.
+    """Return whether a server can have data files. It cannot if it executes program text, or if its
+    words can hide what it executes.
 
-    The table of interpreters has not all of them. A name of one of them among the arguments of a
-    program shows that the program may start it.
+    The table of interpreters is not complete. If the arguments of an unknown program name an
+    interpreter, the program may start it.
     """
     for argument in read_arguments(command, words):
         if argument.is_inline or (not argument.is_code and names_starter(argument.text)):
@@ -213,11 +212,11 @@ def data_words(
         words: its arguments.
         server: the name of the server.
         is_own_file: returns whether a path means a file of the project, and nothing else.
-        is_own_program: whether the command is such a file.
+        is_own_program: whether the command means a file of the project, and nothing else.
     """
     arguments = read_arguments(command, words)
     script = next((argument.text for argument in reversed(arguments) if argument.is_code), "")
-    # `node inspect` and `tsx watch` have a subcommand where a script is expected.
+    # In `node inspect` and `tsx watch`, a subcommand takes the place of the script.
     is_script = Path(script).suffix.lower() in _CODE_SUFFIXES
     is_own_script = is_script and is_own_file(script)
     for number, argument in enumerate(arguments):
@@ -246,7 +245,7 @@ def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tupl
 
 
 def _names_data(name: str) -> bool:
-    # The name is part of the question to the person, which it must not answer.
+    # The question to the person quotes the name, so the name must not contain an answer.
     if not _SHORT_NAME.fullmatch(name):
         return False
     plain = _CAMEL.sub("-", name.lstrip("-"))
@@ -254,14 +253,16 @@ def _names_data(name: str) -> bool:
 
 
 def _path(value: str) -> str | None:
-    """Return the path in a value: the whole of it, or what follows `sqlite:` and the like."""
+    """Return the path in a value: the whole value, or the part after `sqlite:` and the like; None
+    if it is not the path of data.
+    """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value
     return path if _is_data_path(Path(path)) else None
 
 
 def _is_data_path(path: Path) -> bool:
-    """Return whether the extension of a file is not that of code or of a configuration."""
+    """Return whether a file has an extension, and not one of code or of a configuration."""
     suffix = path.suffix.lower()
     return (
         suffix not in ("", ".")
@@ -271,8 +272,8 @@ def _is_data_path(path: Path) -> bool:
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, after links, is in a project's folder, and not where programs of
-    others are installed.
+    """Return whether a path, with its links resolved, is in a project's folder, and not in a place
+    for installed programs (a hidden folder or `node_modules`).
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))
@@ -285,11 +286,10 @@ def is_in_project(path: Path, folder: Path) -> bool:
 
 
 def may_be_data(path: Path, folder: Path) -> bool:
-    """Return whether a file inside a folder is absent, or an ordinary file without a
-    way to execute it.
+    """Return whether a file inside a folder is absent, or an ordinary file that cannot be executed.
 
-    False for a file in a hidden folder, behind a link, with another name for the same content, with
-    the permission to execute it, or with the first bytes of a program.
+    It is false for a hidden file, a file in a hidden folder or behind a link, a file with a second
+    hard link, an executable permission, or the first bytes of a program.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

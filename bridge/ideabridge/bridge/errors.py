@@ -29,14 +29,13 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """Values of a run were requested before the journal contains the latest ones, which
-    could still be lost.
-    `await run.wait()` waits until it does.
+    """A caller requested values of a run that are not in the journal yet, and could still be lost.
+    `await run.wait()` waits until the journal contains them.
     """
 
 
 class RunFailedError(IdeabridgeError):
-    """A run has no result, or waits for somebody first.
+    """A run has no result, or has to wait for somebody before it has one.
 
     Attributes:
         run: the id of the run.
@@ -52,8 +51,8 @@ class RunFailedError(IdeabridgeError):
 
 
 class ForkError(IdeabridgeError):
-    """A fork is impossible: there is no such event, the run does not accept the input, or with it
-    other calls would have run before.
+    """A fork is impossible: the event does not exist, the run does not accept the input, or with
+    this input other calls would have run before the event.
     """
 
 
@@ -70,8 +69,8 @@ class SettledTurnError(IdeabridgeError):
 
 
 class RejectedSolutionError(IdeabridgeError):
-    """A solution is malformed. Nothing of it ran, and it can be sent again. The message lists every
-    fault, and `errors` has one entry `{"call", "place", "error"}` for each.
+    """A solution is malformed. None of its calls ran, and the caller can send it again. The message
+    lists every fault, and `errors` has one entry `{"call", "place", "error"}` for each.
     """
 
     def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
@@ -80,15 +79,15 @@ class RejectedSolutionError(IdeabridgeError):
 
 
 class CallError(IdeabridgeError):
-    """Calls of a session have no value. Each cause has its class.
+    """Calls of a session have no value. Each cause has its own subclass.
 
     Attributes:
         run: the id of the session's run.
         errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed,
             in listing order.
-        effects: `{"call", "place", "outcome"}` of each call that may nevertheless have changed
-            something, because its tool is not read-only. The outcome is `done`, `partly` (some
-            items of `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
+        effects: `{"call", "place", "outcome"}` of each call that may have changed something all the
+            same, because its tool is not read-only. The outcome is `done`, `partly` (some items of
+            `_each`), or `unknown` (it was cancelled while it ran, or its process ended).
     """
 
     def __init__(
@@ -119,7 +118,9 @@ class CancelledCallsError(CallError):
 
 
 class GroupFailedError(CallError):
-    """A call of `run_all` failed: the others were cancelled, and nothing was written."""
+    """A call of `run_all` failed. The others were cancelled, and no result was written to the
+    state.
+    """
 
 
 class NoAlternativeError(CallError):
@@ -127,8 +128,8 @@ class NoAlternativeError(CallError):
 
 
 class SecretGivenError(IdeabridgeError):
-    """A task, a plan or a decision contains a secret of the configuration. Nothing
-    of it was stored.
+    """A task, a plan or a decision contains a secret of the configuration. No part of it was
+    stored.
     """
 
 
@@ -145,13 +146,11 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """No run of an idea that has ended is in this store, so only the idea itself can become a
-    tool.
-    """
+    """This store has no finished run of an idea, so only the idea itself can become a tool."""
 
 
 class NoPlanError(PublicationError):
-    """A run cannot be a plan; the message says why."""
+    """A run cannot become a plan; the message says why."""
 
 
 class ProgramRefusedError(PublicationError):
@@ -159,8 +158,8 @@ class ProgramRefusedError(PublicationError):
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program does what the run did, and has recorded values in its text. Its author says
-    whether they are the same for every input.
+    """A mind's program does what the run did, but has recorded values in its text. The author of
+    the program has to say whether they are the same for every input.
 
     Attributes:
         values: the values.
@@ -178,13 +177,13 @@ class NeedsPersonError(PublicationError):
 
 
 class ModulesAwayError(PublicationError):
-    """Modules have not listed the tools that a publication needs. Nothing was published;
-    try again later.
+    """Modules have not listed the tools that a publication needs. Nothing was published; the caller
+    can try again later.
     """
 
 
 class NameInUseError(PublicationError):
-    """An import would replace a published name, and nobody has allowed this.
+    """An import would replace what is published under a name, and nobody has allowed this.
 
     Attributes:
         ref: the publication that would be replaced, as NAME@VERSION.
@@ -202,10 +201,10 @@ class NameInUseError(PublicationError):
 
 
 class MeantToolError(PublicationError):
-    """A published idea calls a tool that is gone, not available now, or changed. No other
-    tool replaces it.
+    """A published idea calls a tool that is gone, unavailable, or changed. No other tool takes its
+    place.
     """
 
 
 class UnknownPathError(IdeabridgeError):
-    """A caller requested a reference that has no value."""
+    """A caller requested the value of a reference that has none."""

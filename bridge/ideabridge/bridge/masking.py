@@ -1,10 +1,10 @@
-"""What is shown of a server's definition: everything, except for its secrets, which become `•••`.
+"""Masking: shows a server's definition with `•••` in place of its secrets.
 
-A person decides by these texts whether to trust a command. So only the secret is hidden, and the
-name in front of it, the host of an address and `${VAR}` stay. A text with spaces, quotes or
-characters that a shell acts on is shown, because it may be a command; only a header and the
-password of an address are hidden whole. In what an interpreter executes, such as the text of
-`sh -c`, only a value in the form of a secret is hidden. In doubt, a word counts as executed.
+A person reads these texts to decide whether to trust a command. So only the secret is hidden; the
+name in front of it, the host of an address and `${VAR}` stay visible. A value with spaces, quotes
+or characters that a shell acts on is shown, because it may be a command, unless it is a header or
+the password of an address. In text that an interpreter executes, such as that of `sh -c`, only a
+value in the form of a secret is hidden. In doubt, a word counts as executed.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ _PREFIXES: Final = (
 )
 _PREFIX: Final = re.compile(_PREFIXES)
 _TOKEN: Final = re.compile(
-    # Behind a slash only the certain kinds count, so that the name of a program cannot
-    # look like a token.
+    # After a slash, only the unmistakable kinds count, so that the name of a program cannot look
+    # like a token.
     r"(?<!\w\w)(?:"
     r"(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-)(?=[\w.-]{0,200}\d)[\w.-]{12,}"
     rf"|(?<![./\\])(?:{_PREFIXES})(?=[\w.=-]{{0,200}}\d)[\w.=-]{{12,}}"
     r"|eyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"
     r")"
 )
-"""Tokens that their prefix shows."""
+"""Tokens that are recognised by their prefix."""
 
 _RANDOM: Final = re.compile(
     r"(?<![\w./\\@-])(?=(?:\w*\d){4})(?=(?:\w*[A-Za-z]){4})\w{24,}(?![\w./\\-])"
 )
 _SEGMENT: Final = re.compile(
-    # Possessive: a long part that is no secret must not be tried again at each of its characters.
+    # The quantifiers are possessive, so that a long part that is not a secret is not tried again
+    # from each of its characters.
     r"(?=(?:[\w:-]*\d){4})(?:\w*+:)?(?:\w{20,}+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[\w-]*+"
 )
 """A part of the path of an address that looks random."""
 
 _URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\]+")
 _CODE_URL: Final = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>`\\;|$(){}]+")
-"""An address in what is executed ends where a shell goes on."""
+"""In executed text, an address ends before the first character that a shell acts on."""
 
 _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oci", re.IGNORECASE)
 """The schemes whose password ends at a slash. A password for a database may contain one."""
@@ -59,13 +60,14 @@ _OTHER_ENDS: Final = re.compile(r"https?|wss?|git.*|ssh.*|s?ftps?|file|docker|oc
 _ACCOUNT: Final = re.compile(
     r"([\w.+-]+:)([^\s:@/\"'`]{4,})(@[A-Za-z][\w.-]*(?::\d+)?(?:/[\w.-]*)?)"
 )
-"""A user with a password and a host, as in an address without its scheme."""
+"""A user, a password and a host, as in an address without its scheme."""
 
 _PACKAGES: Final = re.compile(r"(npm|jsr|file|link|workspace|git\w*|docker|oci):", re.IGNORECASE)
 _CONNECTION: Final = re.compile(
     r"(?:\s*\w+\s*=\s*(?:'[\w.~+/=:@%#!*^?, -]*'|[\w.~+/=:@%#!*^?,-]+))+\s*"
 )
-"""The parameters of a connection to PostgreSQL. A shell only sets variables by such a text."""
+"""The parameters of a connection to PostgreSQL. As a command, such a text would only set variables
+of the shell."""
 
 _PARAMETER: Final = re.compile(r"(\w+)(\s*=\s*)('?)([^\s']*|(?<=')[^']*)(?=\3)")
 _SCHEME: Final = re.compile(r"(bearer|basic|token|digest|apikey|bot)\s+", re.IGNORECASE)
@@ -76,7 +78,7 @@ _USER: Final = re.compile(
     r"((?<![\w-])(?:-u|--user)[ "
     r"=][\"']?[^\s:\"'`$();|&<>\\]+:)([^\s\"'`$();|&<>\\/][^\s\"'`$();|&<>\\]*)"
 )
-"""The user of curl and wget, with a password."""
+"""The user and password in an option of curl or wget."""
 
 _BEARER: Final = re.compile(r"(\b(?:bearer|basic)\s+)([\w.~+/-]{8,}=*)", re.IGNORECASE)
 _HEADER: Final = re.compile(r"([A-Za-z][\w-]*)(\s*:\s*)(.+)", re.DOTALL)
@@ -95,28 +97,28 @@ _MEMBER: Final = re.compile(
     r"(?P<value>(?P=quote)(?:(?!(?P=quote))(?:\\.|[^\\]))*(?P=quote)|\[[^\[\]]*\])",
     re.DOTALL,
 )
-"""A member of JSON, also of JSON within a text of JSON, whose value is a text or a list."""
+"""A member of JSON, or of JSON inside a JSON string, whose value is a text or a list."""
 
 _SINGLE: Final = re.compile(r"(?<!\\)'([^'\\]+)'(\s*:\s*')([^'\\]*)(?=')")
-"""A member of an object of Python or JavaScript."""
+"""A member of an object in Python or JavaScript."""
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _READS_ANY: Final = re.compile(r"\beval\b|\$\{!|\$\{\(|\$\{\^|\bexec\s*\(|\bFunction\b")
 """Text that can execute the value of any variable."""
 
 _CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%#!*^?,\[\]-]+")
-"""A value that no program takes for more than one word, and no shell for anything but a word."""
+"""A value that every program and every shell reads as a single word."""
 
 _CODE_CREDENTIAL: Final = re.compile(r"(?!-|data:)[\w.~+/=:@%-]+")
 _GOES_ON: Final = frozenset("($`{[\\")
-"""What stands behind a value in program text that is more than a word: `token=require(...)`."""
+"""The characters after a value that show that it is an expression, as in `token=require(...)`."""
 
 _SHELLS: Final = "(?!ssh)[a-z]{0,2}sh|rbash|mksh|pdksh|oksh|loksh|tcsh|yash|xonsh|elvish|nu"
 _INTERPRETER: Final = re.compile(
     rf"(?:(python|pypy|node|nodejs|ruby|perl|php|lua|luajit|deno|bun|tclsh)|({_SHELLS}))"
     r"(?:[\d.]+[a-z]?|w|d)?(?:[-.](?:dbg|debug|static|\d|x86|i\d86|aarch|arm|linux).*)?"
 )
-"""The name of an interpreter, also under the names that systems give to its versions."""
+"""The name of an interpreter, including the names that systems give to its versions."""
 
 _RUNNERS: Final = frozenset(
     (
@@ -136,7 +138,7 @@ _RUNNERS: Final = frozenset(
     )
 )
 _INLINE: Final = re.compile(r"-[A-Za-z]+|--eval|--print|--command|--call")
-"""The options with which interpreters take program text."""
+"""The options after which interpreters expect program text."""
 
 _PROGRAM_TEXT: Final = re.compile(r"\$[\w@*({]|`|\w\(")
 _MOST_INTERPRETERS: Final = 4
@@ -147,7 +149,7 @@ _PAIR_VALUES: Final = frozenset({"value", "secret", "text"})
 _NO_SECRET: Final = re.compile(
     r"type|method|scheme|url|uri|host|file|path|user|args|name|enabled", re.IGNORECASE
 )
-"""Members that are shown even below a member with the name of a secret."""
+"""Members that are shown even inside a member with the name of a secret."""
 
 _TEXT: Final = re.compile(r"(\\*\")((?:[^\"\\]|\\[^\"])*)(\\*\")")
 _PAIR: Final = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
@@ -162,7 +164,7 @@ _FILE: Final = re.compile(
 _BASE64: Final = re.compile(
     r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9+/]{32,}={0,2}"
 )
-"""A secret in base64, which may begin as a path does."""
+"""A secret in base64, which may begin like a path."""
 
 _COMMAND_NAME: Final = re.compile(
     r"command|cmd|exec|program|helper|script|askpass|preload|options|sock", re.IGNORECASE
@@ -171,12 +173,12 @@ _CODE_NAME: Final = re.compile(
     r"PATH$|^(LD|DYLD|PYTHON|NODE|PERL|RUBY|BASH|GIT|SSH|JAVA|LUA|R)_?|^ENV$|EDITOR|PAGER|BROWSER|SHELL",
     re.IGNORECASE,
 )
-"""Variables that name code. A value of theirs is never hidden because it looks random."""
+"""Variables that name code. Their values are not hidden merely because they look random."""
 
 _SHELL_TEXT: Final = re.compile(r"[\s;|&`$()<>]")
 _LONG_OPTION: Final = re.compile(r"--?[A-Za-z][\w-]+")
 _SWITCH: Final = re.compile(r"--(no|disable|enable|skip|allow|with|without)-", re.IGNORECASE)
-"""The beginning of an option without a value."""
+"""The beginning of an option that takes no value."""
 
 _HEADER_OPTIONS: Final = ("-H", "--header", "--headers")
 _USER_OPTIONS: Final = ("-u", "--user", "--proxy-user")
@@ -185,7 +187,7 @@ _AUTH_NAMES: Final = ("secret_in", "client_metadata_url")
 
 @dataclass(frozen=True, slots=True)
 class HiddenText:
-    """A text that is not shown.
+    """A text that the shown definition hides.
 
     Attributes:
         place: where it is in the definition, for example `env.TOKEN` or `args.2`.
@@ -197,14 +199,14 @@ class HiddenText:
 
 
 def shown_definition(entry: JSONObject) -> JSONObject:
-    """Return the definition of a server, as a configuration or a host has it,
-    without its secrets.
+    """Return the definition of a server, in the form of a configuration or of a host, without its
+    secrets.
     """
     return _Mask().entry(entry)
 
 
 def hidden_in(entry: JSONObject) -> list[HiddenText]:
-    """Return what `shown_definition` hides. `${VAR}` is no secret; the default in
+    """Return what `shown_definition` hides. `${VAR}` is not a secret, but the default in
     `${VAR:-default}` can be one.
     """
     mask = _Mask()
@@ -213,8 +215,8 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 
 def shown_json(value: JSON) -> JSON:
-    """Return a JSON value without the secrets in it, for example another setting of
-    a configuration.
+    """Return a JSON value, for example another setting of a configuration, without the secrets in
+    it.
     """
     return _Mask().value("", value)
 
@@ -340,7 +342,7 @@ class _Mask:
             is_inert = self._is_known and not argument.is_code
             return before + self._header_line(value, is_option=True, is_inert=is_inert)
 
-        # `-k` is also an option without a value.
+        # `-k` can also be an option that takes no value.
         is_key = option == "-k" and not argument.is_code and (self._is_known or is_token(value))
         if is_key or _is_secret_option(option):
             return before + self._named(option, value, is_secret=True)
@@ -351,7 +353,9 @@ class _Mask:
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
-        """Show a word that is no secret by its option; `value` is its end, after the option."""
+        """Show a word whose option does not make it a secret. `value` is the part of the word after
+        the option.
+        """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
 
@@ -365,14 +369,14 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Show a word of a program that starts another one, such as `env`."""
+        """Show a word after a program that starts another one, such as `env`."""
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
             return f"{name}={self._variable(name, value)}"
         return self._text(text, is_code=True)
 
     def _variable(self, name: str, value: str) -> str:
-        # Program text may execute the variable, also without its name.
+        # Program text may execute the variable, even if it does not contain the name.
         is_run = self._runs_text and _SHELL_TEXT.search(_VARIABLE.sub("", value)) is not None
         is_data = _is_json(value) or _is_scheme(value)
         if _COMMAND_NAME.search(name) or (is_run and not is_data):
@@ -382,7 +386,9 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Show a value that has a name. A path or a file under the name of a secret is shown."""
+        """Show a value that has a name. A path or a file is shown even under the name
+        of a secret.
+        """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
         if _is_shown(value):
@@ -390,7 +396,7 @@ class _Mask:
         if _URL.match(value) or _is_json(value):
             return self._text(value, is_code=False)
         if not _is_word(value) and not _is_scheme(value):
-            # It may be a command. No error shows it all the same.
+            # It may be a command, so it is shown here. Errors still must not show it.
             self.hidden.append(HiddenText(self._place, value))
             return self._text(value, is_code=True)
 
@@ -402,8 +408,8 @@ class _Mask:
         return self._scheme(value, is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
-        """Show `NAME: VALUE`. As the value of an option, it is a header for certain, so any
-        value is a secret.
+        """Show `NAME: VALUE`. As the value of an option, the line is certainly a header, so any
+        value in it is a secret.
         """
         match = _HEADER.fullmatch(line)
         if match is None:
@@ -420,7 +426,7 @@ class _Mask:
         return f"{name}{colon}{self._scheme(value, is_inert=is_inert)}"
 
     def _scheme(self, value: str, *, is_inert: bool = False) -> str:
-        """Hide a value; a scheme such as `Bearer` in front of it is shown."""
+        """Hide a value, but show a scheme such as `Bearer` in front of it."""
         match = _SCHEME.match(value)
         if match is None:
             return self._hide(value, is_inert=is_inert)
@@ -447,10 +453,10 @@ class _Mask:
 
         Args:
             text: the secret.
-            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise a
-                text that may be more than a word is shown. It still counts as hidden, so that no
-                error shows it.
-            is_code: whether the text is a part of what is executed.
+            is_inert: whether nothing can execute the text, so that all of it is hidden. Otherwise,
+                a text that may be more than a word is shown, but it counts as hidden for errors,
+                which must not show it.
+            is_code: whether the text is part of executed text.
         """
         if not is_inert and not _is_word(text, is_code=is_code):
             if not is_code:
@@ -475,7 +481,7 @@ class _Mask:
         return (prefix.group() if prefix is not None else "") + MASK
 
     def _text(self, text: str, *, is_code: bool) -> str:
-        """Hide what has the form of a secret within a text."""
+        """Hide every part of a text that has the form of a secret."""
         if not is_code:
             if _is_json(text):
                 return self._json(text)
@@ -518,17 +524,17 @@ class _Mask:
         return text
 
     def _hide_again(self, text: str, *, is_code: bool = False) -> str:
-        """Hide a text in which something may be hidden already."""
+        """Hide a text, unless a part of it is hidden already."""
         return text if MASK in text else self._hide(text, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
-        """Hide the value behind the name of a secret, unless the text may execute it:
+        """Hide the value after the name of a secret, unless the text may execute it, as in
         `TOKEN=x; $TOKEN`.
 
         Args:
-            match: a match of a name, what stands between, and the value.
-            names: the names that the text has more than once, so that it may read them. None:
-                it may read any.
+            match: a match of the name, the text after it, and the value.
+            names: the names that the text contains more than once, so it may read these variables.
+                None: it may read any variable.
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
@@ -560,7 +566,7 @@ class _Mask:
         return f"'{name}'{colon}{self._scheme(value)}"
 
     def _json(self, text: str) -> str:
-        """Show a text of JSON as it is written, without the secrets in it."""
+        """Show JSON text as it is written, without the secrets in it."""
         shown: list[str] = []
         last = 0
         for leaf in _json_leaves(text):
@@ -587,14 +593,12 @@ class _Mask:
         return literal if shown == value else json.dumps(shown, ensure_ascii=False)
 
     def _member(self, match: re.Match[str]) -> str:
-        """Hide the value of a member of JSON with the name of a secret, and the
-        texts in its list.
-        """
+        """Hide the value, or the texts in the list, of a JSON member with the name of a secret."""
         value = match["value"]
         before = match.group().removesuffix(value)
         if is_secret_name(match["name"]):
             return before + _TEXT.sub(self._json_text, value)
-        # The value may be a list of objects, or a text of JSON.
+        # The value may be a list of objects, or a JSON string that contains JSON.
         edge = 1 if value.startswith("[") else len(match["quote"])
         return (
             f"{before}{value[:edge]}{_MEMBER.sub(self._member, value[edge:-edge])}{value[-edge:]}"
@@ -647,10 +651,10 @@ class _Level:
     """An object or a list of JSON.
 
     Attributes:
-        is_secret: whether a member above has the name of a secret.
+        is_secret: whether a member around it has the name of a secret.
         is_object: whether it is an object.
-        key: the key of the present member.
-        is_behind_key: whether the next text is a value.
+        key: the key of the current member.
+        is_behind_key: whether the next text is a value, not a key.
         pair_name: the name in `{"name": "TOKEN", "value": "x"}`.
     """
 
@@ -661,7 +665,7 @@ class _Level:
     pair_name: str = ""
 
     def hides_below(self) -> bool:
-        """Return whether what the present member holds counts as secret."""
+        """Return whether the value of the current member counts as secret."""
         return (self.is_secret or is_secret_name(self.key)) and not _COMMAND_NAME.search(self.key)
 
 
@@ -676,7 +680,7 @@ class _Leaf:
 
     @property
     def is_secret(self) -> bool:
-        """Whether its name, a member above or the name beside it says that it is secret."""
+        """Whether its key, a member around it, or the name beside it says that it is secret."""
         if _COMMAND_NAME.search(self.key):
             return False
         if is_secret_name(self.key):
@@ -687,7 +691,7 @@ class _Leaf:
 
 
 def _json_leaves(text: str) -> list[_Leaf]:
-    """Return the texts and numbers of valid JSON, in order, with their places."""
+    """Return the texts and numbers of valid JSON in order, with their positions."""
     leaves: list[_Leaf] = []
     levels = [_Level(is_secret=False, is_object=False)]
     for match in _JSON_TOKEN.finditer(text):
@@ -712,8 +716,8 @@ def _json_leaves(text: str) -> list[_Leaf]:
 
 
 def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str]:
-    """Split what follows `://` into the user with the password, `@` or "", and the host
-    with all behind it.
+    """Split the text after `://` into the user with the password, `@` or "", and the host with the
+    rest.
     """
     user, at, place = rest.rpartition("@")
     name, _, password = user.partition(":")
@@ -729,8 +733,8 @@ def _split_user(scheme: str, rest: str, *, is_code: bool) -> tuple[str, str, str
 
 
 def _is_secret_option(option: str) -> bool:
-    """Return whether the value of an option is secret: `--token`, or `-token` as
-    programs in Go have it.
+    """Return whether the value of an option is secret, as that of `--token`, or of `-token` in Go
+    programs.
     """
     return (
         _LONG_OPTION.fullmatch(option) is not None
@@ -740,28 +744,32 @@ def _is_secret_option(option: str) -> bool:
 
 
 def _is_word(text: str, *, is_code: bool = False) -> bool:
-    """Return whether a text is one word of the characters of credentials, apart from `${VAR}`."""
+    """Return whether a text, apart from `${VAR}`, is one word that consists of the characters of
+    credentials.
+    """
     literal = _VARIABLE.sub(lambda match: match.group(2), text)
     form = _CODE_CREDENTIAL if is_code else _CREDENTIAL
     return not literal or form.fullmatch(literal) is not None
 
 
 def _is_scheme(value: str) -> bool:
-    """Return whether a value is `Bearer` or the like with one word."""
+    """Return whether a value is a scheme such as `Bearer` and one word."""
     match = _SCHEME.match(value)
     return match is not None and _is_word(value[match.end() :])
 
 
 def _read_names(text: str) -> frozenset[str] | None:
-    """Return the names that occur more than once in a text; None if it may read any variable."""
+    """Return the names that occur more than once in a text; None if the text may read
+    any variable.
+    """
     if _READS_ANY.search(text):
         return None
     return frozenset(name for name, count in Counter(_NAME.findall(text)).items() if count > 1)
 
 
 def _read(command: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words after a command. What stands behind an interpreter among them is read
-    as its own words.
+    """Read the words after a command. If one of them is an interpreter, read the words after it as
+    those of the interpreter.
     """
     arguments: list[Argument] = []
     program = _interpreter(command) or command
@@ -778,8 +786,8 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner takes a word behind an unknown option for the
-    name of a package.
+    """Read the words of one program. A runner may take a word after an unknown option as the name
+    of a package, so such a word counts as program text.
     """
     arguments = read_arguments(program, words)
     if program_name(program) in _RUNNERS:
@@ -787,7 +795,7 @@ def _part(program: str, words: Sequence[str]) -> list[Argument]:
     if any(argument.is_code for argument in arguments):
         return arguments
 
-    # The program may be an interpreter: what stands behind program text may be executed by it.
+    # The program may be an interpreter, which may execute the program text and every word after it.
     for place, argument in enumerate(arguments):
         if _is_program_text(argument):
             behind = [replace(word, is_code=True, is_inline=True) for word in arguments[place:]]
@@ -808,7 +816,7 @@ def _is_program_text(argument: Argument) -> bool:
 
 
 def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
-    """Return the place of the first word that starts an interpreter."""
+    """Return the index of the first word that starts an interpreter."""
     is_known = any(argument.is_code for argument in arguments)
     for place, argument in enumerate(arguments[:-1]):
         if _interpreter(argument.text) is None:
@@ -822,7 +830,9 @@ def _inner_interpreter(arguments: Sequence[Argument]) -> int | None:
 
 
 def _interpreter(word: str) -> str | None:
-    """Return the plain name of an interpreter or a runner; None for any other word."""
+    """Return the name of an interpreter or a runner without its version; None for any
+    other word.
+    """
     name = re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe")
     if name in _RUNNERS:
         return name
@@ -834,8 +844,8 @@ def _interpreter(word: str) -> str | None:
 
 
 def _is_shown(value: str) -> bool:
-    """Return whether a value is shown even under the name of a secret: a switch, a
-    path or a file.
+    """Return whether a value is a switch, a path or a file, which is shown even under the name of a
+    secret.
     """
     if _BASE64.fullmatch(value):
         return False
@@ -860,7 +870,7 @@ def is_token(value: str) -> bool:
 
 
 def _runs_text(entry: JSONObject) -> bool:
-    """Return whether the arguments contain program text, such as that of `sh -c`."""
+    """Return whether the arguments contain program text, such as the text after `sh -c`."""
     command = entry.get("command")
     words = entry.get("args")
     if not isinstance(command, str) or not isinstance(words, list):
