@@ -146,7 +146,7 @@ class PublicationError(IdeabridgeError):
 
 
 class NoFinishedRunError(PublicationError):
-    """This store has no finished run of an idea, so only the idea itself can become a tool."""
+    """No run of an idea in this store has ended, so only the idea itself can become a tool."""
 
 
 class NoPlanError(PublicationError):

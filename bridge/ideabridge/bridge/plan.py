@@ -1,8 +1,8 @@
-"""Plan: calls with references, a DAG by data flow.
+"""Plan: calls wired by references into a directed acyclic graph of data flow.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
-without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan` is
-the plan of a lazy run as people see it before they decide on it.
+without running it; the resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`
+shows people the plan of a lazy run before they decide on it.
 """
 
 from __future__ import annotations
@@ -62,29 +62,30 @@ class Plan:
 
     Attributes:
         calls: the calls, as listed.
-        input: what `†input` reads; None: the plan takes no input.
+        input: the value of `†input`; None: the plan takes no input.
         instances: initial states by instance; a call without `_instance` runs once
             for each instance.
         output: a value with references; None: the answer is the state.
         input_schema: JSON Schema of the input; None: it is inferred from the input when the plan
             becomes a tool.
         output_schema: JSON Schema of the output.
-        name, description: those of the tool, if the plan is published.
+        name, description: the name and the description of the tool, if the plan is published.
         tools: tools that the context defines with `tool` messages, as in the run from which the
             plan was lifted.
-        messages: the other messages of its context, such as texts, data and states, if its idea was
-            written by hand.
-        explained: what the plan does not know for certain; see `context/plan_literals.py`.
+        messages: the other messages of the context, such as texts, data and states, if the idea of
+            the plan was written by hand.
+        explained: how to compute literals that a recorded run copied, for new data; see
+            `context/plan_literals.py`.
         program: Python text in place of the calls and the output, which runs once for each
             instance; see `programs/sandbox.py`.
-        names: the names of tools in a published program, see `ProgramNames.used_by`. Its `calls`
-            are then the tools that it may call, each as a call without parameters.
-        reached: the places `[line, column]` of the calls of a published program that recorded
-            runs made; a call from elsewhere asks before it changes something. None: no recording
-            judged the program.
-        assumed: what the input of a published program does not know for certain, in the form of
+        names: the names of tools in a published program, see `ProgramNames.used_by`. Then `calls`
+            lists the tools that the program may call, each as a call without parameters.
+        reached: the places `[line, column]` of the calls in a published program that recorded runs
+            made. A call from any other place asks before it changes something. None: the program
+            was not checked against a recording.
+        assumed: the assumptions in the input of a published program, in the form of
             `Settled.assumed`.
-        state_schemas: the schema of the state, by instance, for those that have one.
+        state_schemas: the schema of the state, by instance, for each instance that has one.
     """
 
     calls: list[JSON]
@@ -137,7 +138,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """The name, or the names of the tools, on one line."""
+        """The name of the plan, or else the names of its tools, on one line."""
         names = dict.fromkeys(
             str(call.get("_tool")) for call in self.calls if isinstance(call, dict)
         )
@@ -149,11 +150,11 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Return whether the output is a map by instance: there are instances, and a reference
-        does not name one.
+        """Return whether the output is a map by instance: the plan has instances, and a reference
+        in its output names none.
 
-        If all references of the output name their instance, or it has no references,
-        it is one value.
+        If every reference in the output names its instance, or the output has no references, the
+        output is a single value.
         """
         holes: list[Hole] = []
         compile_value(self.output, holes, [])
@@ -163,7 +164,7 @@ class Plan:
         return bool(self.instances) and (self.output is None or inside)
 
     def check_input(self) -> None:
-        """Check the input schema, and the input, if there is one, against it.
+        """Check the input schema, and check the input, if the plan has one, against it.
 
         Raises:
             SchemaError: `input_schema` is invalid; the message says where.
@@ -178,8 +179,8 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """The plan; of a program over instances the same as one call, which runs the program once
-        for each instance, with the input of all and its own state.
+        """The plan. A program over instances becomes one call, which runs the program once for each
+        instance, with the common input and the state of the instance.
         """
         if self.program is None or not self.instances:
             return self
@@ -196,14 +197,14 @@ class Plan:
         return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
-        """The calls with one copy for every instance where none is named, and their
-        places in the plan.
+        """The calls, with a copy for every instance of each call that names no instance, and the
+        places of all in the plan.
         """
         return spread(self.calls, list(self.instances))
 
 
 PlanLike: TypeAlias = "Plan | ObjectLike | Sequence[ObjectLike]"
-"""A plan, an object that `read_plan` reads, or only the calls."""
+"""A plan, an object that `read_plan` reads, or a sequence of calls."""
 
 
 def _object(raw: JSONObject, key: str) -> JSONObject | None:
@@ -225,7 +226,8 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
 
     Raises:
         PlanError: the shape is wrong; the message says where, what was found and what was expected.
-        InvalidJSONError, LimitExceededError: it is not JSON, nests too deep or is too large.
+        InvalidJSONError, LimitExceededError: the plan is not JSON, nests too deeply or is too
+            large.
     """
     plan = normalise(raw, what="the plan")
     size = len(encode(plan))
@@ -297,7 +299,7 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
 
 
 def _is_message(state: JSON) -> TypeGuard[JSONObject]:
-    """Return whether an instance is given as a message, `{"type": "state", "state": {...},
+    """Return whether an instance has the form of a message, `{"type": "state", "state": {...},
     "schema"?: {...}}`.
     """
     if not isinstance(state, dict) or state.keys() - {"type", "state", "schema"}:
@@ -306,10 +308,10 @@ def _is_message(state: JSON) -> TypeGuard[JSONObject]:
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """The arguments of a published idea with the `default` of each absent parameter that has one.
-    Members of parameters are not filled in. An absent parameter that is required stays absent.
+    """The arguments of a published idea, and the `default` of each absent optional parameter that
+    has one. Absent required parameters stay absent, and members of parameters are not filled in.
 
-    `schema` is the input schema; None: there are no parameters.
+    `schema` is the input schema; None: the idea has no parameters.
     """
     properties = (schema or {}).get("properties")
     required = (schema or {}).get("required")
@@ -333,18 +335,17 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """Read the plan of a publication, with new input, in which defaults stand for
-    absent parameters.
+    """Read the plan of a publication with new input. Defaults fill in absent parameters.
 
     The plan is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "context"?,
     "explained"?, "seen"?, "watch"?, "decisions"?, "strict"?, "copied"?, "fixed"?,
-    "lifting"?}`: `lifting` records how it was made, `context` has messages of an idea that was
-    written by hand, `copied` is the number of runs in which a mind copied values, and `fixed` has
-    members of the input that the caller does not pass. That of a program has `program`, `names`
-    and `reached`, see `Plan`, and no output; `recorded_defaults` names the members of its input
-    whose defaults are values of one recorded run and that its author does not call constant. A
-    plan has an `output_schema` if the tool's schema differs: with instances the tool returns a
-    map of outputs.
+    "lifting"?}`: `lifting` records how the plan was made, `context` has the messages of an idea
+    that was written by hand, `copied` is the number of runs in which a mind copied values, and
+    `fixed` has the members of the input that the caller does not pass. A plan with a program has
+    `program`, `names` and `reached` (see `Plan`), and no output. Its `recorded_defaults` names the
+    members of the input whose defaults are values of one recorded run, and which its author does
+    not call constant. A plan has an `output_schema` if it differs from the tool's: with instances,
+    the tool returns a map of outputs.
     """
     calls = plan.get("calls")
     instances = plan.get("instances")
@@ -390,20 +391,19 @@ def _reached(plan: JSONObject) -> list[JSON] | None:
     if "reached" not in plan:
         return None
     reached = plan["reached"]
-    # A document that says something else names no place, so every call that may change
-    # something asks.
+    # Anything but a list names no place, so every call that may change something asks.
     return reached if isinstance(reached, list) else []
 
 
 NOT_GIVEN: Final = "it was not given: the recorded value was used"
-"""Why a member of the input of a program is assumed that the caller does not pass."""
+"""Why a program assumes the value of an input member that the caller does not pass."""
 
 
 def _kept_defaults(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None
 ) -> Iterator[JSONObject]:
-    """Yield an assumption for each recorded default of a program that the caller
-    does not replace.
+    """Yield an assumption for each recorded default of a program, unless the caller
+    overrides it.
     """
     names = plan.get("recorded_defaults")
     defaults = with_defaults({}, schema)
@@ -438,16 +438,16 @@ class Rehearsal:
     """A plan that can run.
 
     Attributes:
-        graph: its calls, bound to each other.
-        missing: the references to an input that the plan was not given.
+        graph: the calls of the plan, bound to each other.
+        missing: the references to the input, if the plan has none.
     """
 
     graph: Graph
     missing: tuple[str, ...] = ()
 
     def dry_run(self) -> JSONObject:
-        """The order of the calls, what runs in parallel, what each reads and writes; see
-        `Bridge.dry_run`.
+        """The order of the calls, which of them run in parallel, and what each reads and writes;
+        see `Bridge.dry_run`.
         """
         return dry_run_report(self.graph, self.missing)
 
@@ -463,8 +463,8 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. If the plan has no input, references to one are
-    reported, not refused.
+    """Check a plan as its run would. If the plan has no input, report its references to the input
+    instead of refusing them.
 
     Raises:
         PlanError: the plan is malformed; `errors` has every fault with its call.
@@ -474,7 +474,7 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
     if errors and plan.input is None:
         needed = needed_inputs(plan)
         if needed:
-            # The placeholder is of no type.
+            # The placeholder has no types that could be checked.
             blind = dataclasses.replace(settings, foresight=False)
             graph, errors = _checked(
                 dataclasses.replace(plan, input=_placeholder(needed)), catalogue, blind
@@ -498,7 +498,7 @@ def _checked(
         SolutionProposed(calls, plan.output, None, places, explained=plan.explained)
     )
     if checked.proposal is None:
-        # It has more calls or references than a run may have, which is an error.
+        # The plan has more calls or references than a run may have, and `errors` says so.
         return Graph(catalogue, {}), checked.errors
     return checked.proposal.graph, checked.errors
 
@@ -529,7 +529,7 @@ def _imported(plan: Plan) -> list[JSON]:
 
 
 def _placeholder(needed: list[Reference]) -> JSONObject:
-    """An input that has a value for each of these references."""
+    """An input with a value for each of these references."""
     root: JSONObject = {}
     for operand in needed:
         here = root
@@ -541,18 +541,18 @@ def _placeholder(needed: list[Reference]) -> JSONObject:
 
 
 SHOWN: Final = 200
-"""The most calls of a plan over instances for which every instance is drawn; otherwise one
-is drawn for all."""
+"""The most calls, over all instances, of a plan whose instances are all drawn. In a larger plan,
+one instance is drawn for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPlan(Rehearsal):
-    """A plan that waits for a decision; nothing of it has run.
+    """A plan that waits for a decision. None of its calls has run.
 
     Attributes:
         question: the question; `Run.decide` takes its `approval`.
-        instances: the number of instances of the run, for each of which the calls are made; 0: it
-            has none. Of many calls, the dry run and the drawings show those of one instance.
+        instances: the number of instances of the run, each of which makes the calls; 0: the run has
+            none. If the calls are many, the dry run and the drawings show one instance.
     """
 
     question: Question = field(kw_only=True)
@@ -586,7 +586,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     if plan.solution.places is None or len(plan.solution.calls) <= SHOWN:
         return WaitingPlan(plan.graph, question=question, instances=len(machine.instances))
 
-    # Draw the plan without instances: all of them have the documents that the first has.
+    # Draw the plan for one instance: all of them have the same documents as the first.
     documents = machine.documents
     settings = machine.settings
     graph = Graph(

@@ -1,10 +1,11 @@
-"""Reading: work that reads much of the store, done where it holds up nobody and can be stopped.
+"""Reading: reads much of the store without blocking the event loop, so that the work can be
+stopped.
 
-What takes longer with the journals that it reads (a fork, a check of a published plan, a page
-of a run) is done in a worker process: it has a deadline, bounded memory and a connection that
-only reads the store, and a cancelled request kills it. Over small journals a thread does it,
-which is faster than a process starts. A store in memory, which no other process can read, is
-always read in a thread.
+Some work takes longer the larger the journals are that it reads: a fork, a check of a published
+plan, a page of a run. A worker process does this work: it has a deadline, bounded memory and a
+read-only connection to the store, and a cancelled request kills it. If the journals are small, a
+thread does the work in less time than a process needs to start. A store in memory, which no other
+process can read, is always read in a thread.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.worker import workers
 
 SMALL_EVENTS: Final = 150
-"""Events of small journals: about fifty calls, which take about 20 ms."""
+"""The most events of small journals: those of about fifty calls, which take about 20 ms to read."""
 
 SMALL_BYTES: Final = 50_000
-"""Bytes of small journals, with the contexts and Solutions of their runs."""
+"""The most bytes of small journals, including the contexts and Solutions of their runs."""
 
 _JOB: Final = "ideabridge.bridge.reading:read_here"
 
@@ -35,15 +36,15 @@ async def read_beside(
     is_small: bool,
     what: str,
 ) -> JSON:
-    """Return what a function reads from the store. The function runs for the caller in
-    `asked_by`.
+    """Run a function that reads from the store, and return its result. The function runs for the
+    caller in `asked_by`.
 
     Args:
-        work: a function of a module. It takes the store and `arguments`.
+        work: a function at the top level of a module, which takes the store and `arguments`.
         store: the store.
-        arguments: what else the function takes.
-        is_small: the function takes a few milliseconds.
-        what: describes the work in messages.
+        arguments: further arguments of the function.
+        is_small: whether the function takes only a few milliseconds.
+        what: a description of the work for messages.
 
     Raises:
         LimitExceededError: the function takes too long or too much memory.
@@ -57,10 +58,10 @@ async def read_beside(
 
 
 def are_small(store: Store, runs: Sequence[str]) -> bool:
-    """Whether the journals of some runs are folded in a few milliseconds.
+    """Whether the journals of these runs can be folded in a few milliseconds.
 
     Raises:
-        UnknownRunError: no such run.
+        UnknownRunError: a run does not exist.
     """
     most_events = SMALL_EVENTS // len(runs)
     most_bytes = SMALL_BYTES // len(runs)
@@ -71,13 +72,13 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
 
 
 def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Return what the function at MODULE:FUNCTION returns. It reads the store over a connection of
-    its own, which `Store.reader` describes.
+    """Run the function at MODULE:FUNCTION, and return its result. It reads the store over its own
+    connection, which `Store.reader` describes.
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)
-    # The function uses everything that it makes until it returns, so looking for garbage takes a
-    # fifth of the time and finds none.
+    # The function uses all of its objects until it returns, so the garbage collector would take a
+    # fifth of the time and find nothing.
     gc.disable()
     try:
         with Store.open_for_reading(reader) as store:

@@ -1,9 +1,9 @@
-"""Screen: keeps the secrets of the configuration out of journals, and so out of ideas.
+"""Screen: keeps the secrets of the configuration out of journals, and thus out of ideas.
 
 Modules receive their secrets when they start, so nobody needs to write one into a task, a call or
-an answer. Texts of people and minds that contain a secret are refused, and nothing of them is
-stored. Messages of activities, what programs print and raise, the reason why a run ended, and
-malformed answers are stored without their secrets. `Executor` removes the secrets of results.
+an answer. A text by a person or a mind that contains a secret is refused, and no part of it is
+stored. Messages of activities, the output and errors of programs, the reason why a run ended, and
+malformed answers are stored without their secrets. `Executor` removes secrets from results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.OutcomeDecided: ("value", "by", "reason"),
     events.QuestionAnswered: ("content", "by", "reason"),
 }
-"""The members of events that a person or a mind wrote."""
+"""The members of events that people and minds write."""
 
 
 class Screen:
@@ -45,8 +45,8 @@ class Screen:
         return self._secrets.mask(text)
 
     def faults(self, event: Event) -> list[JSONObject]:
-        """Return `{"call", "error"}` for every secret in what a person or a mind
-        wrote of an event.
+        """Return `{"call", "error"}` for every secret in the members of an event that a person or a
+        mind wrote.
         """
         places = self._secrets.places(_written(event))
         return [
@@ -55,16 +55,17 @@ class Screen:
         ]
 
     def check(self, written: JSONObject) -> None:
-        """Refuse members that contain a secret.
+        """Refuse members with a secret in them.
 
         Raises:
-            SecretGivenError: one contains a secret; the message names the place and the secret.
+            SecretGivenError: a member contains a secret; the message names its place and the
+                secret.
         """
         for place, name in self._secrets.places(written):
             raise SecretGivenError(_message(place, name))
 
     def admit(self, taken: Sequence[Event]) -> list[Event]:
-        """Return the events in the form in which they may be journaled.
+        """Return the events as they may be journaled, without secrets.
 
         Raises:
             SecretGivenError: a person or a mind has written a secret; the message names the place
@@ -92,7 +93,7 @@ class Screen:
                 event, message=message, schema=schema if isinstance(schema, dict) else {}
             )
         elif isinstance(event, events.RunEnded):
-            # Not refused, because a run must end when somebody ends it.
+            # The secret is masked, not refused, because a run must end when somebody ends it.
             reason = self._secrets.redact(event.reason)
             if isinstance(reason, str):
                 return replace(event, reason=reason)

@@ -2,14 +2,14 @@
 
 The configured values of headers, of the environment and of `${VAR}`, and the credentials in an
 address, are secrets. Values under 6 characters and words such as `production` are not, because
-hiding them would garble messages. The same holds for numbers, plain paths and addresses without
-credentials, unless their name is that of a secret (`TOKEN`).
+hiding them would garble messages. Neither are numbers, plain paths and addresses without
+credentials, unless they have the name of a secret (`TOKEN`).
 
 `mask` removes all of these values from errors and logs. A secret is certain if its place or its
-name says so. Results are data that a plan continues with, so `redact` removes only certain secrets,
-and only these are refused in tasks and calls (`places`).
+name says so. Results are data that a plan continues to use, so `redact` removes only certain
+secrets from them. Tasks and calls are refused only for certain secrets, too (`places`).
 
-Keys and sign-ins may be in the keyring of the system.
+The keyring of the system may hold keys and sign-ins.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MIN_LENGTH: Final = 6
 masking would garble."""
 
 _LEAST_BASE64: Final = 7
-"""The least number of characters of base64. A random text of seven equals a given one once in
-4 * 10^12 times."""
+"""The least number of characters of base64. Two random texts of seven characters are equal once in
+4 * 10^12 cases."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(
@@ -56,7 +56,7 @@ _SECRET_NAME: Final = re.compile(
 _ABOUT_SECRETS: Final = re.compile(
     r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE
 )
-"""The end of a name that is about secrets but is not that of a secret: `AUTH_TYPE`."""
+"""The end of a name that is about a secret but does not name one: `AUTH_TYPE`."""
 _WORD: Final = re.compile(
     r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
@@ -88,7 +88,7 @@ def _is_harmless(value: str) -> bool:
 
 
 _LIVE: Final[WeakSet[Secrets]] = WeakSet()
-"""All instances in this process. Log records contain the secrets of none of them."""
+"""All instances in this process. Log records contain none of their secrets."""
 _LOCK: Final = RLock()
 """Guards `_LIVE`, because threads write logs too."""
 
@@ -101,11 +101,11 @@ class Secrets:
     def __init__(self) -> None:
         with _LOCK:
             _LIVE.add(self)
-        # Of each kind: every form of every secret, and the secret's name.
+        # For each kind, every form of every secret, with the name of the secret.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
         self._is_escaped = False
-        # The most characters that a secret takes, with each byte percent-encoded.
+        # The length of the longest secret, with each byte percent-encoded.
         self._longest = 0
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
@@ -113,9 +113,9 @@ class Secrets:
 
         Args:
             name: the name in `[secret:NAME]`, which replaces it.
-            value: the secret. It is not hidden if it has under 6 characters.
-            certain: True if its place (a header, credentials) makes it a secret, regardless of
-                its name or form.
+            value: the secret. A value under 6 characters is not hidden.
+            certain: whether its place (a header, credentials) makes it a secret, regardless of its
+                name or form.
         """
         certain = certain or is_secret_name(name)
         if (
@@ -134,19 +134,19 @@ class Secrets:
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
 
-        # JSON escapes at least one character.
+        # Note whether JSON escapes a character of any secret.
         self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
-        """Hide a variable of a module's environment, or one that `${VAR}` names."""
+        """Hide the value of a variable in a module's environment, or of one that `${VAR}` names."""
         self.add(name, value)
         if "://" in value:
             self.add_url(name, value)
 
     def add_header(self, name: str, value: str) -> None:
-        """Hide the value of a header; if it has a scheme such as `Bearer abc`, also hide the
-        second word alone.
+        """Hide the value of a header. If it has a scheme, as `Bearer abc` has, hide the second word
+        on its own as well.
         """
         if name.lower() in HARMLESS_HEADERS:
             return
@@ -156,8 +156,8 @@ class Secrets:
             self.add(name, credentials.strip(), certain=True)
 
     def add_url(self, name: str, url: str) -> None:
-        """Hide the credentials in an address: user and password before `@`, and parameters with
-        names of secrets.
+        """Hide the credentials in an address: the user and the password before `@`, and parameters
+        with names of secrets.
         """
         try:
             parts = urlsplit(url)
@@ -179,14 +179,14 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """Return the number of texts that are hidden. None is ever taken away, so the same number
-        hides the same.
+        """The number of hidden texts. None is ever removed, so the same number means the same
+        texts.
         """
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets in a text that must not be exported: certain ones, and
-        those that look like tokens. A plain word of an environment does not count.
+        """Return the names of the secrets that forbid exporting a text: certain secrets, and those
+        that look like tokens. A plain word from an environment does not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -203,8 +203,8 @@ class Secrets:
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a text that may be long. A secret that they cut is
-        masked whole: half of it would not be recognised.
+        """Mask the first `limit` characters of a text that may be long. A secret that crosses the
+        limit is masked whole, because its first part alone would not be recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")
@@ -217,16 +217,16 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without its certain secrets. Without any, which is usual, this
-        costs one search.
+        """Return a value without its certain secrets. If it has none, as is usual, this takes a
+        single search.
         """
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
         """Return (path, name) of every certain secret in a value, for example
-        `("calls.0.text", "API_TOKEN")`. A secret in a key has the path of its object. Without any
-        secret this costs one search.
+        `("calls.0.text", "API_TOKEN")`. A secret in a key has the path of its object. If the value
+        has no secrets, this takes a single search.
         """
         finder = self._finder_in(value)
         return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
@@ -246,11 +246,11 @@ class Secrets:
 
 
 def forms_of(value: str) -> list[str]:
-    """Return the forms in which a secret can occur: plain, in hex and base64, and as JSON, HTML and
-    addresses write it.
+    """Return the forms in which a secret can occur: plain, in hex and base64, and as it is written
+    in JSON, HTML and addresses.
 
-    In the base64 of a longer text, only some characters depend on the secret alone. The
-    forms contain these.
+    In the base64 form of a longer text, some characters depend on the secret alone. The forms
+    contain only these.
     """
     data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
@@ -289,13 +289,13 @@ class _Finder:
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
-        # The import takes half a millisecond, which most commands save.
+        # The import takes half a millisecond, and most commands do not need it.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
         self._forms = [form for form in names if not _HALF.search(form)]
         self._names = names
         self._text = AhoCorasick(self._forms)
-        # A value is searched as JSON, which escapes quotes, backslashes and line ends.
+        # Values are searched in their JSON form, which escapes quotes, backslashes and line ends.
         self._json = BytesAhoCorasick(
             [json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms]
         )
@@ -304,8 +304,8 @@ class _Finder:
         self._percent: dict[str, re.Pattern[str]] = {}
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether a value, given as JSON, may contain a secret. Then each of its
-        texts is searched.
+        """Return whether a value, encoded as JSON, may contain a secret, so that each of its texts
+        must be searched.
         """
         if self._json.find_matches_as_indexes(data):
             return True
@@ -351,10 +351,11 @@ class _Finder:
         return apart
 
     def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Search a text without the line ends within base64, and return the places in
-        the original text.
+        """Search a text as if base64 in it had no line ends, and return the positions in the
+        original text.
         """
-        # The start of each piece in the text without line ends, and in the original text.
+        # For each piece, its start in the text without line ends and its start in the original
+        # text.
         starts = [0]
         places = [0]
         pieces: list[str] = []
@@ -388,14 +389,14 @@ class _Finder:
 
 
 def _unquoted(data: bytes) -> bytes:
-    """Decode percent-encoding, by the fast decoder of quoted-printable, which has the
-    same form with `=`.
+    """Decode percent-encoding with the fast decoder of quoted-printable, which has the same form
+    with `=` for `%`.
     """
     return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
 
 
 def _percent_pattern(form: str) -> re.Pattern[str]:
-    """Return a pattern for a text in which any character may be percent-encoded."""
+    """Return a pattern that matches a text even if some of its characters are percent-encoded."""
     parts: list[str] = []
     for char in form:
         encoded = "".join(f"%{byte:02x}" for byte in char.encode())
@@ -413,8 +414,8 @@ def everywhere_masked(text: str) -> str:
 
 
 def clean_record(record: logging.LogRecord) -> bool:
-    """Remove secrets and terminal control characters from a log record: from its message,
-    traceback and stack.
+    """Remove secrets and terminal control characters from the message, traceback and stack of a log
+    record.
 
     Returns True, so a handler can use it as a filter.
     """
@@ -423,7 +424,8 @@ def clean_record(record: logging.LogRecord) -> bool:
     except Exception as error:  # noqa: BLE001 - as in `logging`, a wrong call of a logger must not fail
         message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
 
-    # The log of the server groups similar records by their template, and never writes it.
+    # The log of the server groups similar records by their template, but never writes the template
+    # itself.
     record.__dict__.setdefault("template", str(record.msg))
     record.msg = _clean(message)
     record.args = None
@@ -490,26 +492,27 @@ def _redacted(value: JSON, finder: _Finder) -> JSON:
 
 
 class KeyringError(IdeabridgeError):
-    """The keyring fails; the message is its own. It is locked, for example."""
+    """The keyring fails, for example because it is locked. The message comes from the keyring."""
 
 
 class NoKeyringError(IdeabridgeError):
-    """There is no keyring: the package `keyring` is not installed, or has no backend
-    on this system.
+    """No keyring is available: the package `keyring` is not installed, or has no backend on this
+    system.
     """
 
 
 class Keyring:
-    """The keyring of the system, with what is stored there for ideabridge. The package `keyring`
-    reads and writes it.
+    """The entries of ideabridge in the keyring of the system, which the package `keyring` reads and
+    writes.
 
-    Every method raises `NoKeyringError` if there is none, and `KeyringError` if it fails.
+    Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
+    keyring fails.
     """
 
     _SERVICE: Final = "ideabridge"
 
     def read(self, name: str) -> str | None:
-        """The text stored under a name; None if there is none."""
+        """The text that is stored under a name, or None."""
         text: object = self._call("get_password", name)
         return text if isinstance(text, str) else None
 

@@ -1,4 +1,4 @@
-"""The bridge for scripts, without `async`: an event loop runs in a thread, and each call waits
+"""Sync: the bridge for scripts without `async`. An event loop runs in a thread, and each call waits
 for its result.
 
 from ideabridge.bridge.sync import Bridge
@@ -58,7 +58,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
-"""Decides on one call: a plain function, which may block, or a coroutine function."""
+"""Decides on one call. It is a plain function, which may block, or a coroutine function."""
 
 
 class _PlanParts(TypedDict, total=False):
@@ -82,7 +82,7 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """An object that lives in the thread of the event loop, and the portal to that thread."""
+    """An object in the thread of the event loop, with the portal to that thread."""
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying
@@ -133,11 +133,12 @@ class Session(_Blocking[AsyncSession]):
 
 
 class Bridge(_Blocking[AsyncBridge]):
-    """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run
-    return its result.
+    """The methods of `ideabridge.bridge.Bridge`, without `async`. Methods that start a run return
+    the result of the run.
 
     `approver` may also be a plain function, which runs in another thread. Without an approver, a
-    run that asks raises `RunFailedError`, and stays in the store until somebody decides.
+    method raises `RunFailedError` if its run asks. The run stays in the store until somebody
+    decides.
     """
 
     dry_run = _blocking(AsyncBridge.dry_run)
@@ -333,7 +334,9 @@ class Bridge(_Blocking[AsyncBridge]):
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
     ) -> AbstractContextManager[Session]:
-        """Open a run whose steps the script supplies; see `ideabridge.bridge.Bridge.session`."""
+        """Open a run to which the script submits each step; see
+        `ideabridge.bridge.Bridge.session`.
+        """
         opened = self.underlying.session(state=state, input=input, tools=tools, run_id=run_id)
         return _session(self.portal.wrap_async_context_manager(opened), self.portal)
 
@@ -346,7 +349,7 @@ class Bridge(_Blocking[AsyncBridge]):
         else:
             result = self.portal.call(run.result, output)
 
-        # The caller gets nothing but the result, so this is logged.
+        # The caller receives only the result, so log the assumptions and notes.
         for line in assumption_lines(run.assumed):
             logger.warning("run %s assumed: %s", run.id, line)
 
@@ -367,7 +370,7 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # In a thread, because it may ask a person while other calls continue.
+        # Call it in a thread, because it may ask a person while other calls continue.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

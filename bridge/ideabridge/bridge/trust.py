@@ -6,7 +6,7 @@ configuration folder stores what is trusted: for each project file the SHA-256 o
 every file that it names, the files that the person confirmed as data (`data_files`), and the
 environment variables it may name.
 
-The completion of the shell reads trust at each key, so this module imports only the standard
+Shell completion reads `trust.json` at each key press, so this module imports only the standard
 library, platformdirs, and small modules.
 """
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""The size limit of a project file; that of `trust.json` is four times as large."""
+"""The size limit of a project file, in bytes. The limit of `trust.json` is four times as large."""
 
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""The most possible paths of files that are looked up: each word in each folder that it may
-be relative to."""
+"""The most possible paths that are looked up: one for each word in each folder that it may be
+relative to."""
 
 HARMLESS: Final = frozenset(
     {
@@ -105,18 +105,19 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_NAME: Final = re.compile(r"[\w.@/:-]+")
 _BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
-"""Separates names of files within a word: in a shell command, in a list of folders, in an
+"""Separates the names of files within a word: in a shell command, a list of folders, or an
 address."""
 
 _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
-"""Python's option `-m`, alone or after other letters, with or without the module's name
-in the same word."""
+"""Python's option `-m`, alone or after other letters in the same word, with or without the name of
+a module."""
 
 _MOST_PROGRAM_NAMES: Final = 20
-"""The most names of a server's command, after links, for which its arguments are read."""
+"""The most names of a server's command, including those of link targets, for which its arguments
+are read."""
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
-"""The files that Python and Node start in a folder."""
+"""The files that Python and Node execute if they are started with a folder."""
 
 _KEPT: Final = (".git", ".hg", ".jj", ".svn")
 """The folders that mark the root of a working copy."""
@@ -148,13 +149,13 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def read_plain(path: Path, max_bytes: int) -> bytes:
-    """Read a regular file, or what a link to one leads to, whoever wrote it.
+    """Read a regular file, directly or through a link, whoever wrote it.
 
-    A cloned folder may have a link to a device there, which never ends, or a pipe, for which
-    a reader waits.
+    A cloned folder may have a link to a device there, which is endless, or to a pipe, which would
+    block.
 
     Raises:
-        TrustError: it is no regular file, or is larger than `max_bytes`.
+        TrustError: it is not a regular file, or is larger than `max_bytes`.
         OSError: it cannot be read.
     """
     with _opened(path) as (file, about):
@@ -168,8 +169,8 @@ def read_plain(path: Path, max_bytes: int) -> bytes:
 
 
 def read_own_beginning(path: Path, size: int) -> bytes:
-    """Read up to `size` bytes of a file that no other user can have written; raises as `read_own`,
-    but for its size.
+    """Read up to `size` bytes of a file that no other user can have written. The errors are those
+    of `read_own`, except for a file that is too large.
     """
     with _opened(path) as (file, about):
         problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
@@ -180,8 +181,8 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 def link_out(path: Path, folder: Path) -> Path | None:
     """The first link on the way from a folder to a path in it that leads out of the folder; None if
-    none does, or if the path is elsewhere. Who made the folder, for example a repository, has
-    chosen such a link.
+    no link does, or if the path is not in the folder. Whoever made the folder, for example the
+    author of a repository, chose such a link.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -199,13 +200,13 @@ def link_out(path: Path, folder: Path) -> Path | None:
 
 
 def write_own(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file in one step: readers, and a system that fails, see either the old content
-    or all of `text`.
+    """Replace a file in one step. Readers see either the old content or all of `text`, even after a
+    crash of the system.
 
     Raises:
         OSError: it cannot be written.
     """
-    import tempfile  # its import takes time, which commands that write nothing save
+    import tempfile  # the import takes time, and commands that write nothing do not need it
 
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
     try:
@@ -228,8 +229,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     Raises:
         OSError: it cannot be opened, or is a folder.
     """
-    # Opening a pipe that has no writer must not block; a pipe with a writer (`<(...)`) is
-    # read to its end.
+    # Opening a pipe without a writer must not block. A pipe with a writer (`<(...)`) is read to its
+    # end.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     )
@@ -246,8 +247,8 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file; None if nobody could, or the system
-    has no such modes.
+    """Return how another user could have written a file; None if nobody could, or if the system has
+    no file modes.
     """
     if sys.platform == "win32":
         return None
@@ -284,12 +285,12 @@ class ProjectFile:
 
     Attributes:
         file: the absolute path.
-        data: the bytes, from which everything is parsed.
+        data: the bytes of the file, from which everything is parsed.
         digests: the SHA-256, in hex, of the file and of every file that it names, except for those
-            in `data_files`, by path: relative with `/` for files in its folder, absolute for others
-            (only tool files).
+            in `data_files`, by path. The path is relative with `/` for a file in its folder, and
+            absolute for any other (only tool files).
         data_files: the files that a person may confirm as data, by path.
-        left: how many bytes trust may cover of these.
+        left: how many bytes of these data files trust may cover.
     """
 
     file: Path
@@ -305,8 +306,8 @@ class ProjectFile:
         """Return the digests of all files that trust covers.
 
         Args:
-            confirmed: the paths of data files that it does not cover, because a person
-                confirmed them as data.
+            confirmed: the paths of data files that trust does not cover, because a person confirmed
+                them as data.
         """
         digests = dict(self.digests)
         left = self.left
@@ -319,11 +320,11 @@ class ProjectFile:
         return digests
 
     def _content(self, path: str, left: int) -> tuple[str, int] | None:
-        """Return the digest and the size of a data file, which is unreadable if it is larger
-        than `left` bytes.
+        """Return the digest and the size of a data file. A file of more than `left` bytes counts as
+        unreadable.
         """
         content = self._read.get(path, (_UNREADABLE, 0))
-        # A digest is computed once: what a person is shown and what is stored is the same.
+        # Compute each digest only once, so that a person is shown the same one that is stored.
         if content is not None and content[0] == _UNREADABLE:
             content = self._read[path] = _digest(self.data_files[path].path, left)
         if content is not None and content[1] > left:
@@ -331,8 +332,8 @@ class ProjectFile:
         return content
 
     def hash(self, confirmed: Collection[str] = ()) -> str:
-        """Return the SHA-256, in hex, over all that a person trusts: the covered files, and which
-        files are data.
+        """Return the SHA-256, in hex, over everything that a person trusts: the covered files, and
+        the choice of files that are data.
         """
         covered = sorted(self.covered(confirmed).items())
         trusted = {"files": covered, "data": sorted(confirmed)} if confirmed else covered
@@ -348,20 +349,20 @@ class ProjectFile:
 def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     """Compute the digests of a project file and of the files that it names.
 
-    These are all files in `tools`, in any folder, and the following ones inside the
-    project's folder:
+    These are the files in `tools`, in any folder, and the following files inside the project's
+    folder:
 
     - files in a server's `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a shell
       command) or `env`, relative to the folder or to the server's `cwd`;
-    - the files that Python and Node start in a folder that is named there;
-    - the files that `command` and MODULE mean in the server's own PATH and PYTHONPATH.
+    - the files that Python and Node execute in a folder that is named there;
+    - the files that `command` and MODULE stand for in the server's own PATH and PYTHONPATH.
 
     The digest of a link is that of its target. Files that these files load are not covered.
 
     Args:
         file: the path of the project file.
         data: its bytes.
-        content: the same, decoded.
+        content: the decoded content of `data`.
 
     Raises:
         TrustError: it names too many files, or files with too many bytes.
@@ -423,12 +424,12 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that may be data: those that nothing names in another way, under any
-    of their paths.
+    """Return the files that may be data: those that are named only as data, by whichever of their
+    paths.
     """
     if not named:
         return {}
-    # Some file systems do not distinguish case.
+    # Some file systems ignore case.
     real_code = {os.path.realpath(path).casefold() for path in code}
     return {
         path: DataFile(path, tuple(dict.fromkeys(places)))
@@ -443,8 +444,8 @@ class _Mention:
 
     Attributes:
         path: the path.
-        anywhere: whether it also counts outside the folder.
-        data_of: who names it as data; None: it may be code.
+        anywhere: whether the path counts even outside the folder.
+        data_of: the place that names it as data; None: it may be code.
     """
 
     path: Path
@@ -462,7 +463,7 @@ def _named(content: JSON, folder: Path) -> Iterator[_Mention]:
     servers = members.get("mcpServers")
     for name, entry in servers.items() if isinstance(servers, dict) else ():
         if isinstance(entry, dict):
-            # A name with spaces could go on the sentence that asks a person about a data file.
+            # A name with spaces could continue the sentence that asks a person about a data file.
             shown = name if _PLAIN_NAME.fullmatch(name) else visible(repr(name))
             yield from _named_by(shown, entry, folder)
 
@@ -549,8 +550,8 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command. A link may have another name than the interpreter
-    that it leads to.
+    """Return the names of a server's command: a link may have a different name than the interpreter
+    that it points to.
     """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
     return list(dict.fromkeys(map(program_name, paths)))
@@ -564,8 +565,8 @@ def _data_arguments(
     *,
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, who names it) of each argument that may name data, by its number: with each
-    name of the command.
+    """Return (path, place that names it) for each argument that may name data under every name of
+    the command, by its number.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -585,7 +586,7 @@ def _is_own_file(text: str, bases: list[Path]) -> bool:
         text: the path.
         bases: the folders that it may be relative to; the first is that of the project.
     """
-    # Only the start of the server knows what a variable stands for.
+    # The value of a variable is known only when the server starts.
     if "$" in text or text.startswith("~"):
         return False
     paths = [base / text for base in bases]
@@ -604,20 +605,20 @@ def _listed(environment: JSONObject, name: str) -> list[str]:
 
 
 def _texts(value: JSON) -> list[str]:
-    """Return the texts in a list that can be paths."""
+    """Return the texts in a list that could be paths."""
     texts: list[str] = []
     for entry in value if isinstance(value, list) else []:
         try:
             if isinstance(entry, str) and b"\0" not in os.fsencode(entry):
                 texts.append(entry)
-        except UnicodeEncodeError:  # half a surrogate pair
+        except UnicodeEncodeError:  # a lone half of a surrogate pair
             continue
 
     return texts
 
 
 def _filled(text: str) -> str:
-    """Fill in the harmless variables and `~` of a path, as the start of a server does. `$${`
+    """Expand the harmless variables and `~` in a path, as happens when a server starts. `$${`
     stands for `${`.
     """
 
@@ -641,7 +642,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _shown(path: Path, folder: Path) -> str:
-    # `..` is kept: after a link it does not lead where the text suggests.
+    # Keep `..`: after a link, it does not lead where the text suggests.
     if path.is_relative_to(folder):
         return path.relative_to(folder).as_posix()
     return str(path)
@@ -667,11 +668,11 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """What a person has trusted of one project file.
+    """The trust of a person in one project file.
 
     Attributes:
-        digests: of all covered files, see `ProjectFile.covered`; empty: the person allowed
-            only variables.
+        digests: the digests of all covered files, see `ProjectFile.covered`; empty: the person
+            allowed only variables.
         data: the paths of the files that the person confirmed as data.
         variables: the environment variables that the file may name.
         at: the time, in seconds since 1970.
@@ -689,8 +690,8 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return what is trusted, by the path of the project file, and the problem of `trust.json` if
-    it cannot be used.
+    """Return the trust in each project file, by its path, and the problem of `trust.json` if it
+    cannot be used.
     """
     path = trust_path()
     try:
@@ -722,7 +723,7 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 def _from_json(value: Any) -> Trusted:
     digests = {str(path): str(digest) for path, digest in value["digests"].items()}
-    # Entries of earlier versions have no data files: everything that is named is covered.
+    # Entries of earlier versions have no data files: their trust covers every named file.
     data = frozenset(map(str, value.get("data", ())))
     return Trusted(digests, frozenset(map(str, value["variables"])), data, float(value["at"]))
 
@@ -768,7 +769,7 @@ class ProjectTrust:
 
     Attributes:
         found: the present content of the file.
-        before: what a person has trusted of it; None: nothing.
+        before: the trust that a person has put in the file; None: none.
         problem: the problem of `trust.json`, or None.
     """
 
@@ -785,7 +786,7 @@ class ProjectTrust:
 
     @property
     def data(self) -> frozenset[str]:
-        """The paths of the files that the person confirmed as data, and that can still be data."""
+        """The paths of the files that the person confirmed as data and that can still be data."""
         if self.before is None:
             return frozenset()
         return self.before.data & self.found.data_files.keys()
@@ -806,7 +807,7 @@ class ProjectTrust:
         """Each file that differs from what was trusted, as (path, `changed`, `new`, `gone`
         or `not data`).
 
-        `not data`: it was confirmed as data, and may be code by now.
+        `not data`: the file was confirmed as data, but may now be code.
         """
         if self.before is None or not self.before.digests:
             return []
@@ -860,8 +861,8 @@ def was_trusted(file: Path) -> bool:
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program may trust a project file after changing it: it is trusted now, or
-    does not exist.
+    """Return whether a program may trust a project file after changing it, because it is trusted
+    now or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -873,7 +874,7 @@ def look_at(file: Path) -> ProjectFile:
     """Read a project file. Its content is not checked.
 
     Raises:
-        TrustError: it is not JSON, or see `read_own` and `project_file`.
+        TrustError: it is not JSON, or as for `read_own` and `project_file`.
         OSError: it cannot be read.
     """
     data = read_own(file)
@@ -885,16 +886,16 @@ def look_at(file: Path) -> ProjectFile:
 
 
 def keep_trusted(found: ProjectFile, confirmed: Collection[str] = ()) -> None:
-    """Store that a person trusts exactly this content. The variables that the file may
-    name stay the same.
+    """Store that a person trusts exactly this content. This does not change which variables the
+    file may name.
 
     Args:
         found: the content.
         confirmed: the paths of the data files that the person confirmed as data.
 
     Raises:
-        TrustError: one of these cannot be data, another file is too large, or trust
-            cannot be stored.
+        TrustError: one of the data files cannot be data, another file is too large, or trust cannot
+            be stored.
     """
     data = frozenset(confirmed)
     for path in sorted(data - found.data_files.keys()):
@@ -922,7 +923,8 @@ def _why_not_data(found: ProjectFile) -> str:
 
 
 def trust_file(file: Path) -> None:
-    """Trust the present content of a project file, for programs that wrote it themselves.
+    """Trust the present content of a project file. Only a program that wrote it itself may call
+    this.
 
     Raises:
         TrustError: it is not JSON, others may write it, or trust cannot be stored.
@@ -950,7 +952,8 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
 
 
 def forget(file: Path) -> bool:
-    """Withdraw the trust in a project file and in its variables. Return whether there was any.
+    """Withdraw the trust in a project file, and the permission to name variables. Return whether
+    either existed.
 
     Raises:
         TrustError: it cannot be stored.
@@ -997,7 +1000,7 @@ def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Hold the lock of the processes that change what is trusted."""
+    """Hold the lock that processes take to change `trust.json`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if sys.platform == "win32":
@@ -1032,7 +1035,7 @@ class Variables:
         return name in HARMLESS or name in self.names
 
     def refusal(self, *names: str) -> str:
-        """Say why variables are not filled in, and which command allows them, from any folder."""
+        """Say why variables are not expanded, and which command allows them, from any folder."""
         words = [word for name in names for word in ("--env", name)]
         are = "is" if len(names) == 1 else "are"
         pronoun = "it" if len(names) == 1 else "them"
@@ -1052,12 +1055,12 @@ def variables_text(names: Sequence[str]) -> str:
 
 
 def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
-    """Return the command that trusts a project file, as it is typed in the current folder.
+    """Return the command that trusts a project file, as a person types it in the current folder.
 
     Args:
         file: the project file.
         words: options of the command.
-        anywhere: always name the folder, even if it is the current one.
+        anywhere: whether to name the folder even if it is the current one.
     """
     command = ["ideabridge", "trust", *words]
     if file.name != FILE_NAME:
@@ -1068,8 +1071,8 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell, in one line and without hidden characters. bash and zsh
-    read the escapes.
+    """Quote a word for a shell, in one line and without hidden characters. The escapes are those of
+    bash and zsh.
     """
     if visible(word) == word:
         return shlex.quote(word)
@@ -1093,8 +1096,8 @@ class Untrusted:
 
     Attributes:
         file: the project file.
-        changed: the paths of the files that differ from what was trusted; empty:
-            nothing was trusted.
+        changed: the paths of the files that differ from their trusted content; empty: nothing was
+            trusted.
         problem: the problem of `trust.json`, or None.
         servers: the names of the servers in the file.
         keys: the top-level keys of the file.
@@ -1110,7 +1113,7 @@ class Untrusted:
         """Tell a person at the command line why the file is not used, and which command trusts it.
 
         Args:
-            anywhere: the text may be read in another folder, for example in a host's log.
+            anywhere: whether the text may be read in another folder, for example in a host's log.
         """
         why = "nobody has trusted it"
         if self.changed:
@@ -1118,7 +1121,7 @@ class Untrusted:
                 more = f" and {len(self.changed) - 3} more"
             else:
                 more = ""
-            # Files may have any name: `visible` removes line ends, so a name cannot look like a
+            # A file may have any name. `visible` removes line ends, so a name cannot look like a
             # line of ideabridge.
             why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
 
@@ -1130,12 +1133,12 @@ class Untrusted:
         )
 
     def told_to_hosts(self) -> str:
-        """Tell a model what is missing, and what the user can do. The text contains nothing from
-        the file but the number of its servers: nobody has looked at the names yet, and a name
-        can be a sentence.
+        """Tell a model what is missing, and what the user can do. The only thing in the text that
+        comes from the file is the number of its servers: nobody has looked at their names yet, and
+        a name can be a sentence.
         """
         command = trust_command(self.file, anywhere=True)
-        # A truncated command would name another folder.
+        # A truncated command could name another folder.
         if len(command) <= 400:
             shown = f"`{command}` in a terminal"
         else:
