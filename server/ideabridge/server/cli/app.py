@@ -161,16 +161,16 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "tools": ("tools list", "tools list git log"),
     "tools list": ("tools list git log", "tools list --schemas"),
 }
-"""Examples of command lines for each command; the keys and values lack the program's name."""
+"""Example command lines for each command. Keys and values omit the program's name."""
 
 _MOST: Final = 100
 """The most columns of a line of help."""
 
 _WIDEST: Final = 26
-"""The most columns of the names in a section of help; a longer name has its own line."""
+"""The most columns of the names in a section of help. A longer name gets a line of its own."""
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
-"""The options of many commands, listed after a command's own options."""
+"""The options that many commands share. Help lists them after a command's own options."""
 
 _REWORDED: Final = {
     "install_completion": "Install completion for your shell (bash, zsh, fish or PowerShell).",
@@ -275,7 +275,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> str:
 
 
 def _argument_name(argument: Any) -> str:
-    """The metavar without the marks for optional and repeated."""
+    """Return the metavar without the marks for optional and repeated arguments."""
     metavar = str(argument.metavar or argument.name.upper())
     return metavar.strip("[]").removesuffix("...").rstrip("]")
 
@@ -288,7 +288,7 @@ def _argument_usage(argument: Any) -> str:
 
 
 def _option(option: Any) -> tuple[str, str]:
-    """(names and value of an option, its description)."""
+    """Return (names and value of an option, its description)."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
@@ -312,7 +312,7 @@ def _description(parameter: Any) -> str:
 
 
 def _first_sentence(command: Any) -> str:
-    """The first sentence of a command's help."""
+    """Return the first sentence of a command's help."""
     text = " ".join((command.help or "").split("\n\n")[0].split())
     return text.partition(". ")[0].rstrip(".")
 
@@ -353,7 +353,7 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
-# These add their commands to the `app` of another file.
+# These modules add their commands to the `app` of another module.
 assert publishing.app is ideas.app
 assert sharing.app is ideas.app
 assert writing.app is ideas.app
@@ -382,11 +382,11 @@ _use_plain_help(app)
 
 
 def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
-    """The application with only the command that is called, because Typer builds every
-    command that it has.
+    """Return the application with only the command that the arguments call, because Typer builds
+    every command of an application.
 
-    It has all its commands if the first argument is not the name of one: an option, nothing, or a
-    mistake, whose message suggests names.
+    Return it with all its commands if the first argument names none of them: an option, no
+    argument, or a mistake, for which the error message suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -442,15 +442,15 @@ def run_command_line(arguments: list[str]) -> int:
 def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain
-    texts of modules.
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets, because it may
+    quote modules.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(printable(everywhere_masked(text)))
 
 
 def _misused(error: Exception, message: str) -> int:
-    """Report a usage error of Typer, and the command that prints help."""
+    """Report a usage error of Typer, and name the command that prints help."""
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "ideabridge")
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -458,7 +458,7 @@ def _misused(error: Exception, message: str) -> int:
             echo(message)
         return ExitCode.DONE
 
-    # Typer's messages may contain messages of pydantic.
+    # Typer's messages may quote those of pydantic.
     text = " ".join(message.split())
     text = text.replace("Value error, ", "").replace("Input should be ", "expected ")
     report(f"{text.removesuffix('.')} (see `{path} --help`)")

@@ -97,7 +97,7 @@ def list_approvals(
 
 
 def _duration(seconds: float) -> str:
-    """A rounded duration: `5 s`, `3 min`, `2 h`, `4 days`."""
+    """Return a rounded duration: `5 s`, `3 min`, `2 h`, `4 days`."""
     for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{int(seconds // unit)} {name}"
@@ -107,7 +107,7 @@ def _duration(seconds: float) -> str:
 def _show_all(
     decisions: Iterable[Pending], write: Callable[[str, str | None], None], console: Console
 ) -> None:
-    """Show open decisions, each under its run, with `write`, which writes to `console`."""
+    """Show open decisions, grouped by run. `write` shows one line on `console`."""
     for _, several in itertools.groupby(decisions, lambda decision: decision.record.id):
         for number, decision in enumerate(several):
             _show(decision, write, console, with_run=number == 0)
@@ -150,7 +150,7 @@ def _show(
 
 
 def _times(pending: Pending) -> str:
-    """When a decision was asked for, and how much time is left."""
+    """Return a text that says when a decision was asked for, and how much time is left."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -256,7 +256,7 @@ async def decide(
     _check_choices(submitted, approvals)
     unnamed = [approval for approval in approvals if not _is_named(approval, targets)]
     if unnamed and decision in _LETS_HAPPEN and at_terminal() and not options.json:
-        # What a run asks may have changed since somebody looked.
+        # The questions of a run may have changed since somebody looked at them.
         _show_all(unnamed, say, err())
         objects = "this" if len(unnamed) == 1 else f"these {len(unnamed)}"
         with interruptible():
@@ -272,9 +272,7 @@ async def decide(
 def _check_contents(
     decision: str, *, call: str | None, plan: str | None, value: str | None
 ) -> None:
-    """Raise `UsageError` unless the options have the content that the decision needs, and no
-    other.
-    """
+    """Raise `UsageError` unless the options contain exactly what the decision needs."""
     for option, text, expected in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
@@ -292,7 +290,7 @@ def _check_contents(
 def _grant(
     decision: str, *, for_run: bool, most: int | None, parameters: str | None
 ) -> JSONObject | None:
-    """The grant of `--for-run`, `--max` and `--parameters`."""
+    """Return the grant that `--for-run`, `--max` and `--parameters` describe."""
     if not for_run:
         if most is not None:
             raise UsageError("--max goes with --for-run")
@@ -312,7 +310,7 @@ def _grant(
 
 
 def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
-    """Raise `UsageError` unless the approvals take the decision."""
+    """Raise `UsageError` unless every approval allows the decision."""
     decision = submitted.decision
     for_one = "--for-run" if submitted.grant is not None else decision
     if len(approvals) > 1 and for_one in ("--for-run", "edit", "value"):
@@ -329,13 +327,15 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """True if one of the words names this decision, and not its whole run."""
+    """Return whether one of the words names this decision, and not only its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
 
 def _read(text: str, option: str) -> JSON:
-    """JSON, or `@FILE` with it; for `--value` also plain text."""
+    """Read the JSON of an option, or of the file that `@FILE` names. `--value` may also be plain
+    text.
+    """
     if text.startswith("@"):
         return read_json(text[1:], option)
     value = value_of(text)
@@ -345,14 +345,15 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _read_object(text: str | None, option: str) -> JSONObject | None:
-    """The JSON object of an option; None without the option."""
+    """Read the JSON object of an option; return None without the option."""
     if text is None:
         return None
     return require_object(_read(text, option), option)
 
 
 def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending]]:
-    """The open decisions that the words name, by run; None: all open decisions.
+    """Return the open decisions that the words name, by run. If `words` is None, return all open
+    decisions.
 
     Raises:
         UnknownRunError, UsageError: a word matches no open decision, or several.
@@ -437,7 +438,7 @@ async def _decide(
             try:
                 outcome = await _settle(bridge, options, decision, decisions, refused)
             except IdeabridgeError as error:
-                # The other decisions are still made.
+                # Continue with the decisions for other runs.
                 message = _why_not(error, decisions[0])
                 report(message)
                 answers.append({"run": run_id, "error": message})
@@ -474,15 +475,15 @@ async def _settle(
     decisions: list[Pending],
     refused: list[str],
 ) -> Followed:
-    """Submit the decision for the chosen questions of one run, and follow the run; without
-    a decision, ask.
+    """Submit the decision on the chosen questions of one run, or ask the person if `decision` is
+    None. Then follow the run.
 
-    The approvals that nobody can decide any more are reported, and added to `refused`. The run is
-    followed all the same if it took one of the decisions: its calls run in this process.
+    Approvals that nobody can decide any more are reported, and added to `refused`. If the run took
+    at least one of the decisions, it is followed, because its calls run in this process.
 
     Raises:
-        InterruptedRunError, DecisionError, FinishedRunError: this process cannot decide, or
-            nobody can any more.
+        InterruptedRunError, DecisionError, FinishedRunError: this process cannot make the decision,
+            or nobody can any more.
     """
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.server.cli.follow import follow

@@ -1,8 +1,8 @@
 """Shell completion of names in the store and in the configuration.
 
-The shell asks at each key press, so completion reads the configuration as plain JSON (the
-project's only if it is trusted) and the store by read-only SQL. If anything goes wrong, it
-completes nothing: the shell would print an error into the line that the person types.
+The shell asks at each key press, so completion reads the configuration as plain JSON (the project's
+only if it is trusted) and the store by read-only SQL. If anything goes wrong, it completes nothing,
+because the shell would print an error into the line that the person types.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _TAGS: Final = (
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
-    """A completion that runs these queries, with the beginning of the word and the largest
-    number of rows.
+    """Return a completion that runs these queries. Their parameters are the beginning of the word
+    and the maximum number of rows.
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:
@@ -117,12 +117,12 @@ _BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
     "TOOL": _from_store(_TOOLS),
     "TAG": _from_store(_TAGS),
 }
-"""The completion of an argument or an option's value, by its metavar."""
+"""The completion of each argument or option value, by its metavar."""
 
 
 def _store(ctx: typer.Context) -> Path:
-    """The file of the store of the command line, else of the configuration, else the default
-    one.
+    """Return the file of the store: that of the command line, else that of the configuration, else
+    the default.
     """
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
@@ -137,11 +137,11 @@ def _store(ctx: typer.Context) -> Path:
 
 
 def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """(folder, unchecked content) of each configuration that would be used, the one that overrides
-    the others first.
+    """Yield (folder, unchecked content) of each configuration that would be used. The one that
+    overrides the others comes first.
 
     Raises:
-        OSError, ValueError, TrustError: one cannot be read.
+        OSError, ValueError, TrustError: a configuration cannot be read.
     """
     import platformdirs
 
@@ -170,7 +170,7 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
 
 
 def _shared_option(ctx: Any, name: str) -> Path | None:
-    """The value of a shared option, given before or after the command."""
+    """Return the value of a shared option, wherever it stands: before or after the command."""
     while ctx is not None:
         if ctx.params.get(name) is not None:
             return Path(str(ctx.params[name]))
@@ -190,7 +190,7 @@ def set_completion(annotation: Any) -> None:
 
 
 def default_store() -> str:
-    """The path of the store if none is configured. Opening it creates its folder."""
+    """Return the path of the store if none is configured. Opening the store creates its folder."""
     import platformdirs
 
     return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")

@@ -1,4 +1,4 @@
-"""The line that shows which modules are connecting."""
+"""Connecting: the line that shows which modules are connecting."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
-"""The longest time that commands wait for modules. Each module also has its own
+"""The maximum time, in seconds, for which commands wait for modules. Each module also has its own
 `connect_timeout`."""
 
 _NAMED: Final = 5
-"""The most modules that the line names."""
+"""The maximum number of modules that the line names."""
 
 _MOMENT: Final = 0.5
-"""Seconds before the line appears for the modules that a plan waits for."""
+"""Seconds that a plan waits for modules before the line appears."""
 
 
 class Connecting:
-    """Shows which modules are connecting, from before the SDK is imported until `wait` returns.
+    """Shows which modules are connecting, from before the import of the SDK until `wait` returns.
 
-    At a terminal this is a last line that counts the seconds and disappears at the end. Elsewhere
-    it is one line on standard error.
+    At a terminal, the last line counts the seconds, and disappears at the end. Elsewhere, one line
+    appears on standard error.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -61,10 +61,10 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Wait until every module is up, failed or disabled, at most `SETTLE_SECONDS`.
+        """Wait at most `SETTLE_SECONDS` until every module is up, failed or disabled.
 
         `report` is called with the status of each module as soon as it is known, and at the end
-        with those that are still connecting. Its output appears above the last line.
+        with the status of each module that is still connecting. Its output appears above the line.
         """
         known_names: set[str] = set()
 
@@ -105,8 +105,8 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line at the terminal of standard output, else of standard error; false if
-        neither is a terminal.
+        """Show the line on the terminal of standard output or else of standard error. Return False
+        if neither is a terminal.
         """
         from rich.live import Live
 
@@ -160,7 +160,7 @@ async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which modules are connecting while the body waits for those it needs; with
+    """Show which modules are connecting while the body waits for the modules that it needs. With
     `quiet`, show nothing.
     """
     async with anyio.create_task_group() as group:

@@ -1,9 +1,9 @@
 """Console: results on standard output, everything else on standard error; colours
 only on terminals.
 
-Every output of a command goes through this module, because text from outside must not control a
-terminal: each function escapes hidden characters (`ideabridge.tools.names`). Whatever rich draws is
-escaped once more, so that safety does not depend on each caller.
+All output of commands passes through this module, because text from outside must not control a
+terminal: each function escapes hidden characters (`ideabridge.tools.names`). Everything that rich
+draws is escaped once more, so that safety does not depend on the callers.
 """
 
 from __future__ import annotations
@@ -30,22 +30,26 @@ if TYPE_CHECKING:
 
 
 _STEADY: Final = 1.0
-"""Seconds for which a question is shown before an answer counts, as on the page."""
+"""Seconds for which a question is visible before an answer counts, as on the page."""
 
 _MOMENT: Final = 0.5
 """Seconds before a line about work in progress appears."""
 
 _LEAST: Final = 12
-"""The least columns of the last column of a table, however narrow the terminal is."""
+"""The minimum width of the last column of a table, however narrow the terminal is."""
 
 
 def out() -> Console:
-    """Standard output. Writing raises `BrokenPipeError` if the reader has gone."""
+    """Return the console of standard output. Writing raises `BrokenPipeError` if the reader has
+    gone.
+    """
     return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Standard error. If the reader has gone, the command continues without it."""
+    """Return the console of standard error. If the reader has gone, the command continues without
+    it.
+    """
     return _console(sys.stderr, _drop_errors)
 
 
@@ -100,8 +104,8 @@ def show_line(text: str, style: str | None = None) -> None:
 
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
-    """The columns of the terminal that shows results, or what `say` prints; None if they go to a
-    pipe or a file.
+    """Return the width of the terminal that shows results, or of the one that shows what `say`
+    prints. None means a pipe or a file.
     """
     if of_errors:
         return err().width if sys.stderr.isatty() else None
@@ -109,8 +113,8 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 
 
 def fit(text: str, indent: int | None = None) -> str:
-    """The text, wrapped if standard output is a terminal. Further lines begin with `indent`
-    spaces or like it.
+    """Wrap a text if standard output is a terminal. Further lines begin with `indent` spaces, or as
+    many as the text begins with.
     """
     if not sys.stdout.isatty():
         return text
@@ -124,16 +128,16 @@ _FILLER: Final = "\ue000"
 
 
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
-    """A text in lines of at most `width` columns; an empty text gives no lines. The terminal would
-    break a longer line, and its author could make the rest look like a line of ideabridge. `first`
-    begins the first line, `further` the others.
+    """Split a text into lines of at most `width` columns. The first line begins with `first`, the
+    others with `further`. The terminal would break a longer line, and the author of the text could
+    make the rest look like a line of ideabridge.
     """
     import textwrap
     from unicodedata import east_asian_width
 
-    # This escapes characters of private use, such as the filler.
+    # This also escapes private-use characters, such as the filler.
     plain = printable(text)
-    # Ambiguous characters are wide in some terminals.
+    # Some terminals show ambiguous characters as wide ones.
     filled = "".join(
         f"{character}{_FILLER}" if east_asian_width(character) in "WFA" else character
         for character in plain
@@ -141,7 +145,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
     if len(first) + len(filled) <= width:
         return [first + plain]
 
-    # A line may end between the two columns of a character.
+    # A line may be cut between the two columns of a wide character.
     room = width - (len(filled) > len(plain))
     lines = textwrap.wrap(
         filled, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False
@@ -150,8 +154,8 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
 
 def echo(text: str) -> None:
-    """Print help or another text of ideabridge on standard output. It may quote the command
-    line.
+    """Print help or another text of ideabridge, which may quote the command line, on standard
+    output.
     """
     _write(printable(text))
 
@@ -163,13 +167,15 @@ def _write(text: str) -> None:
 
 
 def first_line(text: str) -> str:
-    """The first line of a text, cut after 100 characters."""
+    """Return the first line of a text, cut after 100 characters."""
     line = text.strip().split("\n")[0]
     return line if len(line) <= 100 else line[:97] + "..."
 
 
 def errors_text(count: int) -> str:
-    """The number of errors of a run, to follow its status; empty if there are none."""
+    """Return the number of errors of a run as text that follows its status. The text is empty if
+    the run has none.
+    """
     return f", {counted(count, 'error')}" if count else ""
 
 
@@ -179,7 +185,7 @@ def print_json(value: JSON) -> None:
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
-    """The value as JSON with escapes for hidden characters, which do not change the value."""
+    """Encode a value as JSON. Hidden characters become escapes, which do not change the value."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
     if unicode:
         return readable_json(value, indent)
@@ -190,12 +196,12 @@ def print_value(value: JSON) -> None:
     """Print a result for a person: text as it is, anything else as indented JSON."""
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
-        # A pipe or a file gets the text itself; on a terminal it is escaped.
+        # A pipe or a file receives the text itself. On a terminal it is escaped.
         _write(printable(value) if is_terminal else value)
     elif is_terminal:
         from rich.highlighter import JSONHighlighter
 
-        # The base64 of an image would fill the terminal; a pipe and a file get it.
+        # The base64 of an image would fill the terminal. A pipe or a file receives it.
         out().print(JSONHighlighter()(_json(without_payloads(value), 2)))
     else:
         _write(_json(value, 2))
@@ -212,8 +218,8 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
 
 
 def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on standard output, or each row as lines of titles and cells if a terminal is
-    too narrow for it.
+    """Print a table on standard output. If a terminal is too narrow for it, print each row as lines
+    of titles and cells.
     """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     needed = sum(max(map(_columns, column)) + 2 for column in zip(*cells, strict=True)) - 2
@@ -237,8 +243,8 @@ class Rows:
 
     Args:
         titles: the titles of the columns.
-        widths: the columns of each cell except the last of a row. A longer cell moves the rest of
-            its row to the right.
+        widths: the width of each column except the last. A wider cell moves the rest of its row to
+            the right.
         cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other
             cell is ever cut.
     """
@@ -261,10 +267,10 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """A row of a table with these `widths` of all columns but the last, in lines of `width` columns
-    (None: any length).
+    """Return the lines of a table row, at most `width` columns wide (None: any length). `widths`
+    are those of all table columns but the last.
 
-    The last cell is wrapped, or with `cut` cut to one line.
+    The last cell is wrapped, or, with `cut`, cut to one line.
     """
     *first, last = [printable_line(cell) for cell in cells]
     start = "".join(
@@ -292,14 +298,14 @@ def _columns(text: str) -> int:
 
 
 def error_json(message: str, kind: str, code: int) -> JSONObject:
-    """The object that `--json` prints for a failed command."""
+    """Return the object that `--json` prints for a failed command."""
     return {"error": {"kind": kind, "message": message}, "exit": code}
 
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Let Ctrl-C interrupt a blocking read; the handler of an event loop would only cancel the
-    task afterwards.
+    """Let Ctrl-C interrupt a blocking read. The event loop's own handler would cancel the task only
+    after the read.
     """
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -309,10 +315,10 @@ def interruptible() -> Generator[None]:
 
 
 async def let_read() -> None:
-    """Let the person at the terminal read what was just shown, before a prompt whose answer lets
-    something happen.
+    """Give the person at the terminal time to read what was just shown, before a prompt whose
+    answer has effects.
 
-    Whatever was typed until then was meant for something else, and is discarded.
+    Input that was typed before the prompt was meant for something else, and is discarded.
     """
     import anyio
 
@@ -322,7 +328,7 @@ async def let_read() -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person at the terminal whether to do what was just shown; see `let_read`."""
+    """Ask the person at the terminal whether to do what was just shown. `let_read` comes first."""
     import typer
 
     if sys.stdin.isatty():
@@ -340,13 +346,13 @@ def _discard_typed() -> None:
     else:
         import termios
 
-        # A terminal delivers one line at a time, so no further one waits in `sys.stdin`.
+        # A terminal delivers one line at a time, so `sys.stdin` holds no further line.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read one line from standard input, after the prompt if it is a terminal; None at
-    the end of input.
+    """Read one line from standard input, with the prompt if it is a terminal. Return None at the
+    end of input.
 
     Waiting can be cancelled (Ctrl-C).
     """
@@ -378,8 +384,8 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """The command ran and did not succeed: calls with errors, a module that is down,
-    a wrong answer."""
+    """The command ran without success: calls had errors, a module is down, or an answer is
+    wrong."""
     USAGE = 2
     """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
     STORE = 3
@@ -420,8 +426,8 @@ _FAILED = (
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
-    """The exit code of an error, by the name of its class: the modules that define the classes need
-    not be imported.
+    """Return the exit code of an error. The name of its class decides, so that the modules of the
+    classes need not be imported.
     """
     name = type(error).__name__
     if name in _STORE:
@@ -432,7 +438,7 @@ def exit_code(error: IdeabridgeError) -> ExitCode:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside groups of errors (task groups wrap what is raised in them)."""
+    """Yield the errors inside nested exception groups, in which task groups wrap errors."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(inner)
@@ -441,8 +447,8 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
-    """The error of ideabridge in a group of errors, if the group has only such errors
-    and cancellations.
+    """Return the first error of ideabridge in an exception group, if the group has only such errors
+    and cancellations; otherwise None.
     """
     first: IdeabridgeError | None = None
     for leaf in leaves(error):
@@ -455,15 +461,15 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
 
 
 def at_terminal() -> bool:
-    """True if standard input and standard error are terminals, so a person can be asked."""
+    """Return whether standard input and standard error are terminals, so a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextmanager
 def working(task: str, *, quiet: bool = False) -> Generator[None]:
-    """At a terminal, a last line on standard error that says what takes time and counts the
-    seconds. It appears after half a second and disappears at the end. Elsewhere, and with
-    `quiet`, nothing.
+    """At a terminal, show a last line on standard error that names the task and counts the seconds.
+    It appears after half a second and disappears at the end. Elsewhere, or with `quiet`, show
+    nothing.
     """
     console = err()
     if quiet or not console.is_terminal or console.is_dumb_terminal:
@@ -480,7 +486,7 @@ def working(task: str, *, quiet: bool = False) -> Generator[None]:
         text = "" if seconds < _MOMENT else f"{task} ({seconds:.0f} s)"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
-    # Its thread draws the line, also while this one waits for the disk.
+    # Rich draws the line in its own thread, even while this one waits for the disk.
     with Live(
         get_renderable=line,
         console=console,

@@ -1,5 +1,4 @@
-"""Follow a run: show its calls, ask the person, cancel the run at Ctrl-C, and print its result
-or its history.
+"""Follow a run: show its calls, ask the person, cancel the run on Ctrl-C, and print its result.
 
 `follow` returns when the run has ended or waits for someone who is not at this terminal. `Turns`
 reads Solutions from standard input, and `RunHistory` is a run as its journal records it.
@@ -51,12 +50,12 @@ if TYPE_CHECKING:
 
 
 ROWS: Final = 24
-"""The most rows of the live table; calls that settled first are hidden first."""
+"""The most rows of the live table. It hides the calls that settled first."""
 
 _TITLES: Final = (" ", "call", "tool", "status", "time", "")
 
 _AROUND: Final = 8
-"""Lines of the terminal that the rows of the live table leave free."""
+"""The lines of the terminal that the rows of the live table leave free."""
 
 _MARKS: Final = {
     "waiting": ("·", "dim"),
@@ -78,9 +77,9 @@ class Followed:
         run: the run.
         started, finished: the times of each call, by its index, in seconds of the monotonic clock.
         notes: the last progress message of each running call.
-        asked: the last Request that was made, and its size.
-        stopped: True if the person stopped the command.
-        pending: True if the run waits for an approval that nobody here can give.
+        asked: the number of the last Request, and its size, as text.
+        stopped: whether the person stopped the command.
+        pending: whether the run waits for an approval that nobody here can give.
     """
 
     run: Run
@@ -100,19 +99,20 @@ class Followed:
             self.started.setdefault(event.call, now)
         elif isinstance(event, events.CallFinished):
             self.started.setdefault(event.call, now)
-            # The last item to finish ends a call with several items.
+            # The last item to finish ends a call with several items, so a later time replaces an
+            # earlier one.
             self.finished[event.call] = now
             self.notes.pop(event.call, None)
 
     def seconds(self, call: int) -> float | None:
-        """The duration of a call up to now; None before it starts."""
+        """Return the duration of a call up to now; None before it starts."""
         started = self.started.get(call)
         if started is None:
             return None
         return self.finished.get(call, time.monotonic()) - started
 
     def rows(self) -> list[JSON]:
-        """The calls of the run as `--json` prints them."""
+        """Return the calls of the run as `--json` prints them."""
         return [self._row(progress) for progress in self.run.calls()]
 
     def _row(self, progress: Progress) -> JSONObject:
@@ -134,7 +134,7 @@ class Followed:
         return row
 
     def code(self) -> ExitCode:
-        """The exit code of the command."""
+        """Return the exit code of the command."""
         if self.stopped:
             return ExitCode.CANCELLED
         if self.pending or self.run.status == "needs_solution":
@@ -145,7 +145,7 @@ class Followed:
 
 
 def place_and_name(progress: Progress) -> str:
-    """`module/tool`, or the name of a tool without a module."""
+    """Return `module/tool`, or the name of a tool without a module."""
     tool = progress.tool
     if tool is None:
         return progress.call.name
@@ -154,7 +154,9 @@ def place_and_name(progress: Progress) -> str:
 
 
 def call_name(progress: Progress) -> str:
-    """The call's `_id`, or its place in the plan, after its instance if it has one."""
+    """Return the call's `_id`, or else its place in the plan, after the name of its instance if it
+    has one.
+    """
     call = progress.call
     name = call.id or str(call.place)
     return f"{call.instance} {name}" if call.instance else name
@@ -199,8 +201,8 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """A table on the terminal that is drawn again eight times a second. It disappears while a
-    person is asked.
+    """A table on the terminal, which is redrawn eight times a second. It disappears while a person
+    is asked.
     """
 
     def __init__(self, followed: Followed) -> None:
@@ -210,7 +212,7 @@ class LiveDisplay(PlainDisplay):
         self._live = self._start()
 
     def _start(self) -> Live:
-        """Start a display below the present output; a stopped one would draw over that output."""
+        """Start a new display below the present output. A stopped display would draw over it."""
         from rich.live import Live
 
         live = Live(
@@ -244,7 +246,7 @@ class LiveDisplay(PlainDisplay):
     def _table(self) -> Text:
         from rich.text import Text
 
-        # A thread of rich calls this, so the calls are copied first.
+        # A thread of rich calls this method, so it copies the calls first.
         calls = list(self._followed.run.calls())
         settled = sum(1 for progress in calls if progress.settled)
         console = err()
@@ -280,7 +282,9 @@ class LiveDisplay(PlainDisplay):
 
 
 def _latest(calls: list[Progress], rows: int) -> list[Progress]:
-    """At most so many calls: those that have not settled, after those that settled last."""
+    """Return at most `rows` calls: the calls that settled last, then those that have
+    not settled.
+    """
     if len(calls) <= rows:
         return calls
 
@@ -291,7 +295,7 @@ def _latest(calls: list[Progress], rows: int) -> list[Progress]:
 
 
 class Turns:
-    """Asks for the Solutions of a run and its rooms, one after another.
+    """Asks for the Solutions of a run and of its rooms, one after another.
 
     With `quiet`, only errors are printed, unless standard input is a terminal.
     """
@@ -303,8 +307,8 @@ class Turns:
         self._schema: JSON = None
 
     async def take(self) -> bool:
-        """Show an open Request, read its Solution from standard input and submit it; False at
-        the end of input.
+        """Show an open Request, read its Solution from standard input, and submit it. Return False
+        at the end of input, or without an open Request.
         """
         asking = next(self._run.open_requests(), None)
         if asking is None or asking.runner.request is None:
@@ -326,7 +330,7 @@ class Turns:
         return True
 
     def _show(self, request: Request, turn: int) -> None:
-        # After a malformed Solution only its errors are shown.
+        # After a malformed Solution, only its errors are shown, not the Request again.
         if request is self._shown:
             return
 
@@ -351,7 +355,9 @@ class Turns:
 
 
 def _offered(schema: JSON) -> Iterator[str]:
-    """The schema of a Solution for a person: the tools with their parameters, and the output."""
+    """Return the schema of a Solution as lines for a person: the tools with their parameters, and
+    the output.
+    """
     schemas = as_object(as_object(schema).get("properties"))
     calls = as_object(as_object(schemas.get("calls")).get("items"))
     tools = calls.get("anyOf")
@@ -374,8 +380,8 @@ def _offered(schema: JSON) -> Iterator[str]:
 
 
 async def _read() -> str | None:
-    """The text of one Solution, up to an empty line or the end of a whole JSON value; None at
-    the end of input.
+    """Read the text of one Solution, up to an empty line or the end of a complete JSON value.
+    Return None at the end of input.
     """
     text = ""
     while True:
@@ -400,16 +406,16 @@ async def follow(
 
     Args:
         run: a run that was just started.
-        quiet: show nothing.
-        by_turns: read the Solutions that the run needs from standard input.
-        asks: ask the person at the terminal, if there is one, for approvals.
-        leaves: at Ctrl-C do not end a run that waits for approval.
+        quiet: whether to show nothing.
+        by_turns: whether to read the Solutions that the run needs from standard input.
+        asks: whether to ask a person at the terminal for approvals.
+        leaves: whether Ctrl-C leaves a run that waits for approval as it is, instead of ending it.
     """
     followed = Followed(run)
     turns = Turns(run, quiet=quiet) if by_turns else None
     for progress in run.calls():
         if progress.status.value == "running":
-            # The first calls have started before the watchers are added.
+            # The first calls started before the watchers are added.
             followed.take(events.CallStarted(progress.call.index))
 
     run.runner.watchers.append(followed.take)
@@ -430,7 +436,8 @@ async def follow(
                     break
         except anyio.get_cancelled_exc_class():
             if not followed.stopped:
-                # Ctrl-C came before the signals were watched, and asyncio cancelled this task.
+                # Ctrl-C came before this process watched for signals, so asyncio cancelled this
+                # task.
                 await _stop(run, leaves=leaves)
                 say(f"{run.id}: {run.status}", "dim")
             raise
@@ -448,8 +455,8 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Let the person answer what the run waits for, or let `turns` read it, inside `aside`. False
-    if nobody here answers.
+    """Inside `aside`, let the person answer what the run waits for, or let `turns` read it. Return
+    False if nobody here answers.
     """
     run = followed.run
     if run.status == "needs_solution":
@@ -471,8 +478,8 @@ async def _answered(
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
-    """Cancel a run because the person stopped the command; with `leaves`, only one that does not
-    wait for approval.
+    """Cancel a run because the person stopped the command. With `leaves`, do not cancel a run that
+    waits for approval.
     """
     if not (leaves and run.status == "needs_approval"):
         await run.patiently(lambda: run.cancel("stopped at the terminal"))
@@ -480,8 +487,8 @@ async def _stop(run: Run, *, leaves: bool) -> None:
 
 @asynccontextmanager
 async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGenerator[None]:
-    """Inside, Ctrl-C and SIGTERM cancel the run and its calls, also remote ones. Completed work
-    stays in the store.
+    """While the context is open, Ctrl-C and SIGTERM cancel the run and its calls, including remote
+    ones. Completed work stays in the store.
     """
 
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
@@ -492,8 +499,8 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
             return
 
     if sys.platform == "win32":
-        # This event loop has no signal handlers there: KeyboardInterrupt ends the process, and the
-        # journal remains.
+        # On Windows, this event loop has no signal handlers. KeyboardInterrupt ends the process,
+        # and the journal remains.
         yield
         return
 
@@ -505,15 +512,15 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
 
 
 def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObject:
-    """The whole answer of a run with its `calls` and the members of `extra`."""
+    """Return the whole answer of a run, with its `calls` and the members of `extra`."""
     return {**followed.run.answer(whole=True), "calls": followed.rows(), **(extra or {})}
 
 
 def print_result(
     followed: Followed, options: Options, *, extra: JSONObject | None = None
 ) -> ExitCode:
-    """Print the result on standard output and everything else on standard error; with `--json`
-    print one object, with the members of `extra`.
+    """Print the result on standard output and everything else on standard error. With `--json`,
+    print one object, which includes the members of `extra`.
     """
     if options.json:
         print_json(result_json(followed, extra))
@@ -553,7 +560,7 @@ def _print_answer(run: Run) -> None:
 
 
 def _print_output(run: Run, answer: JSONObject) -> None:
-    """Print the output; without one, the state and the results."""
+    """Print the output, or without an output the state and the results."""
     if "output" in answer:
         print_value(answer["output"])
         if answer.get("state"):
@@ -563,7 +570,7 @@ def _print_output(run: Run, answer: JSONObject) -> None:
 
 
 def _advise(followed: Followed, options: Options) -> None:
-    """Report what a person can do about a run that waits. Running the plan again would repeat
+    """Report what a person can do about a run that waits: running the plan again would repeat
     completed calls.
     """
     run = followed.run
