@@ -328,7 +328,9 @@ async def let_read() -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person at the terminal whether to do what was just shown. `let_read` comes first."""
+    """Ask the person at the terminal whether to do what was just shown, after time to read it (see
+    `let_read`).
+    """
     import typer
 
     if sys.stdin.isatty():

@@ -1,5 +1,5 @@
-"""`ideabridge doctor`: check the program, the configuration, the store, the modules, the
-mind and the hosts.
+"""`ideabridge doctor`: checks the program, the configuration, the store, the modules, the mind and
+the hosts.
 """
 
 from __future__ import annotations

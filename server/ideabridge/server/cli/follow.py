@@ -1,7 +1,8 @@
-"""Follow a run: show its calls, ask the person, cancel the run on Ctrl-C, and print its result.
+"""Follow: shows the calls of a run, asks the person, cancels the run on Ctrl-C, and prints its
+result.
 
 `follow` returns when the run has ended or waits for someone who is not at this terminal. `Turns`
-reads Solutions from standard input, and `RunHistory` is a run as its journal records it.
+reads Solutions from standard input.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ideabridge history`: the conversations that hosts keep on this machine, as runs."""
+"""`ideabridge history`: imports the conversations that hosts keep on this machine as runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Import what assistants did with your tools before.", no_args_is_help=True)
 
 _SHOWN_ID = 13
-"""The characters of a conversation's id in the table; ids are UUIDs, some with the time in
-front."""
+"""How many characters of a conversation's id the table shows. Ids are UUIDs, and some begin with
+the time."""
 
 _SERVERS = 8
 
@@ -64,9 +64,9 @@ async def import_history(
     """Save the calls of configured servers in a host's logs as runs, from which tools
     can be published.
 
-    You are asked before the logs are read. Only calls of these servers and their results are saved,
-    and what the person had asked for. What was imported before is not imported again. Exit code 1
-    if a log could not be read.
+    You are asked before the logs are read. Only calls of these servers, their results, and what you
+    had asked for are saved. Calls that were imported before are not imported again. Exit code 1 if
+    a log could not be read.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
@@ -96,7 +96,7 @@ async def import_history(
             report = await history.survey()
 
         if not dry_run and any(not run.why for run in report.runs):
-            # The modules are started only if there is something to take.
+            # Start the modules only if there are calls to import.
             await stack.enter_async_context(connected(bridge))
             with working("saving runs", quiet=options.json):
                 report = await history.take()
@@ -110,7 +110,7 @@ async def import_history(
 
 
 def _names(words: list[str]) -> dict[str, str]:
-    """Log name -> module."""
+    """Return the module for each name in the logs."""
     names: dict[str, str] = {}
     for word in words:
         name, equals, module = word.rpartition("=")
@@ -178,13 +178,13 @@ def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
 
 
 def _shown_id(run: HistoryRun) -> str:
-    """The beginning of a conversation's id, and the part of it that a subagent is."""
+    """Return the beginning of a conversation's id, and of the part that names a subagent."""
     own, slash, part = run.conversation.partition("/")
     return f"{own[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
 def _counts(history: HistoryImport, report: HistoryReport) -> list[str]:
-    """What was not taken, in sentences."""
+    """Return sentences about what was not imported."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

@@ -1,5 +1,5 @@
-"""`ideabridge ideas`: list, search, show, tag and prune the saved ideas, and suggest
-which to publish.
+"""`ideabridge ideas`: lists, searches, shows, tags and prunes the saved ideas, and
+suggests tools.
 """
 
 from __future__ import annotations
@@ -86,8 +86,10 @@ _FILTERS: Final[dict[str, Any]] = {
 
 
 def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Add the filters to a command, as one argument `chosen`, an `IdeaFilter`."""
-    # The class itself is imported when a command runs, because the program must start quickly.
+    """Add the filter options to a command, which receives them as one argument `chosen`, an
+    `IdeaFilter`.
+    """
+    # Only a running command imports the class itself, because the program must start quickly.
     signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
     added = [
@@ -166,8 +168,8 @@ def list_ideas(
 
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
-    """Return why each published tool cannot be called here; see `why_not_here`. Files of tools are
-    not loaded, so their tools are not looked for.
+    """Return why each published tool cannot be called here; see `why_not_here`. Tool files are not
+    loaded, so their tools are not looked up.
     """
     from ideabridge.bridge.offer.missing_tools import lacking
     from ideabridge.bridge.runs.idea_needs import why_not_here
@@ -233,7 +235,7 @@ def _for(store: Store, publication: Publication) -> str:
 
 
 def publication_json(publication: Publication) -> JSONObject:
-    """A publication as JSON, without its plan and recording."""
+    """Return a publication as JSON, without its plan and recording."""
     return {
         "name": publication.name,
         "version": publication.version,
@@ -309,7 +311,7 @@ def show_idea(
 
     published: JSONObject | None = None
     if publication is not None:
-        # A call runs the publication's plan, which may differ from the solution of the idea.
+        # A call runs the plan of the publication, which may differ from the Solution of the idea.
         published = {
             **publication_json(publication),
             "plan": publication.plan,
@@ -333,7 +335,7 @@ def show_idea(
 
 
 def _show_request(options: Options, stored: StoredIdea) -> None:
-    """Show the texts that the mind of an idea got, and the schema of the Solution."""
+    """Show the texts that the mind of an idea received, and the schema of the Solution."""
     from ideabridge.bridge.store.portable import request_of
 
     request = request_of(stored.idea)
@@ -380,8 +382,8 @@ def suggest_ideas(
         int, typer.Option("--limit", "-n", metavar="N", min=1, max=100, help="How many at most.")
     ] = 10,
 ) -> int:
-    """Show what was done repeatedly in your runs, sessions and imported histories, and the
-    tools it would make.
+    """Show what was done repeatedly in your runs, sessions and imported histories, and the tools
+    that could be made of it.
 
     The same tools were called in the same order without errors, with different arguments or
     at least three times. A single call counts if it may change something. Exit code 1 if
@@ -402,7 +404,7 @@ def suggest_ideas(
         only_reads = "" if suggestion.changes else " (only reads)"
         tools = " → ".join(suggestion.tools)
         show_line(fit(f"  {tools}{only_reads}: {suggestion.title}", 4), "dim")
-        # A command is not wrapped, so that it can be copied.
+        # A command is not wrapped, so that the person can copy it.
         show_line(f"  {suggestion.command}")
 
     if not suggestions:
@@ -514,12 +516,14 @@ def _size(number: int) -> str:
 
 
 _LONGEST: Final = 2000
-"""The most characters of a message or a result. `export` contains them whole. A plan is
-always shown whole."""
+"""The maximum number of characters that are shown of a message or a result. `export` writes them
+whole. A plan is always shown whole."""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
-    """The result of the idea's run, if this store has the run and the idea was its last."""
+    """Return the result of the idea's run, or nothing if this store does not have the run, or the
+    idea is not its last.
+    """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.runs.values import doubts_of, given_by
@@ -555,7 +559,9 @@ def idea_lines(
     publication: Publication | None,
     records: list[JSONObject],
 ) -> list[Line]:
-    """An idea as text, as wide as the terminal; `records` are the evidence of the publication."""
+    """Return an idea as lines that fit the terminal. `records` are the evidence of the
+    publication.
+    """
     meta = stored.meta
     lines: list[Line] = [(f"idea {stored.id}", "bold")]
     for name, text in (
@@ -598,7 +604,7 @@ def idea_lines(
 
 
 def _result_lines(result: JSONObject) -> list[Line]:
-    """The result of the run of an idea; nothing if the store does not have the run."""
+    """Return lines for a result of `idea_result`; no lines if it is empty."""
     if not result:
         return []
 
@@ -609,17 +615,18 @@ def _result_lines(result: JSONObject) -> list[Line]:
 
 
 _BESIDE: Final = ("seen", "watch", "decisions", "copied", "pins")
-"""The members of a plan that only warn, as the notes do, and the digests of its tools."""
+"""The members of a plan that are not shown with it: those that only cause warnings, which the notes
+describe, and the digests of its tools."""
 
 
 def _hanging(line: Line) -> Line:
-    """A line, which goes on further to the right if the terminal is too narrow for it."""
+    """Wrap a line if the terminal is too narrow for it, and indent its continuation."""
     text, style = line
     return fit(text, len(text) - len(text.lstrip()) + 4), style
 
 
 def _doubts(result: JSONObject) -> list[Line]:
-    """What a run assumed, and what it noted."""
+    """Return lines for what a run assumed, and for what it noted."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
     lines: list[Line] = []
@@ -635,7 +642,9 @@ def _doubts(result: JSONObject) -> list[Line]:
 
 
 def _table_lines(publication: Publication) -> list[Line]:
-    """What a published tool takes, and the values that hold if nobody passes others."""
+    """Return lines for the parameters of a published tool, and for the values that apply if a
+    caller passes none.
+    """
     from ideabridge.bridge.lifting.report import table_lines
     from ideabridge.bridge.lifting.rows import publication_rows
 
@@ -646,7 +655,7 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """How many runs the plan of a published tool fits, and its notes."""
+    """Return lines that say how many runs the plan of a published tool fits, and its notes."""
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
     from ideabridge.bridge.lifting.rows import publication_notes, publication_rows
@@ -660,7 +669,7 @@ def _below_table(publication: Publication, records: list[JSONObject]) -> list[Li
 
 
 def document_lines(document: Document) -> list[Line]:
-    """An exported idea as text, as it would be imported."""
+    """Return an exported idea as lines, in the form in which it would be imported."""
     lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
         lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
@@ -670,8 +679,8 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """An idea that somebody wrote by hand as text, as it would be saved: everything that runs, or
-    that a mind receives.
+    """Return an idea that somebody wrote by hand as lines, in the form in which it would be saved:
+    everything that runs, and everything that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")
@@ -696,7 +705,7 @@ def written_lines(written: WrittenIdea) -> list[Line]:
 def _publication_lines(publication: dict[str, Any]) -> list[Line]:
     head = f"  {'name:':<11}{publication['name']}, answers by {publication['answer']}"
     lines: list[Line] = [(head, "green")]
-    # A mark precedes each line that could pass for one of the plan below.
+    # The mark keeps a line from passing for a line of the plan below.
     for line in str(publication["description"]).split("\n"):
         lines.append((f"  | {visible(line)}", None))
 
@@ -706,7 +715,7 @@ def _publication_lines(publication: dict[str, Any]) -> list[Line]:
 
 
 def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
-    """The effect of a call of a publication."""
+    """Return lines for the effect of calling a publication."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
     recording = as_object(recorded)
@@ -727,7 +736,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
 
 def _guide_lines(guide: JSONObject) -> list[Line]:
-    """What a mind that solves an idea again receives."""
+    """Return lines for everything that a mind receives when it solves an idea again."""
     lines: list[Line] = []
     context = guide.get("context")
     if isinstance(context, list):
@@ -735,7 +744,7 @@ def _guide_lines(guide: JSONObject) -> list[Line]:
             lines += _message(message, whole=True)
 
     lines.append((f"  tools: {readable_json(guide.get('tools'))}", None))
-    # The others are shown elsewhere. A mind receives the output schema, too.
+    # The members left out here are shown elsewhere. A mind receives the output schema, too.
     others = {key: value for key, value in guide.items() if key not in ("context", "tools", "plan")}
     lines += _members(others, 2)
     if guide.get("plan"):
@@ -753,7 +762,9 @@ def _titled_plan(solution: JSON) -> list[Line]:
 
 
 def _plan(solution: JSON) -> list[Line]:
-    """The program, or the calls and the output, of a plan or a Solution, with every value whole."""
+    """Return lines for the program, or for the calls and the output, of a plan or a Solution, with
+    every value whole.
+    """
     body = as_object(solution)
     calls = body.get("calls")
     lines: list[Line] = []
@@ -800,7 +811,9 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
 
 
 def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:
-    """Members by their names, each as JSON, so that no text begins a line of its own."""
+    """Return lines for members by their names. Each value is JSON, so no text in it can begin a new
+    line.
+    """
     lines: list[Line] = []
     for key, value in members.items():
         if value is not None:
@@ -839,8 +852,8 @@ def _key(key: str) -> str:
 
 
 def _written(value: JSON) -> str:
-    """A value of a plan: a reference as it is, anything else as JSON, so that no text looks
-    like a reference.
+    """Return a value of a plan as text: a reference as it is, any other value as JSON, so that no
+    text looks like a reference.
     """
     from ideabridge.bridge.context.references import is_reference
 

@@ -1,4 +1,4 @@
-"""Input from a person: `--input` and file arguments, and the questions at the terminal."""
+"""Inputs: reads input from a person, in `--input`, in files, and in answers at the terminal."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
-"""The largest file that is read: twice the largest idea (`MAX_DOCUMENT_BYTES`), which
-may be indented."""
+"""The largest file that is read, in bytes: twice the largest idea (`MAX_DOCUMENT_BYTES`), because a
+file may be indented."""
 
 
 def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
-    """Read JSON from a file, or from standard input if `place` is `-`. Errors begin with `label`.
+    """Read JSON from a file, or from standard input if `place` is `-`. Error messages begin with
+    `label`.
 
     A link is not followed unless a person gave the path (`follow`).
 
@@ -54,8 +55,8 @@ def read_json(place: str, label: str, *, follow: bool = True) -> JSON:
 
 
 def read_document_at(place: str, label: str) -> JSON:
-    """Read what a person wrote, as JSON, JSON with comments or YAML, from a file, or from standard
-    input if `place` is `-`. Errors begin with `label`.
+    """Read a document by a person (JSON, JSON with comments or YAML) from a file, or from standard
+    input if `place` is `-`. Error messages begin with `label`.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
@@ -70,8 +71,8 @@ def read_document_at(place: str, label: str) -> JSON:
 
 
 def read_solution_at(place: str, label: str) -> JSON:
-    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Errors
-    begin with `label`.
+    """Read a plan or a Solution: JSON, or the program in a file whose name ends with `.py`. Error
+    messages begin with `label`.
 
     Raises:
         UsageError: see `read_json` and `read_text`.
@@ -82,7 +83,8 @@ def read_solution_at(place: str, label: str) -> JSON:
 
 
 def read_text(place: str, label: str) -> str:
-    """Read text from a file, or from standard input if `place` is `-`. Errors begin with `label`.
+    """Read text from a file, or from standard input if `place` is `-`. Error messages begin with
+    `label`.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not UTF-8.
@@ -94,7 +96,7 @@ def read_text(place: str, label: str) -> str:
 
 
 def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
-    """Read a file, or standard input if `place` is `-`, without a byte order mark. Errors
+    """Read a file, or standard input if `place` is `-`, without a byte order mark. Error messages
     begin with `label`.
 
     A link is not followed unless a person gave the path (`follow`).
@@ -112,7 +114,7 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
             if not follow:
                 flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             with os.fdopen(os.open(Path(place).expanduser(), flags), "rb") as file:
-                # Only a plain file has a known size.
+                # Only a regular file has a known size.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except OSError as error:
@@ -127,10 +129,10 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
-    """The values of `--input`, merged in order; None without the option.
+    """Merge the values of `--input` in order. Return None without the option.
 
-    Each value is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where
-    `value` is JSON or else text. `UsageError` if it has none of these forms.
+    Each value is a JSON object, `@FILE` for a file with one (`@-`: standard input), or `key=value`,
+    where `value` is JSON or else text. A value in any other form raises `UsageError`.
     """
     if words is None:
         return None
@@ -157,19 +159,21 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
 
 
 def require_object(value: JSON, label: str) -> JSONObject:
-    """The value if it is a JSON object, else `UsageError`; `label` is its name in the error."""
+    """Return the value if it is a JSON object; otherwise raise `UsageError`, which calls it
+    `label`.
+    """
     if not isinstance(value, dict):
         raise UsageError(f"{label}: expected a JSON object")
     return value
 
 
 def as_object(value: JSON) -> JSONObject:
-    """The value if it is a JSON object, else an empty object."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def value_of(text: str) -> JSON:
-    """The text read as JSON, or the text itself if it is not JSON."""
+    """Decode a text as JSON. Return the text itself if it is not JSON."""
     try:
         return decode(text, what="value")
     except IdeabridgeError:
@@ -188,8 +192,8 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
-    """(choice, text after it) that the person types, with the choice whole or as its first letter;
-    ("", None) at the end of input. Anything else is answered with `help`.
+    """Return (choice, text after it) that the person types; ("", None) at the end of input. A
+    choice is typed as a word or as its first letter. Any other input is answered with `help`.
     """
     await let_read()
     while True:
@@ -204,8 +208,8 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
 
 
 async def _ask_form(question: JSONObject, call: JSON) -> Decision:
-    """Ask the person a module's question, `{"module", "message", "schema"}`, which
-    came from `call`.
+    """Ask the person the question of a module, `{"module", "message", "schema"}`, which arose
+    during `call`.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -234,8 +238,8 @@ async def _ask_form(question: JSONObject, call: JSON) -> Decision:
 
 
 async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | None:
-    """Ask the person for the members of an input with this schema that `present` does not have, the
-    required ones first.
+    """Ask the person for the input members in this schema that `present` lacks. Required members
+    come first.
 
     Returns:
         The whole input, or None if the person stopped.
@@ -265,7 +269,9 @@ async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | Non
 
 
 def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
-    """(name, schema, whether it is required) of each member of an object with this schema."""
+    """Yield (name, schema, whether it is required) for each member of an object with
+    this schema.
+    """
     required = schema.get("required")
     names = required if isinstance(required, list) else []
     members = as_object(schema.get("properties"))
@@ -282,8 +288,8 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 
 def _marked(text: str, mark: str) -> str:
-    """A text from outside with a mark before each line. A terminal that breaks a line continues at
-    the left edge, where the rest could pass for a line of ideabridge.
+    """Return a text from outside with a mark before each line. A terminal that breaks a line
+    continues at the left edge, where the rest could pass for a line of ideabridge.
     """
     if not sys.stderr.isatty():
         return f"{mark}{text}"
@@ -291,7 +297,7 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _is(value: JSON, kind: JSON) -> bool:
-    """True if the value has this JSON type, or if `kind` is not a JSON type."""
+    """Return whether the value has this JSON type, or `kind` is not a JSON type."""
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
     return expected is None or (
         isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool))
@@ -299,7 +305,9 @@ def _is(value: JSON, kind: JSON) -> bool:
 
 
 async def _fields(schema: JSONObject) -> JSONObject | None:
-    """The person's answers to the fields of a module's form; None if the person stopped."""
+    """Ask the person for the fields of a module's form. Return the answers, or None if the person
+    stopped.
+    """
     content: JSONObject = {}
     for name, field, required in _members(schema):
         text = await _read_member("  | ", name, field, required)
@@ -331,7 +339,7 @@ def _described(name: str, field: JSONObject) -> str:
     if "default" in field:
         parts.append(f"(default {readable_json(field['default'])})")
 
-    # Line ends of the module are removed, so its text cannot pass for another line of ideabridge.
+    # Remove the module's line ends, so that its text cannot pass for another line of ideabridge.
     return visible(" ".join(" ".join(parts).split()))
 
 
@@ -368,8 +376,8 @@ def _value(text: str, field: JSONObject) -> JSON:
 
 
 async def ask_all(run: Run) -> None:
-    """Ask the person about every pending approval of a run, and submit the decisions. A question
-    that is settled without an answer, for example because its time is up, is withdrawn.
+    """Ask the person about every pending approval of a run, and submit the decisions. Withdraw a
+    question that is settled without an answer, for example because its time is up.
     """
     for entry in run.approvals():
         if isinstance(entry, dict):
@@ -377,8 +385,8 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the questions of modules if nobody is at a terminal, because their calls end with
-    this process; true if there was a question.
+    """Decline the questions of modules because nobody is at a terminal: their calls end with this
+    process. Return whether a module asked anything.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
@@ -422,7 +430,7 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
-    """The person's decision; None if the question is settled before."""
+    """Ask for the person's decision. Return None if the question is settled without it."""
     import anyio
 
     with anyio.CancelScope() as scope:
@@ -472,8 +480,8 @@ async def _ask(entry: JSONObject) -> Decision:
 
 
 def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
-    """The values that a person can choose instead of those that a call assumes, each with the place
-    of its literal.
+    """Return the values that a person can choose instead of the values that a call assumes. Each
+    comes with the place of its literal.
     """
     from ideabridge.bridge.context.assumption import read_assumption
 
@@ -489,10 +497,10 @@ def _alternatives(entry: JSONObject) -> list[tuple[str, Candidate]]:
 
 
 def whole(value: JSON, width: int | None) -> str:
-    """A value as indented JSON in which every character is visible.
+    """Return a value as indented JSON in which every character is visible.
 
-    A line of more than `width` columns continues in lines that begin with a mark. With None as
-    `width`, lines have any length.
+    A line of more than `width` columns continues in lines that begin with a mark. If `width` is
+    None, lines have any length.
     """
     lines: list[str] = []
     for text in readable_json(value, 2).split("\n"):
@@ -542,7 +550,7 @@ async def _ask_whether(
 def _question_whether(
     kind: Literal["plan", "call"], *, takes: bool
 ) -> tuple[str, tuple[str, ...], str]:
-    """(prompt, choices, help) of the question whether a call or a plan may run."""
+    """Return (prompt, choices, help) for the question whether a call or a plan may run."""
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
     hint = f"y runs the {kind}, n (and a reason) does not, e lets you change it first"
@@ -563,8 +571,8 @@ def _question_whether(
 
 
 def _always(text: str) -> Decision | None:
-    """The decision of `a [N] [SCHEMA]`; None, with a message to the person, if the text is
-    malformed.
+    """Return the decision that `a [N] [SCHEMA]` describes. If the text is malformed, tell the
+    person and return None.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -578,8 +586,8 @@ def _always(text: str) -> Decision | None:
 def _take(
     content: JSONObject, alternatives: Sequence[tuple[str, Candidate]], text: str
 ) -> Decision | None:
-    """The decision of `t NUMBER...`; None, with a message to the person, if the numbers do not
-    fit.
+    """Return the decision that `t NUMBER...` describes. If the numbers do not fit, tell the person
+    and return None.
     """
     from ideabridge.bridge.context.assumption import with_choices
     from ideabridge.bridge.runs.people import Decision
@@ -592,7 +600,9 @@ def _take(
 
 
 def _grant(text: str) -> JSONObject:
-    """The grant of `a [N] [SCHEMA]`. InvalidJSONError if the text after the number is not JSON."""
+    """Read the grant in `a [N] [SCHEMA]`. Raise InvalidJSONError if the text after the number is
+    not JSON.
+    """
     grant: JSONObject = {"for": "run"}
     number, _, rest = text.partition(" ")
     if number.isdecimal():
@@ -607,10 +617,10 @@ def _grant(text: str) -> JSONObject:
 
 
 def _numbered(alternatives: Sequence[tuple[str, Candidate]], text: str) -> JSONObject | None:
-    """The values that numbers choose, by the places of their literals. None if the text is not a
-    list of their numbers, or has two for one literal.
+    """Return the values that the numbers in `text` choose, by the places of their literals. Return
+    None if the text is not a list of such numbers, or chooses two values for one literal.
 
-    `text` has numbers from 1, with spaces or commas between them.
+    Numbers count from 1, and are separated by spaces or commas.
     """
     from ideabridge.bridge.context.state import Missing
 
@@ -654,7 +664,7 @@ async def _ask_outcome() -> Decision:
 
 async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision | None:
     """Let the person change a call or a plan in $VISUAL or $EDITOR, or type another one in one
-    line. None if nothing usable came of it.
+    line. Return None if the result is unusable.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -679,7 +689,9 @@ async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision 
 
 
 async def _edit_text(editor: str, text: str) -> str | None:
-    """A text as the person leaves it in an editor; None, with a report, if the editor failed."""
+    """Let the person edit a text, and return the result. If the editor fails, report it and return
+    None.
+    """
     import anyio
 
     descriptor, name = tempfile.mkstemp(suffix=".json", text=True)

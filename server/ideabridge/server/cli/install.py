@@ -1,4 +1,4 @@
-"""`ideabridge install`, which configures a host to start this program."""
+"""`ideabridge install`: configures a host to start this program."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def install(
 
 
 def _show_entry(file: HostFile, entry: JSONObject) -> None:
-    """Print the entry of ideabridge, within the keys at which the file has its servers."""
+    """Print the entry of ideabridge, nested in the keys under which the file lists its servers."""
     from ideabridge.server.hosts.host import SERVER_NAME
 
     part: JSONObject = {SERVER_NAME: entry}
@@ -114,7 +114,7 @@ def _show_entry(file: HostFile, entry: JSONObject) -> None:
 
 
 def _arguments(options: Options, scope: str) -> list[str]:
-    """The options with which `serve` finds the same configuration in any folder."""
+    """Return the options with which `serve` finds the same configuration from any folder."""
     words: list[str] = []
     if options.config is not None:
         words += ["--config", str(options.config.expanduser().absolute())]
@@ -129,9 +129,9 @@ def _arguments(options: Options, scope: str) -> list[str]:
 
 
 def executable() -> list[str]:
-    """The words that start this ideabridge, with its absolute path.
+    """Return the words that start this ideabridge, with its absolute path.
 
-    Links are not resolved: the link of a tool installer still works after an upgrade.
+    Links are not resolved, because the link of a tool installer still works after an upgrade.
     """
     names = ["ideabridge"]
     if sys.platform == "win32":

@@ -1,5 +1,5 @@
-"""The shared options of the commands, and `command`, which adds them and turns errors
-into exit codes.
+"""Options: the shared options of the commands, and `command`, which adds them and turns errors into
+exit codes.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ class Options:
 
     @property
     def place(self) -> str | None:
-        """The store of the command line as an absolute path, or its address."""
+        """The store of the command line: an absolute path, or an address."""
         from ideabridge.bridge.configuration import place_of
 
         return place_of(self.store, Path.cwd()) if self.store else None
 
     @property
     def again(self) -> str:
-        """The same options, as words for another command line."""
+        """The same options as text to append to another command line."""
         words: list[str] = []
         if self.config is not None:
             words += ["--config", str(self.config)]
@@ -131,14 +131,16 @@ class Options:
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def print_or_say(self, value: JSON, text: str) -> None:
-        """Print `value` with `--json`; else report `text`, what was done, on standard error."""
+        """With `--json`, print `value`. Otherwise report `text`, which says what was done, on
+        standard error.
+        """
         if self.json:
             print_json(value)
         else:
             say(text, "green")
 
     def print_lines(self, value: JSON, lines: Iterable[Line]) -> None:
-        """Print `value` with `--json`; else the lines."""
+        """With `--json`, print `value`. Otherwise print the lines."""
         if self.json:
             print_json(value)
         else:
@@ -154,8 +156,8 @@ class Options:
         empty: str,
         more: str | None = None,
     ) -> None:
-        """Print `value` with `--json`; else a table, or `empty` without rows. `more` is the cursor
-        of the next page.
+        """With `--json`, print `value`. Otherwise print a table, or `empty` if it has no rows.
+        `more` is the cursor of the next page.
         """
         if self.json:
             print_json(value)
@@ -167,19 +169,22 @@ class Options:
             say(empty)
 
     def folder(self) -> Path:
-        """The absolute path of the project folder; `UsageError` if it is not a folder."""
+        """Return the absolute path of the project folder. Raise `UsageError` if it is
+        not a folder.
+        """
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
             raise UsageError(f"--project: {folder} is not a folder")
         return folder
 
     def project_file(self) -> Path | None:
-        """The absolute path of the project's configuration file; None: `--config` is a file
-        outside the project.
+        """Return the absolute path of the project's configuration file. None means that `--config`
+        names a file outside the project.
 
-        A repository can contain an entry for a host that starts ideabridge with any options in any
-        of its folders. So `--config` is the project's file also if it is in the current folder
-        while `--project` is another folder, and if it is anywhere in the repository of either.
+        A repository can contain a host's entry that starts ideabridge with any options in any
+        folder of the repository. So `--config` counts as the project's file, too, if it is in the
+        current folder while `--project` is another folder, or if it is anywhere in the repository
+        of either folder.
         """
         from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
@@ -198,11 +203,11 @@ class Options:
         return None
 
     def configuration(self, *, asking: bool = True) -> Configuration:
-        """The configuration, overridden by these options. It always has a store.
+        """Return the configuration, overridden by these options. It always has a store.
 
         Args:
-            asking: ask the person at the terminal about a project file that is not trusted, and
-                report which of its settings are ignored.
+            asking: whether to ask the person at the terminal about a project file that is not
+                trusted, and to report which of its settings are ignored.
 
         Raises:
             ConfigurationError: see `load_configuration`.
@@ -211,7 +216,7 @@ class Options:
         from ideabridge.bridge.configuration import load_configuration, load_workspace
 
         if asking and self._loaded:
-            # A command may read it twice, but the person is asked once.
+            # A command may read the configuration twice, but the person is asked only once.
             return self._loaded[0]
 
         file = self.project_file()
@@ -234,7 +239,7 @@ class Options:
         return complete
 
     def _override(self, loaded: Configuration) -> Configuration:
-        """The configuration of the files, overridden by these options."""
+        """Override the configuration of the files with these options."""
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
@@ -245,7 +250,7 @@ class Options:
             "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
         }
         if loaded.untrusted is not None and self.place is not None:
-            # The store is chosen here, whatever the file would say.
+            # These options choose the store, whatever the file says.
             keys = tuple(key for key in loaded.untrusted.keys if key != "store")
             changes["untrusted"] = replace(loaded.untrusted, keys=keys)
 
@@ -257,7 +262,7 @@ class Options:
 
 
 def _merged(before: Options, after: dict[str, Any]) -> Options:
-    """The options before the command, overridden by those after it."""
+    """Return the options before the command, overridden by those after it."""
     tools = cast("list[Path]", after.pop("tools", None) or [])
     changes = {name: value for name, value in after.items() if value not in (None, False)}
     return replace(before, **changes, tools=(*before.tools, *tools))
@@ -324,13 +329,13 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def _drop_output() -> None:
-    """Discard what is still to be written to standard output."""
+    """Discard output that is not written to standard output yet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
-    """Run `work` and return its exit code. Report an error on standard error, and with `json` also
-    as one object on standard output.
+    """Run `work` and return its exit code. Report an error on standard error and, with `json`, as
+    one object on standard output, too.
     """
     try:
         return int(work() or 0)
