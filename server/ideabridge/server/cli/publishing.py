@@ -1,4 +1,4 @@
-"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose the version
+"""`ideabridge ideas`: lifts, publishes, shares, calls and verifies ideas, and chooses the version
 that a name means.
 """
 
@@ -153,13 +153,13 @@ _ASK: Final = "ask"
 _SHOW: Final = "show"
 
 _OPEN: Final = 5
-"""The most open points that are shown."""
+"""The maximum number of open points that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show_line`, or the text of a file with the
-    inputs of the runs.
+    """The options about a program: `ask`, `show`, or the text of a file with the inputs of the
+    runs.
     """
 
     program: str
@@ -170,10 +170,10 @@ class _ProgramChoice:
 def _read_program(
     program: str | None, inputs: str | None, *, no_program: bool
 ) -> _ProgramChoice | None:
-    """The options about a program; None: there is none.
+    """Read the options about a program. Return None if they ask for none.
 
     Raises:
-        UsageError: they do not fit each other.
+        UsageError: the options contradict each other, or the file cannot be read.
     """
     if program is None:
         if inputs is not None:
@@ -201,7 +201,7 @@ def _read_program(
 
 
 def calls_option(text: str | None) -> list[int] | None:
-    """The option `--calls` as [first, last]; a single number is both.
+    """Read the option `--calls` as [first, last]. A single number is both.
 
     Raises:
         UsageError: it is not FIRST-LAST.
@@ -217,11 +217,12 @@ def calls_option(text: str | None) -> list[int] | None:
 def choices_of_options(
     options: Options, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """The options as `choices` of `Bridge.lift`. An explanation is written `PATH={"item_of": ...}`.
+    """Return the options as `choices` of `Bridge.lift`. `--take` may also be an explanation:
+    `PATH={"item_of": ...}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
-        UnknownIdeaError: `--with` is no run, no idea and no session.
+        UnknownIdeaError: `--with` names no run, idea or session.
     """
     choices: JSONObject = {}
     references: JSONObject = {}
@@ -248,7 +249,7 @@ def read_parameters(
     require: list[str] | None,
     parameter: list[str] | None,
 ) -> JSONObject:
-    """The options as `parameters` of `Bridge.publish`.
+    """Return the options as `parameters` of `Bridge.publish`.
 
     Raises:
         UsageError: an option has no =.
@@ -286,8 +287,8 @@ def _pairs(option: str, form: str, texts: list[str] | None) -> Iterator[tuple[st
 
 
 async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
-    """The run of a session of direct calls, or of some calls of a session or run;
-    otherwise `ref`.
+    """Return the run that is made of a session of direct calls, or of some calls of a session or
+    run. Return any other `ref` as it is.
     """
     from ideabridge.bridge.runs.direct import SESSION
     from ideabridge.bridge.store.users import LOCAL
@@ -298,8 +299,8 @@ async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
 
 
 async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
-    """The choices, in whose `runs` the run of each session of direct calls stands
-    for the session.
+    """Return the choices, with the run of each session of direct calls in place of the session in
+    `runs`.
     """
     runs = choices.get("runs")
     if not isinstance(runs, list):
@@ -411,16 +412,16 @@ async def verify_ideas(
 async def publish(
     bridge: Bridge, request: PublishRequest, options: Options, *, wants_program: bool = True
 ) -> Publication:
-    """Publish an idea or a run, and at a terminal show what it became.
+    """Publish an idea or a run. Without `--json`, show what it became.
 
     Args:
-        bridge: publishes it.
-        request: what is published.
-        options: those of the command.
-        wants_program: whether to say which program would settle what copied values leave open.
+        bridge: the bridge that publishes.
+        request: what to publish.
+        options: the options of the command.
+        wants_program: whether to show what copied values leave open, and how a program settles it.
 
     Raises:
-        PublicationError: it cannot be published so.
+        PublicationError: it cannot be published in this way.
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
@@ -477,8 +478,8 @@ async def publish_idea(
     connected to this store.
 
     Its constants become parameters with the recorded values as defaults. Copied values follow where
-    they came from. Where they do not settle what the tool does for other input, it says so, and a
-    program settles it (--program). `ideas lift` shows the tool before it is published.
+    they came from. If they leave open what the tool does for other input, the command says so, and
+    a program settles it (--program). `ideas lift` shows the tool before it is published.
 
     `session` stands for what an assistant called last, tool by tool.
     """
@@ -512,8 +513,8 @@ async def publish_idea(
             options.print_or_say(program_request.to_json(), program_request.text)
             return 0
 
-        # The modules are connected because the tools' definitions say what is read-only and
-        # what is required.
+        # Connect the modules, because the definitions of the tools say what is read-only and what
+        # is required.
         if chosen is not None:
             publication = await _publish_program(bridge, request, options, chosen)
         else:
@@ -548,11 +549,11 @@ async def publish_idea(
 async def _publish_program(
     bridge: Bridge, request: PublishRequest, options: Options, choice: _ProgramChoice
 ) -> Publication:
-    """Publish the program of a file, or one that the configured model writes, and at a
-    terminal show it.
+    """Publish the program in a file, or one that the configured model writes. Without `--json`,
+    show it.
 
     Raises:
-        PublicationError: it does not do what the runs did, or there is no model.
+        PublicationError: the program does not do what the runs did, or no model is configured.
     """
     from ideabridge.bridge.publishing.publish_request import program_to_publish
 
@@ -571,7 +572,7 @@ async def _publish_program(
 
 
 def _say_report(publication: Publication) -> None:
-    """Show on standard error what a publication became: its program, and its table."""
+    """Show on standard error what was published: the program, and the table of the publication."""
     from ideabridge.bridge.lifting.report import report_lines
 
     program = (publication.plan or {}).get("program")
@@ -585,7 +586,7 @@ def _say_report(publication: Publication) -> None:
 
 
 def _say_open(publication: Publication, ref: str) -> None:
-    """Show what copied values leave open, and the command by which a program settles it."""
+    """Show what copied values leave open, and the commands with which a program settles it."""
     from ideabridge.bridge.lifting.plain import read_open
 
     points = read_open((publication.report or {}).get("open"))
@@ -610,7 +611,7 @@ def _say_open(publication: Publication, ref: str) -> None:
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Return who can use a published name besides its owner."""
+    """Return a sentence about who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
@@ -720,7 +721,7 @@ def _required(publication: Publication) -> list[JSON]:
 
 
 def _input_lines(name: str, publication: Publication) -> Iterator[str]:
-    """The input of a published idea, a line for each member, and an example call."""
+    """Yield lines about the input of a published idea: one for each member, and an example call."""
     members = as_object((publication.input_schema or {}).get("properties"))
     yield "it takes:" if members else "it takes no input"
     for key, schema in members.items():
@@ -747,7 +748,7 @@ def _input_lines(name: str, publication: Publication) -> Iterator[str]:
 
 
 def _word(key: str, value: JSON) -> str:
-    # A text that could be read as JSON is written as a JSON string.
+    # Write a text that would be read as JSON as a JSON string.
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")

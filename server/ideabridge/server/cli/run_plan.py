@@ -89,8 +89,8 @@ async def run(
         parsed = dataclasses.replace(parsed, input={**(parsed.input or {}), **arguments})
 
     if save_as is not None:
-        # Checked before anything runs: afterwards the calls would have had their effects,
-        # without a tool.
+        # Check the name before anything runs: otherwise the calls would have their effects, and no
+        # tool would come of them.
         check_name(save_as)
 
     async with Bridge(options.configuration()) as bridge:
@@ -128,7 +128,7 @@ async def _look_at(
     draw: str | None,
     save_as: str | None,
 ) -> None:
-    """Carry out `--dry-run` or `--draw`: run nothing, print what would happen, or a drawing."""
+    """Carry out `--dry-run` or `--draw`: print what would happen, or a drawing, and run nothing."""
     from ideabridge.server.cli.connecting import show_connecting
 
     rehearsal: JSONObject = {}
@@ -156,7 +156,7 @@ async def _print_and_publish(
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
         code = print_result(outcome, options, extra=extra)
     else:
-        # The questions of publishing are about the result, so it is printed before them.
+        # Publishing raises questions about the result, so print the result first.
         code = print_result(outcome, options)
         problem = await _publish(bridge, outcome.run.id, name, options, extra)
 
@@ -176,7 +176,7 @@ async def _publish(
 ) -> str | None:
     """Publish the run, and add the result to `extra`.
 
-    The result is the reason why the run is not published; None: it is published.
+    Return the reason why the run is not published, or None if it is.
     """
     from ideabridge.bridge.publishing.publish_request import PublishRequest
     from ideabridge.server.cli.publishing import publish
@@ -194,11 +194,11 @@ async def _publish(
 async def _publish_unrun(
     bridge: Bridge, plan: Plan, name: str, rehearsal: JSONObject, options: Options
 ) -> JSONObject | None:
-    """Publish a plan that was only looked at, with its literals as constants; None if exactly it is
-    published already.
+    """Publish a plan that did not run, with its literals as constants. Return None if exactly this
+    plan is published already.
 
     Raises:
-        IdeabridgeError: it cannot be published; see `Bridge.save_idea`.
+        IdeabridgeError: the plan cannot be published; see `Bridge.save_idea`.
     """
     from ideabridge.bridge.publishing.written import plan_document
 
@@ -220,8 +220,8 @@ async def _publish_unrun(
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
-    """Print a dry run, a drawing, or both: text at a terminal, else JSON. A drawing alone
-    is always text.
+    """Print a dry run, a drawing, or both, as text at a terminal and otherwise as JSON. A drawing
+    alone is always text, unless `--json` is set.
     """
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:
@@ -238,7 +238,7 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
 
 
 async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
-    """`Bridge.dry_run`, with the reason why a call would wait for approval (`asks`) or not
+    """Call `Bridge.dry_run`, and add to each call why it would wait for approval (`asks`) or not
     run (`denied`).
     """
     from ideabridge.bridge.loop.policy import policy_named
@@ -303,7 +303,7 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
-    """A call of a plan: its tool, what it needs, and whether it may run."""
+    """Yield lines about a call of a plan: its tool, what it needs, and whether it may run."""
     module = f"{entry['module']}/" if entry.get("module") else ""
     yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
     indent = " " * (width + 6)
@@ -337,7 +337,7 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
-    """(label, what the call reads, writes or waits for)."""
+    """Yield (label, what the call reads, writes or waits for)."""
     ordered = _list(entry.get("ordered_after"))
     yield "reads", _list(entry.get("reads"))
     yield "writes", _list(entry.get("writes"))
@@ -360,8 +360,8 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 
 def _read_context(place: str) -> list[JSON]:
-    """The messages in the file of `--context`. The names of its other members, which are not read,
-    are reported.
+    """Read the messages in the file of `--context`, and report the names of members that are
+    ignored.
     """
     from ideabridge.bridge.arguments import read_context_document
 
@@ -531,7 +531,7 @@ def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Op
         documents: list[JSON] = [*recording_of(bridge.store, outcome.run.id, export)]
         write_text(file.expanduser(), readable_json(documents, 1) + "\n")
     except IdeabridgeError as error:
-        # The result was paid for, so it is printed all the same.
+        # The result was paid for, so print it even if it cannot be recorded.
         code = print_result(outcome, options, extra={"recorded": None})
         report(f"--record: {error}")
         return code or ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""`ideabridge runs`: list, show, fork and cancel runs; and `ideabridge resume`."""
+"""`ideabridge runs`, which lists, shows, forks and cancels runs, and `ideabridge resume`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def list_runs(
 
 
 def _empty_list(status: ListedStatus | None, after: str | None) -> str:
-    """What `runs list` prints if no run fits."""
+    """Return the text that `runs list` prints if it finds no run."""
     if after is None:
         return "no runs yet" if status is None else f"no run is {status}"
     if status is None:
@@ -103,7 +103,7 @@ def _empty_list(status: ListedStatus | None, after: str | None) -> str:
 
 
 def status_text(record: RunRecord) -> str:
-    """The status of a run, and the number of its errors."""
+    """Return the status of a run, with the number of its errors."""
     return run_status(record)[0] + errors_text(errors_of(record))
 
 
@@ -143,12 +143,14 @@ def _direct(call: DirectCall) -> list[str]:
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
-    """A run of the list. `errors` is their number; in `_history_json`, their list."""
+    """Return a run of the list as JSON. Its `errors` is the number of errors; in `_history_json` it
+    is their list.
+    """
     return {**_record_json(record), "errors": errors_of(record)}
 
 
 def _record_json(record: RunRecord) -> JSONObject:
-    """What the list of runs and the history of one run both say, in JSON."""
+    """Return the members that the list of runs and the history of a run have in common, as JSON."""
     status, reason = run_status(record)
     run: JSONObject = {
         "run": record.id,
@@ -207,7 +209,7 @@ async def resume(options: Options, run: RunArgument) -> int:
 
     record = lookup_run(options, run)
     async with open_bridge(options) as bridge:
-        # The result of a room belongs to its run, so that run continues.
+        # The result of a room goes to the run that opened it, so continue that run.
         continued = (await bridge.resume(record.id, caller=SEES_ALL)).root
         return print_result(await follow(continued, quiet=options.json, by_turns=True), options)
 
@@ -346,7 +348,9 @@ def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[
 
 
 def _origin_lines(record: RunRecord) -> list[str]:
-    """Where an imported run was made, and which of its results are incomplete."""
+    """Return lines that say where an imported run was made, and which of its results are
+    incomplete.
+    """
     origin = record.summary.origin
     if origin is None:
         return []
@@ -416,7 +420,9 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 
 
 def _related(value: JSON) -> str:
-    """A run, with its status or the event after which it was forked; or an idea."""
+    """Return a related run, with its status or the event after which it was forked, or a related
+    idea, as text.
+    """
     if not isinstance(value, dict):
         text = str(value)
         return text if text.startswith("run_") else text[:12]
@@ -438,8 +444,8 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
     machine = Machine()
     latest, end = _latest_request(history)
-    # The machine has the contents of a Request only until the answer, so they are composed as
-    # of the Request.
+    # The machine keeps the contents of a Request only until the answer, so compose them from the
+    # events up to the Request.
     for entry in history.entries[:end]:
         machine.receive(entry.event)
 
@@ -494,7 +500,9 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
 
 def _latest_request(history: RunHistory) -> tuple[RequestMade | None, int]:
-    """(the latest Request, the number of entries before it); without one, (None, 1)."""
+    """Return (the latest Request, the number of entries before it), or (None, 1)
+    without a Request.
+    """
     from ideabridge.bridge.loop.event import RequestMade
 
     for number, entry in reversed(list(enumerate(history.entries))):
@@ -549,7 +557,7 @@ async def fork_run(
 
 
 def _file_or_word(word: str) -> str:
-    """`@FILE` for the path of a file; any other word as it is."""
+    """Return `@FILE` if the word is the path of a file, and any other word as it is."""
     if not word.startswith(("@", "{")) and Path(word).is_file():
         return f"@{word}"
     return word

@@ -1,5 +1,5 @@
-"""`ideabridge serve`, the MCP server, `ideabridge worker`, which runs the calls of such servers,
-and `ideabridge ui`, which opens their page.
+"""`ideabridge serve` (the MCP server), `ideabridge worker` (which drives the runs of such servers)
+and `ideabridge ui` (which opens their page).
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ async def show_ui(
 ) -> None:
     """Open the page: runs as they happen, approvals, ideas, servers, and a playground.
 
-    It shows the runs of every assistant that uses this store, also those of other processes. Ctrl-C
-    ends it. It is a server over HTTP, too: `serve --http --ui` has the same page.
+    It shows the runs of every assistant that uses this store, including those of other processes.
+    Ctrl-C ends it. The command is an HTTP server, too: `serve --http --ui` has the same page.
     """
     if link:
         _print_link(options, *read_host_and_port(address or DEFAULT_ADDRESS))
@@ -239,8 +239,8 @@ async def show_ui(
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
-    """Print a link to the page of another server. Whoever types the command asks for it, so it goes
-    to standard output wherever that leads.
+    """Print a link to the page of another server. The person asked for the link, so it goes to
+    standard output, whether that is a terminal or not.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -253,8 +253,8 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
     """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
-    Elsewhere standard output may be a log, so it gets the address alone, and standard error the
-    command that makes a link.
+    If standard output is not a terminal, it may be a log. Then print only the address there, and on
+    standard error the command that makes a link.
     """
     assert ready.page is not None
     assert ready.owner_link is not None
@@ -282,7 +282,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 
 
 def _commands(options: Options) -> Commands:
-    """The commands that decide about the runs of this server, from any folder."""
+    """Return the commands that decide about the runs of this server, from any folder."""
     from ideabridge.server.asking.forms import Commands
 
     absolute = _absolute(options)
@@ -297,7 +297,7 @@ def _commands(options: Options) -> Commands:
 
 
 def _absolute(options: Options) -> Options:
-    """The options with which a command finds the same configuration from any folder."""
+    """Return the options with which a command finds the same configuration from any folder."""
     return Options(
         None if options.config is None else options.config.expanduser().absolute(),
         options.folder(),
@@ -308,8 +308,8 @@ def _absolute(options: Options) -> Options:
 
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
-    """Explain the server to a person at the terminal on standard error; standard output belongs
-    to the protocol.
+    """Explain the server to a person at the terminal. This goes to standard error, because standard
+    output belongs to the protocol.
     """
     if stdio:
         say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
@@ -331,7 +331,7 @@ _OWNER_LINK: Final = "To sign in to the page as the owner, open this link, once,
 
 
 def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready) -> None:
-    """Explain how clients connect to the server over HTTP, and people to its page."""
+    """Explain how clients connect to the HTTP server, and how people open its page."""
     from ideabridge.bridge.bridge import TOKEN_VARIABLE
     from ideabridge.server.transports.http import reachable
 
@@ -368,8 +368,8 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
 
 
 def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
-    """Tell the owner how to sign in. The link is a secret, which would end in a log if there is no
-    terminal: then the text names the command that prints one, if `as_command`.
+    """Tell the owner how to sign in. The link is a secret, which could end up in a log without a
+    terminal. Then, with `as_command`, name the command that prints a link instead.
     """
     if at_terminal():
         say(f"{_OWNER_LINK}:")
@@ -387,13 +387,13 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Print, once and for a log, why a module cannot start before somebody changes something."""
+    """Report, in one line for a log, why a module cannot start until somebody changes something."""
     if status.is_unusable:
         report(status.why)
 
 
 def read_model_option(model: str) -> ModelConfiguration:
-    """The model of `--model`; `UsageError` unless it is PROVIDER:MODEL."""
+    """Read the model of `--model`. Raise `UsageError` unless it has the form PROVIDER:MODEL."""
     from pydantic import ValidationError
 
     from ideabridge.bridge.minds.settings import read_model
@@ -407,7 +407,8 @@ def read_model_option(model: str) -> ModelConfiguration:
 
 
 def read_host_and_port(text: str) -> tuple[str, int]:
-    """(host, port) of `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`; the default host is loopback.
+    """Return (host, port) of `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The default host is
+    loopback.
 
     Raises:
         UsageError: the text has another form.

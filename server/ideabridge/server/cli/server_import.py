@@ -1,4 +1,4 @@
-"""`ideabridge servers import`: copy or move the MCP servers of a host into `ideabridge.json`."""
+"""`ideabridge servers import`: copies or moves the MCP servers of a host into `ideabridge.json`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def import_servers(
     """Show the MCP servers of a host, or copy or move them into ideabridge.json.
 
     Your own servers go into your own configuration, and those of the project into the project's. A
-    server with a secret stays out of files that a repository may hold. Without --write or --move,
-    nothing is changed. Without --replace, servers of the same name stay. ideabridge itself is
-    never imported.
+    server with a secret is not written to a file that a repository may contain. Without --write or
+    --move, nothing is changed. Without --replace, servers of the same name stay. ideabridge itself
+    is never imported.
     """
     steps = _plan_import(options, host, names or [], replaces=replace, move=move)
     if write or move:
@@ -99,15 +99,15 @@ def import_servers(
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """What an import does.
+    """The steps of an import.
 
     Attributes:
         host: the host whose servers are imported.
-        places: where its files are.
-        files: those of its files that exist.
-        adoptions: what happens to each of its servers.
+        places: the folders and variables that locate the files of the host.
+        files: the existing files of the host.
+        adoptions: what happens to each server of the host.
         receiving: the configurations that receive servers.
-        trusted: those of them, of the project, that are trusted afterwards.
+        trusted: the project's files among them that are trusted afterwards.
         moving: the servers that are removed from the host.
         staying: with `--move`, a line for each server that stays in the host.
         changes: the files of the host from which servers are removed, each with its new content.
@@ -125,13 +125,13 @@ class _Import:
 
     @property
     def code(self) -> ExitCode:
-        """`FAILED` if no server is adopted, and one cannot be."""
+        """`FAILED` if no server is adopted and at least one cannot be; otherwise `DONE`."""
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
         return ExitCode.FAILED if unusable and not adopted else ExitCode.DONE
 
     def received_by(self, target: Destination) -> list[Adoption]:
-        """The servers that are written to a configuration."""
+        """Return the servers that are written to a configuration."""
         return _received(self.adoptions, target)
 
     def check_files(self) -> None:
@@ -144,8 +144,8 @@ class _Import:
             document.check_place(self.places.project if self._is_shared(document) else None)
 
     def write(self) -> dict[Path, Path | None]:
-        """Write the configurations that receive servers, and trust those that may be trusted.
-        Return the path of each, with that of its backup.
+        """Write the configurations that receive servers, and trust those in `trusted`. Return the
+        path of the backup by the path of the file.
         """
         from ideabridge.bridge.trust import trust_file
         from ideabridge.server.hosts.adopt import merge_servers
@@ -163,8 +163,8 @@ class _Import:
         return backups
 
     def remove(self) -> list[tuple[Path, Path | None]]:
-        """Remove the moved servers from the host's files. Return the path of each, with that of
-        the copy of its former content.
+        """Remove the moved servers from the host's files. Return (path of the file, path of the
+        copy of its former content) for each.
         """
         return [
             (document.path, document.write(content, keep=True, shared=self._is_shared(document)))
@@ -172,7 +172,7 @@ class _Import:
         ]
 
     def _is_shared(self, document: HostDocument) -> bool:
-        """Whether a file of the host is the project's."""
+        """Return whether a file of the host belongs to the project."""
         return any(
             adoption.file == document.path and adoption.scope == "project"
             for adoption in self.moving
@@ -182,8 +182,8 @@ class _Import:
 def _plan_import(
     options: Options, host_name: str, names: Sequence[str], *, replaces: bool, move: bool
 ) -> _Import:
-    """Read the files of the host and the configurations. `names` has the servers that the person
-    named.
+    """Read the files of the host and the configurations, and plan the import. `names` are the
+    servers that the person named.
     """
     from ideabridge.bridge.trust import may_be_trusted
     from ideabridge.server.hosts.adopt import find_servers, movable, removals
@@ -197,7 +197,7 @@ def _plan_import(
         adoption if adoption.name in names else _left_to_project(adoption) for adoption in adoptions
     ]
     receiving = [target for target in targets.all if _received(adoptions, target)]
-    # Copying does not make servers trusted that came with a cloned repository.
+    # Servers that came with a cloned repository do not become trusted by copying.
     trusted = [
         target.file
         for target in receiving
@@ -228,7 +228,7 @@ def _received(adoptions: Sequence[Adoption], target: Destination) -> list[Adopti
 
 
 def _targets(options: Options) -> Destinations:
-    """The configurations that receive servers: that of --config, or the user's and the
+    """Return the configurations that receive servers: that of --config, or the user's and the
     project's.
     """
     from ideabridge.bridge.configuration import is_user_file, user_file
@@ -254,8 +254,8 @@ def _targets(options: Options) -> Destinations:
 
 
 def _left_to_project(adoption: Adoption) -> Adoption:
-    """Keep a server of the project's file out of the user's configuration, which it enters only by
-    name.
+    """Keep a server of the project's file out of the user's configuration, unless the person named
+    it.
     """
     if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
         reason = "it is the project's; name it to have it in your own configuration"
@@ -347,7 +347,7 @@ def _say_nothing_found(steps: _Import) -> None:
 
 
 def _say_unwritten(steps: _Import) -> None:
-    """Report what `--write` and `--move` would do."""
+    """Report what `--write` and `--move` would change."""
     counts = [f"{len(steps.received_by(target))} to {target.file}" for target in steps.receiving]
     say(f"Nothing is changed yet. --write copies {' and '.join(counts)};")
     say("--move also removes what it copies from the host's file.")
@@ -389,7 +389,9 @@ def _say_removed(steps: _Import, copies: list[tuple[Path, Path | None]]) -> None
 
 
 def _near(file: Path) -> str:
-    """The path relative to the current folder or to the home folder, if it is in one of them."""
+    """Return the path relative to the current folder or to the home folder, if it is in one of
+    them.
+    """
     for folder, start in ((Path.cwd(), ""), (Path.home(), "~/")):
         if file.is_relative_to(folder):
             return f"{start}{file.relative_to(folder)}"
@@ -420,7 +422,7 @@ def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
 
 
 def _started(adoption: Adoption) -> str:
-    """The command line or the address of a server."""
+    """Return the command line or the address of a server."""
     from ideabridge.bridge.masking import shown_definition
 
     entry = shown_definition(adoption.entry)

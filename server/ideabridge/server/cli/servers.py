@@ -1,5 +1,5 @@
-"""`ideabridge servers`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that
-plans can call.
+"""`ideabridge servers` (the MCP servers behind ideabridge) and `ideabridge tools` (the tools that
+plans can call).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS: Final = 60.0
-"""Seconds for signing in that the person does not use."""
+"""Seconds of a sign-in that do not depend on the person."""
 
 app = typer.Typer(
     help="List, test, sign in to and import the MCP servers behind ideabridge.",
@@ -118,7 +118,7 @@ async def list_servers(options: Options) -> int:
 
 
 def _say_notes(status: ModuleStatus) -> None:
-    """Report what is odd about a server."""
+    """Report the peculiarities of a server."""
     for note in status.notes:
         say(f"  {status.name}: {note}", "dim")
 
@@ -132,7 +132,7 @@ def _status_json(status: ModuleStatus) -> JSONObject:
 
 
 def _program(status: ModuleStatus) -> str:
-    """The name and version that a server gives itself."""
+    """Return the name and version that a server states."""
     return " ".join(part for part in (status.server_name, status.server_version) if part)
 
 
@@ -156,7 +156,7 @@ async def check_server(
     name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: InputOption = None,  # noqa: A002
-    # The earlier name of --input.
+    # `--arguments` is the earlier name of --input.
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
 ) -> int:
     """Connect to one server, and list its tools or call one of them."""
@@ -169,7 +169,7 @@ async def check_server(
     parameters = read_input(words or None) or {}
     configuration = options.configuration()
     if name in configuration.modules:
-        # The other servers are not started.
+        # Do not start the other servers.
         configuration = configuration.model_copy(
             update={"modules": {name: configuration.modules[name]}}
         )
@@ -196,7 +196,7 @@ async def check_server(
                 _check_call(configuration, definition, tool, parameters)
 
         result = await _call(module, tool, parameters)
-        # The call may have shown more of what is odd.
+        # The call may have revealed more peculiarities.
         status = module.status()
         if options.json:
             print_json({"module": _status_json(status), "tool": tool, "result": result})
@@ -210,8 +210,8 @@ async def check_server(
 def _check_call(
     configuration: Configuration, definition: Tool, name: str, parameters: JSONObject
 ) -> None:
-    """Check the parameters of a call, and that the configuration does not deny it. A call that
-    would need approval runs, because a person typed it.
+    """Check the parameters of a call, and whether the configuration denies it. A call that would
+    need approval may run, because a person typed it.
 
     Raises:
         UsageError: the call is denied.
@@ -229,7 +229,7 @@ def _check_call(
 
 
 async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
-    """Call a tool. If the call fails, report what is odd about the server."""
+    """Call a tool. If the call fails, report the peculiarities of the server."""
     from ideabridge.bridge.modules.errors import ModuleError
 
     try:
@@ -292,9 +292,8 @@ async def log_in(
     """Sign in to a server over HTTP with a browser (OAuth), so that every ideabridge that runs here
     can use it.
 
-    Over SSH and in containers, --device needs no browser on this machine. With --user, the calls of
-    this user are made with the sign-in, and no others. Exit code 1 if the server asks for no
-    sign-in.
+    Over SSH and in containers, --device needs no browser on this machine. With --user, only the
+    calls of this user use the sign-in. Exit code 1 if the server asks for no sign-in.
     """
     from ideabridge.bridge.modules.modules import Modules
     from ideabridge.server.asking.signing_in import SECONDS
@@ -357,8 +356,8 @@ def _check_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
 
 
 def _subject(user: str | None) -> str:
-    """How a sentence about a sign-in begins: with the user, if it is not whoever starts
-    ideabridge.
+    """Return the beginning of a sentence about a sign-in, which names the user unless it is whoever
+    starts ideabridge.
     """
     if user is None:
         return ""
@@ -366,7 +365,9 @@ def _subject(user: str | None) -> str:
 
 
 def _module_user(options: Options, name: str) -> ModuleUser:
-    """A user of the store. Raises `UnknownUserError` if nobody has this name."""
+    """Return an active user of the store. Raise `UnknownUserError` if nobody has this name, and
+    `UserError` if the user is not active.
+    """
     from ideabridge.bridge.modules.sign_ins import ModuleUser
     from ideabridge.bridge.store.errors import UserError
 
@@ -438,8 +439,8 @@ def log_out(
     name: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
     user: UserOption = None,
 ) -> int:
-    """Delete the tokens of one person for servers with this name. Exit code 1 if
-    none are stored.
+    """Delete the tokens of one person for servers with this name. Exit code 1 if no tokens are
+    stored.
     """
     from ideabridge.bridge.modules.sign_ins import forget_sign_ins, signed_in_users
 
@@ -471,7 +472,7 @@ def log_out(
 
 
 def signature(schema: JSONObject) -> str:
-    """The names of the parameters, with brackets around the optional ones."""
+    """Return the names of the parameters, with brackets around the optional ones."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return ""
@@ -498,9 +499,10 @@ async def accept_changes(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """Let published ideas call changed tools of a server as they are now. Shows each difference.
+    """Show each change in the tools of a server, and let published ideas call the tools as they are
+    now.
 
-    Without this, a call of a tool whose schema or behaviour hints changed is refused.
+    Until then, a call of a tool whose schema or behaviour hints have changed is refused.
     """
     from ideabridge.bridge.loop.event import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected
@@ -549,11 +551,11 @@ async def accept_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """How a tool has changed since ideas that call it were published.
+    """How a tool has changed since the ideas that call it were published.
 
     Attributes:
         tool: the tool.
-        lines: what has changed.
+        lines: the changes, one in each line.
         ideas: the published ideas that call it, as NAME@VERSION.
     """
 
@@ -563,7 +565,9 @@ class _Difference:
 
 
 def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """One difference for all ideas for which a tool has changed in the same way."""
+    """Group the changes: ideas for which a tool has changed in the same way share one
+    difference.
+    """
     differences: dict[tuple[str, ...], _Difference] = {}
     for change in changed:
         label = change.pin.label

@@ -1,4 +1,6 @@
-"""`ideabridge ideas export` and `import`: ideas as files, one document for each idea."""
+"""`ideabridge ideas export` and `import`: writes and reads ideas as files, one document for each
+idea.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +71,12 @@ def export_ideas(
 ) -> int:
     """Write ideas as portable JSON documents, with the publication if REF is a name.
 
-    With --folder, a tool that was written by hand becomes the document that it was written
-    as (`ideas add`).
+    With --folder, a tool that was written by hand is exported as the document that `ideas add`
+    reads.
 
-    Results of calls that a later Request contains are left out without --results: the document
-    lists what is missing, and has an id of its own. An idea that contains a secret is refused: a
-    configured secret, or one of a well-known form.
+    Without --results, the results of calls that a later Request contains are left out: the document
+    lists what is missing, and has an id of its own. An idea that contains a configured secret, or a
+    secret of a well-known form, is refused.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -85,7 +87,7 @@ def export_ideas(
         raise UsageError("REF: expected one idea; several need a folder (--folder DIR)")
 
     with open_store(options) as store:
-        # The bridge is not entered, so no module is started.
+        # Do not enter the bridge, so that no module starts.
         bridge = Bridge(options.configuration(), store=store)
         if published:
             wanted += [name for name in _published(store) if name not in wanted]
@@ -120,7 +122,7 @@ def _published(store: Store) -> list[str]:
 
 
 def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
-    """Say on standard error that a document lacks results."""
+    """Report on standard error which results a document lacks."""
     left_out = document.get("left_out")
     if not isinstance(left_out, list):
         return
@@ -133,8 +135,8 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
 
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool) -> int:
-    """Export each idea to a file. An idea that cannot be exported is reported, and the
-    others are exported.
+    """Export each idea to a file. Report an idea that cannot be exported, and continue with the
+    others.
     """
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
@@ -178,13 +180,13 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
 
 
 def _file_name(document: JSONObject, ref: str) -> str:
-    """The name of the file of an exported idea, or of one that was written by hand,
-    without its suffix.
+    """Return the name of the file of an exported idea, or of one that was written by hand, without
+    its suffix.
     """
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
-    # The file of `NAME@2` contains the version; no other part of REF becomes part of a path.
+    # The file name of `NAME@2` contains the version. No other part of REF becomes part of a path.
     if isinstance(publication, dict) and is_safe_name(str(publication["name"])):
         return str(publication["name"]) + (
             f"@{int(str(publication['version']))}" if "@" in ref else ""
@@ -193,18 +195,19 @@ def _file_name(document: JSONObject, ref: str) -> str:
 
 
 def _text(document: JSONObject) -> str:
-    # It may be shown on a terminal, now or later.
+    # The file may be shown on a terminal, now or later, so no character may be hidden.
     return readable_json(document, 2) + "\n"
 
 
 def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file whole or not at all, readable only for its owner. A link is never followed:
-    otherwise the owner of the folder could choose another file of this machine to overwrite.
+    """Write a file completely or not at all, readable only by its owner. Links are never followed:
+    otherwise, the owner of the folder could choose another file of this machine to be overwritten.
 
-    `named`: a person gave this path, so it may be a device or a pipe. Errors begin with `option`.
+    `named` means that a person typed this path, so it may be a device or a pipe. Error messages
+    begin with `option`.
 
     Raises:
-        UsageError: it cannot be written, or it exists and is not a plain file.
+        UsageError: the file cannot be written, or it exists and is not a regular file.
     """
     from ideabridge.bridge.trust import link_out, write_own
 
@@ -288,8 +291,8 @@ async def import_ideas(
 ) -> int:
     """Save exported ideas in this store. The content of each is checked against its digest.
 
-    Servers and tools that it needs and that are missing here are reported. Exit code 1 if one of
-    several was refused.
+    Servers and tools that an idea needs and that are missing here are reported. Exit code 1 if one
+    of several ideas was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.publishing.importing import missing
@@ -312,7 +315,7 @@ async def import_ideas(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # The definitions of the tools say what a plan may do, so the modules are started.
+            # Start the modules, because the definitions of the tools say what a plan may do.
             await stack.enter_async_context(connected(bridge))
 
         for file, is_named in files:
@@ -331,7 +334,7 @@ async def import_ideas(
 
         lacking: list[str] = []
         if needed:
-            # The modules that the ideas name are asked for their tools, so they are started.
+            # Start the modules that the ideas name, to ask them for their tools.
             if not publish:
                 bridge = await stack.enter_async_context(
                     connected(Bridge(options.configuration(), store=store))
@@ -354,8 +357,8 @@ async def import_ideas(
 def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
-    """Report what saving ideas did, and which servers and tools are missing here. `saved` has the
-    file of each idea; `with_files` names it on each line.
+    """Report the outcome for each saved idea, and which servers and tools are missing here. `saved`
+    has the file of each idea, which begins its lines if `with_files` is true.
     """
     for file, idea in saved:
         _say_saved(f"{visible(file)}: " if with_files else "", idea)
@@ -365,7 +368,7 @@ def say_all_saved(
 
 
 def _say_saved(where: str, saved: SavedIdea) -> None:
-    """Report what saving an idea did, after `where` on its line."""
+    """Report the outcome of saving an idea in lines that begin with `where`."""
     new = saved.publication
     before = saved.before
     line = f"{where}idea {saved.idea_id[:12]}"
@@ -394,14 +397,14 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
 
 
 def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
-    """Return (file, whether a person gave this exact path) for files and for the
-    files in folders.
+    """Return (file, whether a person typed exactly this path) for the words that are files, and for
+    the files in those that are folders.
     """
     files: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            # A folder from elsewhere must not refer to other files of this machine.
+            # A folder from elsewhere must not link to other files of this machine.
             inside = sorted(file for file in path.iterdir() if file.name.lower().endswith(suffixes))
             for file in inside:
                 if file.is_symlink():
@@ -427,7 +430,9 @@ async def _import_document(
     edited: bool,
     replace: tuple[str, ...],
 ) -> tuple[SavedIdea, list[Need]]:
-    """Import one document; before a changed one or a replacement, show it to the person and ask."""
+    """Import one document. If it was changed, or replaces a publication, show this to the person
+    and ask first.
+    """
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
 
@@ -439,8 +444,8 @@ async def _import_document(
     except IdeabridgeError as error:
         changed = True
         for text, style in document_lines(read):
-            # The terminal would go on at its left edge, where the rest could pass for a
-            # line of its own.
+            # A line that the terminal breaks would continue at its left edge, where the rest could
+            # pass for a line of its own.
             for line in wrap_visible(printable(text), err().width, further="        | "):
                 say(line, style)
 
@@ -469,7 +474,7 @@ async def _import_document(
 
 
 def saved_json(saved: SavedIdea) -> JSONObject:
-    """What saving an idea did, as JSON."""
+    """Return the outcome of saving an idea as JSON."""
     members: JSONObject = {"idea": saved.idea_id}
     if saved.left_out:
         members["left_out"] = list[JSON](saved.left_out)

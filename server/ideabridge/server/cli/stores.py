@@ -43,8 +43,8 @@ RunArgument = Annotated[
 
 
 def with_existing_store(options: Options) -> Configuration:
-    """The configuration, for a command that needs an existing store; `StoreAccessError` if it
-    does not exist.
+    """Return the configuration for a command that needs an existing store. Raise `StoreAccessError`
+    if the store does not exist.
     """
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.errors import StoreAccessError
@@ -59,15 +59,17 @@ def with_existing_store(options: Options) -> Configuration:
 
 
 def open_bridge(options: Options) -> Bridge:
-    """A bridge over the existing store, to be entered; `StoreAccessError` if it does not exist."""
+    """Return a bridge over the existing store, for the caller to enter. Raise `StoreAccessError` if
+    the store does not exist.
+    """
     from ideabridge.bridge.bridge import Bridge
 
     return Bridge(with_existing_store(options))
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the store of the configuration, without starting modules. `StoreError` if it cannot be
-    opened, or does not exist and `create` is false.
+    """Open the store of the configuration, without starting modules. Raise `StoreError` if the
+    store cannot be opened, or if it does not exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store
 
@@ -85,16 +87,16 @@ _PART: Final = re.compile(r"([^:]+):(\d{1,6})(?:-(\d{1,6}))?")
 """Some calls of a run: `RUN:FIRST-LAST`, or `RUN:CALL`, counted from 0."""
 
 _NAMED: Final = 5
-"""The number of runs that an error lists."""
+"""The maximum number of runs that an error message lists."""
 
 
 def resolve_run(store: Store, text: str) -> RunRecord:
-    """Return the run with this id or beginning of an id; with `last`, the newest run that is not of
-    kind `session`; with `RUN:FIRST-LAST`, some calls of a run as a run of their own.
+    """Return the run with this id or beginning of an id. `last` means the newest run that is not of
+    kind `session`, and `RUN:FIRST-LAST` means some calls of a run, as a run of their own.
 
     Raises:
         UnknownRunError: no run matches.
-        PublicationError: these calls of it cannot be a run.
+        PublicationError: these calls cannot become a run of their own.
         UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownRunError
@@ -142,13 +144,13 @@ def _cut(store: Store, run: str, first: str, last: str | None) -> str:
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:
-    """`resolve_run` in the store of the command line."""
+    """Call `resolve_run` with the store of the command line."""
     with open_store(options) as store:
         return resolve_run(store, text)
 
 
 def resolve_idea(store: Store, ref: str) -> str:
-    """`ref` if it names an idea, else the id of the run that `resolve_run` finds.
+    """Return `ref` if it names an idea, else the id of the run that `resolve_run` finds.
 
     Raises:
         UnknownIdeaError, AmbiguousIdeaError: it names neither an idea nor a run.
@@ -168,14 +170,14 @@ def resolve_idea(store: Store, ref: str) -> str:
 
 
 def lookup_idea(options: Options, ref: str) -> str:
-    """`resolve_idea` in the store of the command line."""
+    """Call `resolve_idea` with the store of the command line."""
     with open_store(options) as store:
         return resolve_idea(store, ref)
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """`lookup_idea`, which also takes `session` and the id of a session of direct calls that
-    is in progress.
+    """Do the same as `lookup_idea`, but also accept `session` and the id of a session of direct
+    calls that is in progress.
     """
     with open_store(options) as store:
         if ref == "session" or store.sessions.get(ref) is not None:
@@ -196,8 +198,8 @@ def back_up(
         Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")
     ],
 ) -> None:
-    """Copy the store to a new file, also while the store is in use. An existing file is
-    never overwritten.
+    """Copy the store to a new file, even while the store is in use. An existing file is never
+    overwritten.
 
     The copy of a file is a store. The copy of a store in PostgreSQL is an archive for pg_restore,
     made by pg_dump.
@@ -221,8 +223,8 @@ def copy_store(
 ) -> None:
     """Copy a store from a file into PostgreSQL, or back. The store may be in use; the copy may not.
 
-    If the command is interrupted, call it again: it goes on. Every idea of the copy is
-    checked by its id.
+    If the command is interrupted, run it again, and it continues. The ids of all copied ideas are
+    checked.
     """
     from ideabridge.bridge.configuration import place_of
     from ideabridge.bridge.store.database import is_address
@@ -252,7 +254,7 @@ def copy_store(
 
 
 _WIDEST: Final = 100
-"""Characters of a value in a table of `store query`."""
+"""The maximum number of characters of a value in a table of `store query`."""
 
 
 @app.command("query")
@@ -278,8 +280,8 @@ def query_store(
         bool, typer.Option("--table", help="Print a table, which is the default.")
     ] = False,
 ) -> None:
-    """Read the store by SQL: its views and tables (docs/store.md), of all users.
-    Nothing is changed.
+    """Read the views and tables of the store (docs/store.md) with SQL, for all users. Nothing is
+    changed.
 
     At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table
     shortens long values, and where the terminal is too narrow for it, each row is printed as lines
@@ -327,7 +329,9 @@ def _read_parameters(words: list[str]) -> dict[str, str]:
 
 
 def _readable(value: Value) -> str | int | float | None:
-    """The value as JSON can hold it: bytes as hex digits, and infinity as a word."""
+    """Return the value in a form that JSON can hold: bytes as hex digits, and infinity
+    as a word.
+    """
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float) and not isfinite(value):
@@ -347,9 +351,7 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table whose values have at most `_WIDEST` characters, and say how many were
-    longer.
-    """
+    """Print a table whose values are cut to `_WIDEST` characters, and say how many were longer."""
     count = 0
     lines: list[list[str]] = []
     for row in rows:

@@ -1,5 +1,5 @@
-"""`ideabridge trust`: show the effects of a project file, trust exactly this file, or
-withdraw the trust.
+"""`ideabridge trust`: shows the effects of a project file, trusts exactly this file, or withdraws
+the trust.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _check_options(*, shows: bool, remove: bool, trusts: bool, data: bool) -> No
 
 
 def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
-    """Read a project file, and report why a former trust does not hold any more."""
+    """Read a project file, and report a problem of `trust.json`."""
     from ideabridge.bridge.configuration import read_project_file
     from ideabridge.bridge.trust import project_trust
 
@@ -131,7 +131,7 @@ def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
 
 
 def _project_folder(options: Options, folder: Path | None) -> Path:
-    """The folder of the argument, or else of the options."""
+    """Return the folder of the argument, or else that of the options."""
     if folder is None:
         return options.folder()
     if options.config is not None:
@@ -144,7 +144,7 @@ def _ask(
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file, and store a yes."""
     if not at_terminal():
-        # A script that trusts the present content would also trust the next change, which
+        # A script that could trust the present content would also trust the next change, which
         # nobody has seen.
         raise UsageError(
             "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it "
@@ -155,7 +155,7 @@ def _ask(
 
 
 def _withdraw(file: Path) -> ExitCode:
-    """Withdraw the trust in a file and its variables."""
+    """Withdraw the trust in a file, and the permission to use variables."""
     from ideabridge.bridge.trust import forget
 
     if forget(file):
@@ -167,7 +167,7 @@ def _withdraw(file: Path) -> ExitCode:
 
 
 def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: str) -> None:
-    """Trust a project file without a question.
+    """Trust a project file without asking.
 
     Raises:
         UsageError: the file, or one that it names, has changed since its hash was shown.
@@ -184,7 +184,7 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
 
 
 def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset[str]) -> None:
-    """Report that a file is trusted, which variables `names` it was just allowed to use, and which
+    """Report that a file is trusted, that it may now use the variables `names`, and which variables
     it still may not use.
     """
     say(f"{standing.found.file} is trusted as it is now", "green")
@@ -197,8 +197,8 @@ def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset
 
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
-    """Return the paths of `--data`, as `--show` prints them; without the option, those that are
-    trusted as data now.
+    """Return the paths of `--data` in the form that `--show` prints. Without the option, return the
+    paths that are trusted as data now.
 
     Raises:
         UsageError: a file cannot be data.

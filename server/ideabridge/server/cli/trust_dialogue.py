@@ -1,4 +1,6 @@
-"""What the person at the terminal sees of a project file, and the question whether to trust it."""
+"""Trust dialogue: shows a project file to the person at the terminal, and asks whether
+to trust it.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,10 @@ def ask(
     and store a yes.
 
     Args:
-        standing: whether the file is trusted.
+        standing: the trust in the file.
         parsed: its configuration.
         user: the user's configuration.
-        confirmed: the files that the person has named as data already.
+        confirmed: the paths of the files that the person has already named as data.
     """
     from ideabridge.bridge.masking import shown_configuration
     from ideabridge.bridge.trust import keep_trusted
@@ -72,12 +74,12 @@ def ask(
 
 
 def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
-    """The files that can be data, without the confirmed ones."""
+    """Return the paths of the files that can be data, without the confirmed ones."""
     return [path for path in standing.found.data_files if path not in confirmed]
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is data. Anything but a yes means that trust covers it."""
+    """Ask whether a file is only data. After any answer but yes, trust covers it."""
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, trust does not end when it changes."
     _put(text, say, err().width, first="data?".ljust(_INDENT), further=" " * _INDENT)
@@ -85,7 +87,9 @@ def _is_only_data(standing: ProjectTrust, path: str) -> bool:
 
 
 def _typed(question: str) -> str:
-    """Ask, and return the line that the person types, in lower case; "" at the end of the input."""
+    """Ask, and return the line that the person types, in lower case, or "" at the end
+    of the input.
+    """
     sys.stderr.write(question)
     sys.stderr.flush()
     with interruptible():
@@ -105,7 +109,7 @@ def show_standing(
     *,
     as_json: bool,
 ) -> None:
-    """Print the effects of a project file, and the hash of what would be trusted if
+    """Print the effects of a project file, with the hash of what a person would trust if
     `confirmed` is data.
     """
     from ideabridge.bridge.trust import trust_command
@@ -136,7 +140,7 @@ def _print(
     write: Callable[[str], None],
     width: int | None,
 ) -> None:
-    """Print the effects of a project file, wrapped to `width` columns. With None as `width`, each
+    """Print the effects of a project file, wrapped to `width` columns. If `width` is None, each
     effect is one line.
     """
     files = list(standing.found.covered(confirmed))
@@ -156,7 +160,7 @@ def _print(
 
 
 def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
-    """Whether a project file is trusted, as the first line of its effects."""
+    """Return the first line of the effects of a project file, which says whether it is trusted."""
     file = standing.found.file
     if standing.is_trusted and confirmed != standing.data:
         return f"{file} is trusted, but not with these data files. It would do this:"
@@ -171,8 +175,8 @@ def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
 def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
-    """Print a text that may contain words of the file; no line of it begins where the lines of
-    ideabridge begin.
+    """Print a text that may contain words of the file. None of its continuation lines begins where
+    the lines of ideabridge begin.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
     if width is None:
@@ -184,7 +188,9 @@ def _put(
 
 
 def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple[str, str]]:
-    """(`data` or `data?`, file and who names it) of each file that can be data."""
+    """Return (`data` or `data?`, the file and the places that name it) for each file that can be
+    data.
+    """
     lines: list[tuple[str, str]] = []
     for path, data_file in standing.found.data_files.items():
         absent = "" if data_file.path.exists() else " (does not exist yet)"
@@ -200,7 +206,7 @@ def _data_lines(standing: ProjectTrust, confirmed: frozenset[str]) -> list[tuple
 def _effects(
     standing: ProjectTrust, parsed: Configuration, user: Configuration
 ) -> list[tuple[str, str]]:
-    """(verb, object) of each effect of a project file, in full."""
+    """Return (verb, object) for each effect of a project file, in full."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
     from ideabridge.bridge.masking import shown_json
     from ideabridge.bridge.trust import trust_command
@@ -273,7 +279,9 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
 
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
-    """The environment variables in a project file that may hold a secret, each with its places."""
+    """Return the environment variables in a project file that may hold a secret, with the places of
+    each.
+    """
     from ideabridge.bridge.trust import HARMLESS
 
     places: dict[str, list[str]] = {}
@@ -301,7 +309,7 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
 def standing_json(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> JSONObject:
-    """The effects of a project file as JSON, and the hash of what would be trusted if
+    """Return the effects of a project file as JSON, with the hash of what a person would trust if
     `confirmed` is data.
     """
     project_file = standing.found

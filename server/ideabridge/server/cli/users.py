@@ -71,7 +71,7 @@ def _show_token(options: Options, user: User, token: Token, text: str) -> None:
         label += f", until {_time(token.expires)} UTC"
 
     say(f"{user.name}, {user.role}. {label}; it is shown only once:", "green")
-    # An unbroken line on standard output, for copying and for scripts.
+    # Print the token as one unbroken line on standard output, for copying and for scripts.
     show_line(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
 

@@ -1,4 +1,4 @@
-"""`ideabridge ideas add`: ideas that somebody wrote by hand, as files."""
+"""`ideabridge ideas add`: saves ideas that somebody wrote by hand in files."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class _Read:
     Attributes:
         file: the file.
         document: the idea.
-        name: the name of its tool; empty: it has none.
-        is_export: `ideas export` wrote it as a portable document.
-        lines: all that a person must see before it is saved.
+        name: the name of its tool; empty: it is no tool.
+        is_export: whether `ideas export` wrote it as a portable document.
+        lines: everything that a person must see before the idea is saved.
         mentions: the names of tools, modules and ideas that its calls name.
     """
 
@@ -98,10 +98,10 @@ async def add_ideas(
 ) -> int:
     """Save ideas that were written by hand, and publish each as a tool.
 
-    Everything that a call would run, or tell a model, is shown before it is saved, and you
-    are asked. Nothing runs. A tool answers by what its idea holds: a program, calls, an
-    output, or else by asking a model. Files that `ideas export` wrote are taken, too. Exit
-    code 1 if one was refused.
+    Everything that a call would run, or tell a model, is shown before it is saved, and you are
+    asked. Nothing runs. The content of an idea decides how its tool answers: with a program, with
+    calls, with an output, or else by asking a model. Files that `ideas export` wrote are accepted,
+    too. Exit code 1 if a file was refused.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
@@ -133,7 +133,7 @@ async def add_ideas(
         return 1
 
     with open_store(options, create=True) as store:
-        # The definitions of the tools say what a plan may do, so the modules are started.
+        # Start the modules, because the definitions of the tools say what a plan may do.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 
@@ -162,7 +162,9 @@ def _read_all(
     name: str | None,
     refuse: Callable[[str, IdeabridgeError], None],
 ) -> list[_Read]:
-    """The files that are ideas; the others are passed to `refuse`. See `list_files`."""
+    """Read the files, and return those that are ideas. Pass the others to `refuse`. `files` is as
+    in `list_files`.
+    """
     read: list[_Read] = []
     by_name: dict[str, _Read] = {}
     for file, is_named in files:
@@ -184,8 +186,8 @@ async def _save_all(
     replaced: tuple[str, ...],
     refuse: Callable[[str, IdeabridgeError], None],
 ) -> list[tuple[str, SavedIdea]]:
-    """Save the ideas; pass those that cannot be saved to `refuse`. The result has the file of each
-    saved idea.
+    """Save the ideas, and pass those that cannot be saved to `refuse`. Return each saved idea with
+    its file.
     """
     saved: list[tuple[str, SavedIdea]] = []
     for idea in _in_order(ideas):
@@ -198,9 +200,8 @@ async def _save_all(
 
 
 def _in_order(read: list[_Read]) -> list[_Read]:
-    """The ideas, each after those of them that it calls, so that each finds what it needs. Ideas
-    that call one another in a circle, which are refused when they are saved, stay in the order of
-    the files.
+    """Sort the ideas, so that each comes after those that it calls. Ideas that call one another in
+    a circle stay in the order of the files; saving refuses them.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
@@ -259,8 +260,8 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
 
 
 def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse a file with the name of another one that says something else, and note its
-    name otherwise.
+    """Refuse an idea with the same name as another one but different content. Otherwise, note its
+    name.
     """
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
     if first.lines != idea.lines:
@@ -286,8 +287,8 @@ def _show(idea: _Read, *, alone: bool) -> None:
     if not alone:
         say(visible(idea.file), "bold cyan")
     for text, style in idea.lines:
-        # The terminal would go on at its left edge, where the rest could pass for a
-        # line of its own.
+        # A line that the terminal breaks would continue at its left edge, where the rest could pass
+        # for a line of its own.
         for line in wrap_visible(printable(text), err().width, further="        | "):
             say(line, style)
 
@@ -295,7 +296,7 @@ def _show(idea: _Read, *, alone: bool) -> None:
 async def _save(
     bridge: Bridge, idea: _Read, options: Options, replace: tuple[str, ...]
 ) -> SavedIdea:
-    """Save one idea; before it replaces another, show the differences to the person and ask."""
+    """Save one idea. Before it replaces another one, show the differences to the person and ask."""
     from ideabridge.bridge.errors import NameInUseError
 
     async def save(replaced: tuple[str, ...]) -> SavedIdea:
