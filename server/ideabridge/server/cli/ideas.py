@@ -806,7 +806,7 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
     # A mind also reads the other members, such as the schema and the description of a document.
     elsewhere = (kind_key, content_key, "_instance")
     members = {key: value for key, value in message.items() if key not in elsewhere}
-    # A name cannot begin a line of its own.
+    # `visible` keeps the text from beginning another line.
     return [(visible(head), "cyan"), *content, *_members(members, 4, whole=whole)]
 
 
@@ -836,7 +836,7 @@ def _call_lines(place: int, call: JSON) -> list[Line]:
     if call.get("_outputPath"):
         head += f" -> {call['_outputPath']}"
 
-    # A name cannot begin a line of its own.
+    # `visible` keeps the text from beginning another line.
     lines: list[Line] = [(visible(head), "cyan")]
     for key, value in call.items():
         if key not in ("_tool", "_module", "_outputPath", "_id"):

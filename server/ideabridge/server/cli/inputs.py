@@ -122,7 +122,7 @@ def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
 
     if data is None or len(data) > MAX_FILE_BYTES:
         raise UsageError(
-            f"{label}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read"
+            f"{label}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is the limit"
         )
 
     return data.removeprefix(b"\xef\xbb\xbf")

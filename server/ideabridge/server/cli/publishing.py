@@ -592,7 +592,7 @@ def _say_open(publication: Publication, ref: str) -> None:
     points = read_open((publication.report or {}).get("open"))
     if not points:
         return
-    say("this works, but it is not settled what it does for other input:", "yellow")
+    say("this works, but the run leaves open what it does for other input:", "yellow")
     for point in points[:_OPEN]:
         say(f"  {point.line}", "yellow")
 

@@ -360,7 +360,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], ready: Ready)
         if ready.asks:
             say("People sign in there with their token.")
         else:
-            say("Everybody who reaches it reads it there. Whoever decides must sign in.")
+            say("Everybody who can open the page can read it. To decide, a person must sign in.")
 
         _tell_owner(ready.owner_link, as_command=configuration.store != ":memory:")
 

@@ -382,10 +382,10 @@ def _module_user(options: Options, name: str) -> ModuleUser:
 async def _person(
     settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
 ) -> AsyncGenerator[Person | DevicePerson]:
+    """Yield the person who signs in, with the browser or the device that the options name."""
     from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
 
-    """The person who signs in, with the browser or the device that the options name."""
     redirect_uri = None if settings is None else settings.redirect_uri
     if device:
         yield DevicePerson(_show_code)
