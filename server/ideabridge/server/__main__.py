@@ -1,11 +1,12 @@
-"""`python -m ideabridge.server`: the same as the command `ideabridge`."""
+"""Makes `python -m ideabridge.server` the same as the command `ideabridge`."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# `python -m` puts the current folder first; a `typer.py` there would be imported instead of Typer.
+# `python -m` searches the current folder first: a `typer.py` in it would be imported instead of
+# Typer.
 if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109 - pathlib would come from there
     del sys.path[0]
 

@@ -1,8 +1,8 @@
 """Announcements: notifying clients when tools, resources and prompts change.
 
 With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25
-and earlier they go to every session that has completed the handshake. Changes by other processes
-are reported by the store, or found by polling it.
+and earlier they go to every session that has completed the handshake. The store reports changes
+that other processes make, or is polled for them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _LONGEST_URI: Final = 1000
 _SEND_SECONDS: Final = 5.0
 
 _Watched: TypeAlias = tuple[str, str]
-"""A caller and the URI that it subscribed to."""
+"""A caller and the URI to which it subscribed."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Session:
-    """A client of the handshake era, and the resources it subscribed to."""
+    """A client of the handshake era, and the resources to which it subscribed."""
 
     session: ServerSession
     caller: str
@@ -83,14 +83,14 @@ class Announcements:
         self._quotas = quotas
         self._catalogue = catalogue
         self._offerings = offerings
-        # The resources of modules that clients subscribed to, and what modules reported
-        # since the last look.
+        # The resources of modules to which clients subscribed, and the changes that modules have
+        # reported since the last look.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
         # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # By session id; "" is the client on stdio. The SDK does not report every session that ends,
-        # so the number is limited, and the oldest are removed.
+        # By session id; "" is the client on stdio. The SDK does not report the end of every
+        # session, so their number is limited, and the oldest are removed.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._catalogue_version = bridge.store.publications.catalogue_version()
@@ -163,7 +163,8 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # A module may refuse one resource; the others, and lists, are still reported.
+                    # A module may refuse one resource. Changes of the others, and of lists, are
+                    # still reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
                 return await listening.handler(context, params)
@@ -184,7 +185,7 @@ class Announcements:
             self._watched[uri] = module
 
     def _subscriptions(self) -> set[_Watched]:
-        """What clients subscribed to."""
+        """The caller and URI of each subscription."""
         watched = {
             (client.caller, uri) for client in self._sessions.values() for uri in client.uris
         }
@@ -228,7 +229,7 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Note that a list of a module has arrived after the answer that lacks it."""
+        """Note that a module's list arrived too late for an answer, which was sent without it."""
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
         self._events[(module, event)] = None
         self.poke()
@@ -315,8 +316,8 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change of a module's resource to who subscribed to it, or to a resource that
-        it is part of. What belongs to another module is left out.
+        """Announce a change of a module's resource to the subscribers of this resource, and of
+        resources that contain it, unless they belong to another module.
         """
 
         def is_changed(named: str) -> bool:
@@ -333,7 +334,7 @@ class Announcements:
         subscribers = [
             session for session in self._sessions.values() if any(map(is_changed, session.uris))
         ]
-        # As in the list of resources, which has no secrets either.
+        # Secrets are removed from the URI, as they are from the list of resources.
         redacted = self._bridge.secrets.redact(uri)
         await _send_all(
             subscribers, partial(ServerSession.send_resource_updated, uri=str(redacted))
@@ -352,7 +353,7 @@ class Announcements:
 
 
 def is_within(uri: str, whole: str) -> bool:
-    """Return whether a resource is `whole`, or a part of it."""
+    """Return whether a resource is `whole` or a part of it."""
     if not uri.startswith(whole):
         return False
     return uri == whole or whole.endswith("/") or uri[len(whole)] in "/?#"
@@ -376,7 +377,7 @@ async def _send_all(
     clients: Iterable[_Session], send: Callable[[ServerSession], Awaitable[None]]
 ) -> None:
     async def send_one(session: ServerSession) -> None:
-        # A client that does not read must not delay the others.
+        # A client that does not read its messages must not delay the others.
         with anyio.move_on_after(_SEND_SECONDS):
             await send(session)
 

@@ -1,8 +1,9 @@
 """Results of tool calls: their structured content, their text, and the schemas that
 describe them to hosts.
 
-Some hosts show only the text of a result, so the text contains everything necessary. A result is
-built in its wire form, a plain object, which the SDK validates against the protocol version.
+Some hosts show only the text of a result, so the text contains everything that a reader needs. A
+result is built in its wire form, a plain object, which the SDK validates against the protocol
+version.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ MAX_RESULT: Final = 700_000
 """Bytes of JSON of the values in one answer about a run: SDK clients refuse events over 1 MiB."""
 
 MAX_DIRECT: Final = 900_000
-"""Bytes of JSON of the content of a direct call's result, and as many of its structured content."""
+"""The most bytes of JSON that the content of a direct call's result may have; its structured
+content may have as many."""
 
 STRUCTURED_META: Final = "ideabridge/structured"
-"""Where the structured content of an error stands in `_meta` if the output schema of its
-tool refuses it."""
+"""The key in `_meta` for the structured content of an error that does not satisfy the output schema
+of its tool."""
 
 _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run "
     "gives the parts you need by path."
 )
 _ENVELOPE: Final = 1000
-"""Bytes of a result besides its values and blocks."""
+"""Bytes reserved for everything in a result besides its values and blocks."""
 
 _TEXT_VALUE: Final = 16_000
 _TEXT_ERRORS: Final = 16_000
-"""Characters of errors in the text of an answer; the others are counted, and stand in the
-structured content."""
+"""Characters of errors in the text of an answer. The text gives the number of the other errors; the
+structured content has them."""
 
 
 def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
-    """A result with structured content, text, and the content blocks that its values have
+    """A result with structured content, text, and the content blocks of its values
     (`Blocks.place`).
     """
     content = [{"type": "text", "text": text}, *blocks]
@@ -56,7 +58,7 @@ def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ())
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
-    """A tool error with a text."""
+    """A tool error with this text."""
     result: ToolAnswer = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
@@ -68,14 +70,14 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
 
 
 async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
-    """Return an error without structured content that the output schema of its tool refuses; that
-    stands in `_meta`.
+    """Move the structured content of an error into `_meta` if the output schema of its tool refuses
+    it.
 
-    The protocol frees errors from the output schema, but clients that use the TypeScript SDK check
-    them, too: they throw the whole answer away, and nobody sees its text.
+    The protocol does not apply the output schema to errors, but clients on the TypeScript SDK check
+    errors, too. They discard the whole answer, and nobody sees its text.
 
     Args:
-        result: the answer of a tool; one that is no error is returned as it is.
+        result: the answer of a tool. It is returned as it is unless it is an error.
         definition: the tool as the client knows it.
     """
     schema = definition.get("outputSchema")
@@ -102,14 +104,14 @@ async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnsw
 async def value_answer(
     value: JSON, *, wrapped: bool, schema: JSONObject | None = None
 ) -> ToolAnswer:
-    """The result of a tool that returned `value`, or an error if the value is too large.
+    """Return the result of a tool that returned `value`, or an error if the value is too large.
 
     Args:
         value: the value.
-        wrapped: the output schema is that of `{"result": value}`, because the protocol
+        wrapped: whether the output schema is that of `{"result": value}`, because the protocol
             requires an object.
-        schema: what clients check the value against. If a placeholder does not satisfy it, the
-            structured content has the blocks, too.
+        schema: the schema against which clients check the value. If a placeholder does not satisfy
+            it, the structured content has the blocks, too.
     """
     plain, blocks = _without_blocks(value)
     checked = plain
@@ -135,12 +137,12 @@ def text_answer(value: JSON) -> ToolAnswer:
 
 
 def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
-    """(the value with placeholders, the content blocks that they stand for)."""
+    """Return the value with placeholders, and the content blocks for which they stand."""
     blocks = Blocks()
     plain = blocks.take(value)
     if plain is value:
         return value, []
-    # As text within JSON it has more bytes.
+    # The text is encoded once more within JSON, where it has more bytes.
     room = MAX_DIRECT - 2 * len(encode(plain)) - _ENVELOPE
     return plain, blocks.place(plain, first=1, room=room, otherwise=_IN_A_RUN)
 
@@ -158,7 +160,7 @@ def _text_of(value: JSON) -> str:
 
 
 def bounded_answer(result: ToolAnswer) -> ToolAnswer:
-    """`result` as it is, or an error if its content or its structured content has more than
+    """Return `result` as it is, or an error if its content or its structured content has more than
     `MAX_DIRECT` bytes.
     """
     content = dict(result)
@@ -180,7 +182,9 @@ def size_of(part: JSON | ToolAnswer) -> int:
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """`value`, or a reference with its type, size and preview if it has more than `left` bytes."""
+    """Return `value`, or its reference with type, size and a preview if it has more than `left`
+    bytes.
+    """
     size = len(encode(value))
     if size <= left:
         return value
@@ -214,8 +218,8 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 VALUES: Final = ("output", "state", "results", "read")
-"""The members of an answer about a run that have values. Its errors may have what
-tools sent, too."""
+"""The members of an answer about a run that contain values. Its errors may also contain values that
+tools sent."""
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} gives the rest.',
@@ -224,7 +228,7 @@ _HINTS: Final = {
 
 
 def run_text(result: dict[str, Any]) -> str:
-    """The answer about a run as text, complete without the structured content."""
+    """The answer about a run as text that is complete without the structured content."""
     lines = [_with_reason(f"run {result['run']}: {result['status']}", result.get("reason"))]
     mind = result.get("mind")
     if mind is not None:
@@ -257,7 +261,7 @@ def _with_reason(text: str, reason: str | None) -> str:
 
 
 def _call_lines(result: dict[str, Any]) -> list[str]:
-    """The errors of the calls, the skipped calls, and what calls assumed."""
+    """Lines about the errors of the calls, the skipped calls, and what calls assumed."""
     lines: list[str] = []
     errors = result["errors"]
     if errors:
@@ -284,7 +288,7 @@ def _call_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _waiting_lines(result: dict[str, Any]) -> list[str]:
-    """The decisions and answers that a run waits for."""
+    """Lines about the decisions and answers for which a run waits."""
     approvals = result.get("approvals")
     if not approvals:
         return []
@@ -310,7 +314,7 @@ def _bounded_lines(lines: list[str], most: int) -> list[str]:
 
 
 def solution_error_line(error: JSON) -> str:
-    """One error of a run: the place and the tool of the call, and the message."""
+    """A line about one error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)
 
@@ -337,7 +341,7 @@ def _approval_line(approval: dict[str, Any]) -> str:
     takes = f" ({', '.join(choices)})" if choices is not None else ""
     head = f"{approval['approval']}{takes}"
     if question is not None:
-        # As JSON, so that no line of it looks like a line of ideabridge.
+        # The question is encoded as JSON, so that none of its lines looks like one of ideabridge.
         text = readable_json(question.get("message"), compact=True)
         return (
             f"{head}: server {question.get('module')} asks: {text} (value fits "
@@ -377,8 +381,8 @@ def _short(value: JSON) -> str:
 
 # -- schemas for hosts -----------------------------------------------------------------------------
 #
-# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all accept;
-# calls are checked against the exact schema.
+# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all of them
+# accept; calls are checked against the exact schema.
 
 PLAIN_HOSTS: Final = (
     "claude",
@@ -391,11 +395,12 @@ PLAIN_HOSTS: Final = (
     "windsurf",
     "zed",
 )
-"""Parts of the names by which hosts introduce themselves whose model APIs refuse some schemas."""
+"""Hosts whose model APIs refuse some schemas: parts of the names by which they introduce
+themselves."""
 
 STRUCTURED_HOSTS: Final = ("codex",)
-"""Parts of the names by which hosts introduce themselves whose models see structured content alone,
-if there is any."""
+"""Hosts whose models see only the structured content of a result that has some: parts of the names
+by which they introduce themselves."""
 
 _COMBINING: Final = (
     "allOf",
@@ -409,8 +414,8 @@ _COMBINING: Final = (
     "const",
     "dependentSchemas",
 )
-"""Keywords that model APIs refuse at the top of a tool's parameters, together with the
-host's whole request."""
+"""Keywords at the top of a tool's parameters for which model APIs refuse the host's whole
+request."""
 
 _WAYS: Final = 6
 
@@ -450,8 +455,8 @@ _GROUP: Final = r"\((?:\?(?::|=|!|<=|<!|<[A-Za-z_]\w*>)|(?!\?))"
 _ECMA: Final = re.compile(
     rf"(?:(?:{_CLASS}|{_ESCAPE}|[^\\()\[\]{{}}*+?|]|\)){_TIMES}|\||{_GROUP})*+"
 )
-"""Patterns that are certainly ones of JavaScript too, with its `u` flag, if they are
-patterns at all."""
+"""Matches patterns that JavaScript certainly accepts, with its `u` flag, if they are valid patterns
+at all."""
 
 _OF_OBJECTS: Final = (
     "properties",
@@ -471,8 +476,8 @@ _NOTES: Final = (
 
 
 def showable(schema: JSONObject) -> JSONObject:
-    """The schema of an object for a list of tools; one that is too large is replaced by
-    that of any object.
+    """The schema of an object for a list of tools. If it is too large, a schema that allows any
+    object takes its place.
     """
     if len(encode(schema)) <= _SHOWN_BYTES:
         return schema
@@ -480,8 +485,8 @@ def showable(schema: JSONObject) -> JSONObject:
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
-    """(the output schema as the protocol requires it, whether values are wrapped as
-    `{"result": value}`).
+    """Return the output schema as the protocol requires it, and whether values are wrapped as
+    `{"result": value}`.
     """
     if schema is None:
         return None, False
@@ -500,8 +505,8 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 
 def object_input(schema: JSONObject | None) -> JSONObject:
-    """An input schema for hosts: an object without `$ref` and without combining
-    keywords at its top.
+    """Return an input schema for hosts: an object without `$ref` and without combining keywords at
+    its top.
 
     Properties of alternatives are merged; the description states which of them belong together.
     """
@@ -538,18 +543,19 @@ def object_input(schema: JSONObject | None) -> JSONObject:
 
 
 def _plain(schema: JSONObject) -> JSONObject:
-    """The same schema without `$ref` and without the forms that hosts refuse.
+    """Return the same schema without `$ref` and without the forms that hosts refuse.
 
-    - `true` and `false` as the schema of a property or an item: hosts on the TypeScript SDK refuse
-      the whole list of tools for one of them.
+    - `true` and `false` as the schema of a property or an item: a single one makes hosts on the
+      TypeScript SDK refuse the whole list of tools.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
     - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
-    - Names of schemas and `$schema`: a validator of hosts that knows an `$id` already, or does not
-      know the draft, refuses the whole list. Nothing refers to them any more.
-    - Patterns that JavaScript does not have, and values that `enum` lists twice, for
-      the same reason.
-    - An object without properties: pydantic-ai describes it to OpenAI's models as empty. The
-      parameters as a whole are not changed, because a tool without parameters has this schema.
+    - Names of schemas and `$schema`: if the validator of a host knows an `$id` already, or does not
+      know the draft, it refuses the whole list. Nothing refers to these names any more.
+    - Patterns that JavaScript does not accept, and values that `enum` lists twice: such validators
+      refuse the whole list for them, too.
+    - An object without properties: pydantic-ai describes it to OpenAI's models as always empty. The
+      schema of all parameters of a tool stays as it is, because a tool without parameters has this
+      schema.
     """
     written = inline_refs(schema)
     plain = _part(written)
@@ -595,7 +601,9 @@ def _part(schema: JSON) -> JSON:
 
 
 def _without_odd_patterns(schema: JSONObject) -> None:
-    """Leave out the patterns that JavaScript may not have. Calls are held to them all the same."""
+    """Leave out the patterns that JavaScript may not accept. Calls are still checked against
+    them.
+    """
     pattern = schema.get("pattern")
     named = schema.get("patternProperties")
     if isinstance(pattern, str) and not _ECMA.fullmatch(pattern):
@@ -610,7 +618,7 @@ def _without_odd_patterns(schema: JSONObject) -> None:
 
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
-    """`anyOf` of an array and the other types."""
+    """Return an `anyOf` of an array and the other types."""
     other_types = [kind for kind in types if kind != "array"]
     array: JSONObject = {"type": "array", "items": {}}
     other_branch: JSONObject = {"type": other_types[0] if len(other_types) == 1 else other_types}
@@ -629,7 +637,7 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
-    """The properties of a schema and its branches, the required ones, and the
+    """The properties of a schema and its branches, the names of the required ones, and the
     alternatives in words.
     """
     properties: dict[str, list[JSON]] = {}
@@ -666,14 +674,14 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
 
 
 def _add_properties(properties: dict[str, list[JSON]], more: dict[str, list[JSON]]) -> None:
-    """Add the schemas of each property that it does not have yet."""
+    """Add to each property the schemas that it does not have yet."""
     for name, parts in more.items():
         present = properties.setdefault(name, [])
         present += [part for part in parts if part not in present]
 
 
 def _alternatives(required: list[str], required_lists: list[list[str]]) -> list[str]:
-    """The names that only some branches require, in words. Those that all branches require are
+    """The names that only some branches require, in words. Names that all branches require are
     added to `required`.
     """
     always = [name for name in required_lists[0] if all(name in names for names in required_lists)]

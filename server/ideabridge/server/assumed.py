@@ -1,12 +1,12 @@
-"""What the answer of a published idea rests on: its assumptions.
+"""Reports the assumptions on which the answer of a published idea rests.
 
-Hosts show a model the text of a result, its structured content, or both. So both have the
-assumptions, as lines of at most `TEXT_BYTES`, and `_meta` has them whole, with the notes, which
-only `_meta` has. An answer without assumptions and notes is not changed.
+Hosts show a model the text of a result, its structured content, or both. So both contain the
+assumptions, as lines of at most `TEXT_BYTES` together. `_meta` contains them in full, and the
+notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
 The structured content has the lines in its member `assumed`, which the output schema declares as
-optional. An output that could not have it is wrapped as `{"result": output}`: one that is no
-object, one that has a member of this name, and one whose schema could refuse one more member.
+optional. Where this member cannot be added, the output is wrapped as `{"result": output}`: if it is
+not an object, if it has a member of this name, or if its schema could refuse another member.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DECLARED: Final[JSONObject] = {
 _LINES: Final[JSONObject] = {"type": "array", "items": {"type": "string"}}
 
 _META_BYTES: Final = 32_000
-"""Bytes of JSON of the assumptions, and of the notes, in `_meta`."""
+"""The most bytes of JSON of the assumptions in `_meta`; the notes may have as many."""
 
 _EXTENSIBLE: Final = frozenset(
     {
@@ -47,11 +47,11 @@ _EXTENSIBLE: Final = frozenset(
     }
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
-"""The keywords at the top of a schema that cannot refuse one more declared member."""
+"""The keywords at the top of a schema that cannot refuse another declared member."""
 
 
 class Doubtful(Protocol):
-    """What a run reports about its answer; see `Run`."""
+    """The part of a `Run` that reports how certain its answer is."""
 
     @property
     def assumed(self) -> Sequence[JSON]:
@@ -65,7 +65,7 @@ class Doubtful(Protocol):
 
     @property
     def noted(self) -> Sequence[JSON]:
-        """What is not certain and hardly ever wrong."""
+        """What is not certain, but hardly ever wrong."""
         ...
 
 
@@ -86,15 +86,15 @@ def may_assume(publication: Publication) -> bool:
 
 
 def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]:
-    """(the output schema of a publication for hosts, whether values are wrapped as
-    `{"result": value}`).
+    """Return the output schema of a publication for hosts, and whether values are wrapped as
+    `{"result": value}`.
     """
     output, wrapped = object_output(publication.output_schema)
     if output is None or not may_assume(publication):
         return output, wrapped
 
     if not wrapped and not _is_extensible(output, publication.recording.output):
-        # Already an object, and the only member of another one.
+        # This object cannot have the member, so it becomes `result` of another object, which can.
         whole: JSONObject = {
             "type": "object",
             "properties": {"result": output},
@@ -105,7 +105,7 @@ def reporting_output(publication: Publication) -> tuple[JSONObject | None, bool]
 
     own = output.get("properties")
     properties: JSONObject = dict(own) if isinstance(own, dict) else {}
-    # Other members of an open object have any type, also below this name.
+    # An open object may have a member of this name, of any type.
     lines = _LINES if output.get("additionalProperties") is False else {}
     properties[_MEMBER] = {**lines, **_DECLARED}
     return {**output, "properties": properties}, wrapped
@@ -125,14 +125,15 @@ def _is_extensible(schema: JSONObject, recorded: JSON) -> bool:
 
 
 def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> ToolAnswer:
-    """Add what a run assumed to its result, also what somebody approved: to the text, the
-    structured content (unless it is an error, which has another one) and `_meta`, which also
-    gets the notes.
+    """Add what a run assumed to its result, including assumptions that somebody approved: to the
+    text, to the structured content (unless the result is an error, which has other content) and to
+    `_meta`, which also gets the notes.
 
     Args:
         result: the result.
         run: the run.
-        declared: the output schema has the member; without it, structured content stays as it is.
+        declared: whether the output schema has the member; if not, the structured content stays as
+            it is.
     """
     meta: dict[str, Any] = {
         f"ideabridge/{name}": fitting_list([*listed], _META_BYTES)
@@ -161,7 +162,7 @@ def with_report(result: ToolAnswer, run: Doubtful, *, declared: bool = True) -> 
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object may have a member of this name, which no run has shown before.
+    # An open object may have a member of this name that no earlier run has shown.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

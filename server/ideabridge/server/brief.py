@@ -1,5 +1,5 @@
-"""Answers about runs as a model reads them: without what it knows already, and with previews
-of what is long.
+"""Shortens answers about runs for models: what a model knows already is left out, and long values
+become previews.
 
 Each token of an answer costs the host's model context. The journal has everything, and `check_run`
 with paths returns it whole.
@@ -29,26 +29,26 @@ from ideabridge.tools.keywords import references_in
 from ideabridge.tools.tool import Tool
 
 _SMALL: Final = 400
-"""Bytes of JSON of a value that is shown as it is."""
+"""The most bytes of JSON that a value may have to be shown as it is."""
 
 _NAMED: Final = 20
-"""The most places that are only named."""
+"""The most removed places that an answer names."""
 
 
 def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = False) -> None:
-    """Leave out of `Run.answer` what its reader does not need.
+    """Remove from the answer of a run what its reader does not need.
 
     Args:
         run: the run.
         result: its answer, which is changed.
-        is_next_turn: the reader has had the answer about the turn before.
+        is_next_turn: whether the reader has had the answer about the previous turn.
     """
     usage = result.get("usage", {})
     if not usage.get("tokens"):
-        # By turns the host's own model answers, whose tokens nobody counts.
+        # With the mind `turns` the host's own model answers, and nobody counts its tokens.
         result.pop("usage", None)
 
-    # Whatever takes an idea takes the run.
+    # Every tool that accepts an idea also accepts the run.
     result.pop("idea", None)
     if is_next_turn:
         result.pop("mind", None)
@@ -64,7 +64,9 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
 
 def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
-    """Of a plan without an output, keep the values that no call reads, and name the others."""
+    """Keep the values that no call reads in the answer of a plan without an output, and name the
+    others.
+    """
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
     if not values or len(encode(values)) <= _SMALL:
         return
@@ -116,8 +118,8 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and the objects that hold nothing else; false if there is
-    none.
+    """Remove the value at a path, and the objects that hold nothing else. Return whether there was
+    a value.
     """
     *above, last = path
     parent: JSON = values
@@ -137,8 +139,8 @@ def _remove(values: JSONObject, path: Path) -> bool:
 
 
 def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
-    """Approvals with previews of long parameters: a person sees all of them in a form
-    and at a terminal.
+    """Approvals with previews of long parameters, which a person sees whole in a form and at a
+    terminal.
 
     Args:
         run: the run.
@@ -197,11 +199,11 @@ _HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the reader of an answer knows already.
+    """Describes what the reader of an answer knows already.
 
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.
-        before: the Request of that turn; None if a run was started.
+        before: the Request of that turn, or None if a run was started.
         sent: the messages of the call that started a run.
     """
 
@@ -216,7 +218,7 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
-    """The Requests of an answer with signatures of the tools in place of the whole schema, which
+    """The Requests of an answer, with signatures of the tools instead of the whole schema, which
     grows with each tool.
 
     Args:
@@ -224,7 +226,7 @@ def brief_requests(
         entries: its Requests, in the form of `Run.answer`.
         tools: every tool of the bridge.
         search: an index of these.
-        reader: what its reader has already, and is not repeated.
+        reader: what the reader of the answer knows already, which is not repeated.
     """
     asking = {
         open_run.runner.request.id: open_run
@@ -247,7 +249,7 @@ def brief_requests(
 
 
 def _without_sent(entry: JSONObject, sent: Sequence[JSON]) -> JSONObject:
-    """A first Request without the messages that its reader has just sent."""
+    """Return a first Request without the messages that its reader has just sent."""
     texts = Handlers().assemble(ContextParts(read_context(sent))).texts
     messages = entry["context"]
     if isinstance(messages, list):
@@ -271,8 +273,8 @@ def _changed(
     tools: list[Tool],
     search: ToolSearch,
 ) -> JSONObject | None:
-    """A Request without what the host knows from the turn before; None if that had another
-    output or lost tools.
+    """Return a Request without what the host knows from the previous turn. Return None if its
+    schema differs from the earlier one in more than new tools.
     """
     messages = entry["context"]
     schema = entry["schema"]
@@ -320,8 +322,8 @@ _SINCE: Final = "; what is new since the turn before"
 
 
 def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
-    """A message without the lines of the turn before; None if it is the same. States have a line
-    for each member, and the text about calls has one for each call.
+    """Return a message without the lines that it had in the previous turn, or None if nothing has
+    changed. A state has one line for each member, and the text about calls one for each call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
@@ -359,16 +361,16 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 
 def _is_same_kind(title: str, earlier: str) -> bool:
-    """Whether a text of the turn before is about the same state, or about calls as well."""
+    """Return whether a text and one of the previous turn are about the same state, or both about
+    calls.
+    """
     if title.startswith(CALLS):
         return earlier.startswith(CALLS)
     return earlier.startswith(f"{title}\n")
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
-    """The lines of a text, each with the lines that belong to it, which are indented by two
-    spaces.
-    """
+    """The lines of a text, each joined with the lines below it that are indented by two spaces."""
     entries: list[str] = []
     for line in lines:
         if line.startswith("  ") and entries:
@@ -379,7 +381,7 @@ def _entries(lines: Sequence[str]) -> list[str]:
 
 
 def _key(line: str) -> str | None:
-    """The member of a state that a line is about."""
+    """The name of the member of a state that a line shows."""
     if not line.startswith(' "'):
         return None
 
@@ -410,7 +412,9 @@ def _brief(
 
 
 def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
-    """Tools of a run, one line each; of many, those that fit its task."""
+    """The tools of a run, one line each; if there are too many, only those that best fit its
+    task.
+    """
     listed = tools
     if len(tools) > _TOOLS:
         keys = {tool.key for tool in tools}
@@ -427,7 +431,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
     lines: list[str] = []
     room = _LINES
     for tool in listed:
-        # Programs, whose names these are, read values in their own way.
+        # Programs do not call these tools, so `names` has no signature of them.
         if is_reader(tool):
             head = f"{tool.name}{_READS}"
         else:
@@ -444,7 +448,7 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
 
 
 def _without_tools(schema: JSONObject) -> JSONObject:
-    """The schema of a Solution whose calls are of any tool."""
+    """The schema of a Solution, without the schemas of the tools that it may call."""
     properties = schema.get("properties")
     definitions = schema.get("$defs")
     if not isinstance(properties, dict):
@@ -453,7 +457,7 @@ def _without_tools(schema: JSONObject) -> JSONObject:
     members: JSONObject = {**properties, "calls": _CALLS}
     program = members.get("program")
     if isinstance(program, dict):
-        # Its signatures are those of the lines above.
+        # The lines above already have the signatures of these tools.
         members["program"] = {
             **program,
             "description": str(program.get("description")).partition(" Tools:\n")[0],
