@@ -1,4 +1,4 @@
-"""Callers: who sends a request, and how a bearer token proves it over HTTP.
+"""Callers: who sends a request, and how a bearer token proves this over HTTP.
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
 token of IDEABRIDGE_TOKEN. A run belongs to the caller that started it; other callers do not see it.
@@ -76,12 +76,11 @@ def token_caller(token: str) -> str:
 
 
 class Credentials:
-    """The valid tokens: those of named users, those of an identity provider, and the one of
-    IDEABRIDGE_TOKEN.
+    """Checks tokens: of named users, of an identity provider, and the token of IDEABRIDGE_TOKEN.
 
     Args:
-        store: has the users. Every request reads it, so that a revoked token is invalid at once
-            in every process.
+        store: the store of the users. Every request reads it, so that a revoked token is invalid at
+            once in every process.
         token: the token of IDEABRIDGE_TOKEN, or None.
         provider: the identity provider, or None.
     """
@@ -96,15 +95,15 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """Return whether requests need a token: one is set, or there is a provider, or there ever
-        was a named user.
+        """Return whether requests need a token: a token is set, there is a provider, or a named
+        user has ever existed.
         """
         return self._token is not None or self.name_users
 
     @property
     def name_users(self) -> bool:
-        """Return whether requests may come from several people: there is a provider, or there ever
-        was a named user.
+        """Return whether requests may come from several people: there is a provider, or a named
+        user has ever existed.
         """
         return self._provider is not None or self._users.exist()
 
@@ -114,7 +113,7 @@ class Credentials:
         return () if self._provider is None else self._provider.settings.scopes
 
     async def verify(self, token: bytes) -> AccessToken | None:
-        """The user of a token; None if the token is unknown or no longer valid.
+        """Return the user of a token; None if the token is unknown or no longer valid.
 
         Raises:
             MissingScopeError: the token is valid, but lacks one of `scopes`.
@@ -154,8 +153,8 @@ class Credentials:
         )
 
     async def still_name(self, token: bytes, caller: str) -> bool:
-        """Return whether a token is still valid, and still that of a caller; raises as `verify`,
-        but for its scopes.
+        """Return whether a token is still valid and still belongs to a caller. Its scopes are not
+        checked; otherwise this raises the errors of `verify`.
         """
         try:
             access = await self.verify(token)

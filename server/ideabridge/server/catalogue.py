@@ -32,7 +32,7 @@ from ideabridge.tools.tool import Tool, ToolKey
 logger: Final = logging.getLogger(__name__)
 
 PAGE: Final = 100
-"""Tools in a page of `tools/list`."""
+"""The most tools on a page of `tools/list`."""
 
 PAGE_BYTES: Final = 512 * 1024
 """Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1
@@ -40,24 +40,24 @@ MB, and some close the connection."""
 
 _CACHED: Final = 2000
 _SUGGESTED: Final = 500
-"""Published ideas whose names are compared with an unknown name."""
+"""The most published ideas whose names are compared with an unknown name."""
 
 _PASSED_OVER: Final = 1000
-"""The most ideas that are passed over, because they cannot be called here, to list the most
-used of the others."""
+"""The most ideas that cannot be called here and are therefore passed over to find the most used of
+the others."""
 
 _PART_FOR_NEW: Final = 4
-"""One of so many places in the list is for the newest published ideas, whether they
-were called or not."""
+"""The newest published ideas get one in this many places of the list, whether they were called or
+not."""
 
 _COUNTED: Final = 32
-"""Calls of published ideas that are counted in memory before they are stored; a
-crash loses them."""
+"""The number of calls of published ideas after which their counts are stored; a crash loses those
+still in memory."""
 
 # -- names of exposed tools ------------------------------------------------------------------------
 
 MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
-"""Characters of a name: hosts add a prefix, and allow 60 in all."""
+"""The most characters of a name: hosts add a prefix, and allow 60 characters in all."""
 
 _MARK: Final = 6
 """Characters of the hash that distinguishes two tools whose shortened names are equal."""
@@ -75,7 +75,7 @@ def exposed_names(
     the name after the name of its module, the name before a hash of both. Two modules' tools that
     want the same name both get the next form, so that no name depends on which module connected
     first. Tools of this process precede those of modules. `is_taken` reports whether something else
-    has a name, so that a tool cannot get it.
+    has a name, which a tool then cannot get.
     """
     tools = list(tools)
     names: dict[int, str] = {}
@@ -136,7 +136,9 @@ def _cut(tool: Tool, tail: int) -> str:
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
-    """A number for two tools of one module with one name, or if the name with the hash is taken."""
+    """Append a number if two tools of one module have the same name, or if the name with the hash
+    is taken.
+    """
     number = 2
     while (name := f"{_cut(tool, len(str(number)))}_{number}") in used_names or is_taken(
         name, tool
@@ -162,13 +164,13 @@ class ToolCatalogue:
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
         self._expose_tools = "tools" in expose
-        # Every plan may use these, so they are not the user's tools.
+        # Every plan may use built-in tools, so they do not count as the user's tools.
         self._built_in = list(builtin_toolbox())
         self._tools_seen: list[Tool] | None = None
         self._version = -1
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
-        # The names that a host has seen or used; the store has them, too.
+        # The names that a host has seen or used; the store contains them, too.
         self._kept_names: dict[str, ToolKey] = self._read_names()
         self._exposed: dict[str, ExposedTool] = {}
         # The names of exposed tools that no host has seen yet.
@@ -330,21 +332,21 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS`
-        after the start, and not after the first call.
+        """If modules are exposed, wait until the tools of all of them are known. The wait ends
+        `LIST_SECONDS` after the start, or with the first call.
         """
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Let lists wait for no module from now on. A client that has called a tool works with
-        those that are there; SDKs list the tools after a call to check its result.
+        """Answer lists from now on without waiting for modules. A client that has called a tool
+        works with the tools that exist; SDKs list the tools after a call to check its result.
         """
         self._patience = -math.inf
 
     async def find(self, name: str, caller: str) -> ServedTool:
-        """An exposed tool, or a published idea by NAME or NAME@VERSION; waits for modules that may
-        have the tool. The server itself looks up its own tools.
+        """Return an exposed tool, or a published idea by NAME or NAME@VERSION; wait for modules
+        that may have the tool. The server itself looks up its own tools.
 
         Raises:
             UnknownToolError: the caller sees no such tool; the message names similar ones.
@@ -366,8 +368,8 @@ class ToolCatalogue:
         return tool
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not up yet may have the tool. What one that is up refuses
-        is not waited for, unless another one had a tool of this name.
+        """Return whether a module that is not up yet may have the tool. If a module that is up
+        refuses the tool, nobody waits for it, unless another module had a tool of this name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
@@ -406,7 +408,7 @@ class ToolCatalogue:
         if name in self._exposed:
             return self._exposed[name]
         if name in self._kept_names:
-            # A host may use an earlier name without listing the tools again.
+            # A host may use a name of an earlier list without listing the tools again.
             return self._by_tool.get(self._kept_names[name])
 
         # A view of a module calls its tools by their own names.
@@ -467,15 +469,15 @@ class ToolCatalogue:
     def page(
         self, cursor: str | None, caller: str, *, as_sent: bool
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """One page of definitions, and the cursor of the next page; None if this is the last.
+        """One page of definitions, and the cursor of the next page, which is None on the last page.
 
         Args:
-            cursor: where the page begins; None: at the beginning.
+            cursor: where the page begins; None for the first page.
             caller: whose ideas are listed.
-            as_sent: give exposed tools the schemas that their modules send.
+            as_sent: whether exposed tools have the schemas that their modules send.
 
         Raises:
-            CursorSyntaxError, CursorError: the cursor does not come from this list.
+            CursorSyntaxError, CursorError: the cursor did not come from this list.
         """
         self.refresh()
         self._keep_names(self._new_names)
@@ -494,10 +496,11 @@ class ToolCatalogue:
     def _from(
         self, cursor: str, caller: str, fixed: list[dict[str, Any]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The definitions from a cursor on, each with its own cursor.
+        """Yield the definitions after a cursor, each with its own cursor.
 
-        A cursor is `fixed:N` for the own and exposed tools, then `ideas:NAME` for the published
-        ideas after a name, or `used:N` for the most used ones if there are too many to list all.
+        A cursor is `fixed:N` within the own and exposed tools. Within the published ideas it is
+        `ideas:NAME`, which continues after a name, or `used:N` if there are too many ideas to list
+        all.
         """
         publications = self.bridge.store.publications
         kind, _, place = cursor.partition(":")
@@ -524,8 +527,8 @@ class ToolCatalogue:
 
         following: str | None = place
         while following is not None:
-            # One more than a page, because the next page begins with the definition after the
-            # last one shown.
+            # One entry more than a page, because the next page begins with the definition after the
+            # last shown one.
             page = publications.page(PAGE + 1, following or None, caller=caller)
             for publication in page.items:
                 if self._is_listed(publication, caller):
@@ -538,8 +541,8 @@ class ToolCatalogue:
         return next(self._from("ideas:", caller, []), None) is not None
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is not in a caller's list only because there are
-        more than places.
+        """Return whether a published idea is missing from a caller's list only because the list is
+        full.
         """
         fits = self.bridge.store.publications.count(caller=caller) <= self._most
         if fits or not self._is_listed(publication, caller):
@@ -550,7 +553,7 @@ class ToolCatalogue:
     def _most_used(self, caller: str) -> list[Publication]:
         """The newest ideas that are listed, and the most used of the others, by name.
 
-        Nobody can have used a new one, so a part of the places is for these.
+        Nobody can have used a new idea yet, so a part of the places is reserved for new ones.
         """
         publications = self.bridge.store.publications
         newest = [
@@ -574,8 +577,8 @@ class ToolCatalogue:
         return sorted(listed, key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is in the list of tools of a caller: one that cannot be
-        called here is not; `search_tools` finds it, with the reason.
+        """Return whether a published idea is in the list of tools of a caller. An idea that cannot
+        be called here is not listed; `search_tools` finds it, with the reason.
         """
         if not self._is_served(publication):
             return False
@@ -593,7 +596,7 @@ class ToolCatalogue:
             try:
                 self.bridge.store.publications.note_uses(counts)
             except PASSING:
-                # They are stored next time.
+                # The next attempt stores these counts.
                 self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:

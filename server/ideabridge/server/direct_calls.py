@@ -1,9 +1,10 @@
-"""The record of direct calls: a line for each call of an exposed tool, and sessions of calls
-with their results.
+"""The record of direct calls: one line for each call of an exposed tool, and sessions of calls with
+their results.
 
-Both are written to the store together, within a fraction of a second of the end of a call and when
-the server ends. A crash loses the calls of that time. `sessions: false` in the configuration, and
-`record: false` of a module, leave only the lines, which have neither arguments nor results.
+Both are written to the store together, within a fraction of a second of the end of a call, and when
+the server ends. A crash loses the calls of this fraction. With `sessions: false` in the
+configuration, or `record: false` of a module, only the lines remain, which have neither arguments
+nor results.
 """
 
 from __future__ import annotations
@@ -45,39 +46,39 @@ from ideabridge.tools.tool import Tool
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.25
-"""Seconds from the end of a call until it is written."""
+"""Seconds between the end of a call and its writing."""
 
 _AT_ONCE: Final = 500
-"""The number of calls that are written at once."""
+"""The most calls that are written at once."""
 
 _MOST_KEPT: Final = 20_000
-"""The number of calls kept in memory while the store cannot be written; the oldest are dropped."""
+"""The most calls kept in memory while the store cannot be written; the oldest are dropped."""
 
 _BYTES_AT_ONCE: Final = 262_144
-"""Bytes of results above which they are written by a thread."""
+"""Bytes of results above which a thread writes them."""
 
 _MOST_BYTES: Final = 64_000_000
-"""Bytes of results kept in memory while the store cannot be written. The sessions of
-later calls end."""
+"""The most bytes of results kept in memory while the store cannot be written. Beyond it, the
+sessions of the calls end."""
 
 _MOST_SESSIONS: Final = 10_000
-"""Sessions in memory. Beyond it, the one whose last call is the oldest is forgotten: its next call
-begins another."""
+"""The most sessions in memory. Beyond it, the session whose last call is the oldest is forgotten,
+and its next call begins another session."""
 
 _SWEEP_SECONDS: Final = 60.0
-"""Seconds between two looks for sessions that have ended."""
+"""Seconds between two searches for sessions that have ended."""
 
 _CLIENT_CHARACTERS: Final = 120
 _ERROR_CHARACTERS: Final = 4096
 _DIGITS: Final = 32
 
 _WAITING: Final = "direct."
-"""The prefix, before a run, of the settings for direct calls whose results were not given yet. They
-go with the run."""
+"""The prefix of the settings for direct calls whose results were not returned yet; the id of the
+run follows it. They are deleted with the run."""
 
 _RESULT_SECONDS: Final = 3600.0
-"""Seconds after the end of such a run in which the same call is answered with its result. A
-later one asks anew."""
+"""Seconds after the end of such a run in which the same call gets its result. A later call asks
+again."""
 
 
 @dataclass(slots=True)
@@ -85,13 +86,13 @@ class Entry:
     """A direct call in progress. `outcome` applies unless the call returns a result.
 
     Attributes:
-        tool: the tool; a text: the name of a published idea.
-        arguments: its arguments, without secrets.
-        is_secret: whether a secret was in its arguments.
-        value: its value, once `has_value`.
-        error: why it failed.
-        run: the run that it became.
-        ends: called when it has ended.
+        tool: the tool, or the name of a published idea.
+        arguments: the arguments, without secrets.
+        is_secret: whether the arguments contained a secret.
+        value: the value of the call, once `has_value` is true.
+        error: why the call failed.
+        run: the run that the call became.
+        ends: the functions that are called when the call has ended.
     """
 
     started: float
@@ -111,7 +112,7 @@ class Entry:
     ends: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def give(self, tool: Tool | str, value: JSON) -> None:
-        """Note the value of the call, and the tool as it was called."""
+        """Record the value of the call, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
             # A session names tools as plans do.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
@@ -122,13 +123,13 @@ class Entry:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in memory: the row in the store, and its calls that are not written.
+    """A session in memory: its row of the store, and the calls that are not written yet.
 
     Attributes:
-        defined: the place of the first call of each tool. Only that call has the definition.
+        defined: the place of the first call of each tool. Only the first call has the definition.
         runs: the runs that its calls became.
-        size: the bytes of its calls.
-        waiting: calls that are not written.
+        size: the bytes of all its calls.
+        waiting: the calls that are not written yet.
     """
 
     row: SessionRow
@@ -139,13 +140,13 @@ class _Session:
 
 
 class WaitingCalls:
-    """The direct calls that became runs and whose results were not given yet. They are settings
-    of the store, so that a call finds its run also in another process: `direct.RUN` is the
-    digest of the call.
+    """The direct calls that became runs and whose results were not returned yet. They are settings
+    of the store, `direct.RUN` with the digest of the call, so that a call finds its run in another
+    process, too.
 
-    A call is the same as another one if the caller, the client, its session over HTTP, the tool and
-    the arguments are the same. A session over stdio ends with each restart of the host, which must
-    not make a call twice.
+    Two calls are the same if their caller, client, session over HTTP, tool and arguments are the
+    same. The session over stdio does not count: it ends with each restart of the host, after which
+    the same call must not run a second time.
     """
 
     def __init__(self, bridge: Bridge, record: DirectCalls) -> None:
@@ -154,7 +155,7 @@ class WaitingCalls:
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def digest(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> str:
-        """What two calls that are the same have in common."""
+        """The digest of what two calls that are the same have in common."""
         client = self._record.client(request)
         if isinstance(request.context.request, Request):
             session = self._record.session(request)
@@ -164,8 +165,8 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """The run of a call whose result was not given yet, or else a new one, which
-        `start` starts.
+        """Return the run of this call if its result was not returned yet, and otherwise the run
+        that `start` starts.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
@@ -179,12 +180,12 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
-        """Return the run of this call if its result was not given yet, and None otherwise.
+        """Return the run of this call if its result was not returned yet, and None otherwise.
 
         Args:
             digest: see `digest`.
             caller: the owner of the run.
-            refused: also a run that was cancelled, which has no result.
+            refused: whether to return a run that was cancelled, too, which has no result.
         """
         for key, value in self._bridge.store.settings.under(_WAITING).items():
             if value == digest.encode():
@@ -194,7 +195,7 @@ class WaitingCalls:
         return None
 
     async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
-        """The run of a call that waits, or whose result can still be fetched."""
+        """Return a run if it still waits or its result can still be fetched, and None otherwise."""
         record = self._bridge.store.runs.get(run_id)
         if record is None:
             return None
@@ -205,14 +206,12 @@ class WaitingCalls:
             await self.give(run)
             return None
 
-        # One that was cancelled, or that cannot go on, will have no result.
+        # A run that was cancelled or cannot go on will have no result.
         is_lost = run.status == "interrupted" or (run.status == "cancelled" and not refused)
         return None if is_lost else run
 
     async def give(self, run: Run) -> None:
-        """Note that the result of a call is given now: the same call is another one from then
-        on.
-        """
+        """Record that the result of a call is returned now. The same call is then a new one."""
         key = f"{_WAITING}{run.id}"
         settings = self._bridge.store.settings
         if settings.get(key) is not None:
@@ -223,10 +222,10 @@ class DirectCalls:
     """The record of direct calls.
 
     Attributes:
-        waiting: those that became runs and whose results were not given yet.
-        observers: called with each call that has ended.
-        watchers: called with each call that begins, in its task; what they return is called there
-            when it has ended.
+        waiting: the calls that became runs and whose results were not returned yet.
+        observers: the functions that are called with each call that has ended.
+        watchers: the functions that are called with each call that begins, in its task. The
+            function that a watcher returns is called there when the call has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -276,7 +275,9 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call of an exposed tool; `result` is None if it has none."""
+        """Complete the record of a call of an exposed tool; `result` is None if the call has no
+        result.
+        """
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
 
@@ -315,7 +316,9 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call of a published idea. Its run is its line."""
+        """Complete the record of a call of a published idea. The run takes the place of the
+        line.
+        """
         if entry.error is not None:
             entry.outcome = "error"
         elif entry.has_value or entry.run is not None:
@@ -335,12 +338,13 @@ class DirectCalls:
             self._has_waiting.set()
 
     def client(self, request: ToolRequest) -> str:
-        """Name and version of the client of a request, as they are recorded."""
+        """The name and version of the client of a request, as they are recorded."""
         params = request.context.session.client_params
         if params is None:
             return ""
         text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
-        # Masked before it is cut to its length, because a part of a secret is not recognised.
+        # Secrets are masked before the text is cut, because a part of a secret would not be
+        # recognised.
         return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
 
     def session(self, request: ToolRequest) -> str:
@@ -361,20 +365,20 @@ class DirectCalls:
             row = SessionRow(f"run_{secrets.token_hex(8)}", *key, entry.at, now, 0, ())
             recorded = _Session(row)
 
-        # The order of the table is that of the latest calls.
+        # The sessions are ordered by their latest calls.
         self._sessions[key] = recorded
         if len(self._sessions) > _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
 
         if entry.run is not None and entry.run in recorded.runs:
-            # The request came again with the answer of a person.
+            # This is the same request, repeated with the answer of a person.
             return
 
         place = recorded.row.calls
         body = self._body(entry, recorded, now, size)
         text = encode_text(body)
         if "value" in body and len(text) > RESULT_BYTES + entry.bytes_in:
-            # The answer to the client was only an error about its size.
+            # The client got only an error about the size of the value.
             body["unkept"] = _too_large(len(text))
             del body["value"]
             text = encode_text(body)
@@ -393,7 +397,7 @@ class DirectCalls:
             self._end([*self._touched], "too many wait to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
-        """A call as it is stored; `size` is about the bytes of its result."""
+        """A call as it is stored; `size` is the approximate number of bytes of its result."""
         tool = entry.tool
         body: JSONObject = {"name": entry.name, "began": entry.at, "ended": now}
         if isinstance(tool, str):
@@ -445,9 +449,7 @@ class DirectCalls:
         return {"kind": kind, "message": self._bridge.secrets.mask(text)[:_ERROR_CHARACTERS]}
 
     async def end_sessions(self) -> None:
-        """Make runs of the sessions that have ended, of every process on the store,
-        until cancelled.
-        """
+        """Turn ended sessions into runs, for every process on the store, until cancelled."""
         while True:
             try:
                 await self._bridge.direct_sessions.end_idle()
@@ -497,7 +499,9 @@ class DirectCalls:
             failed(error)
 
     def _written(self, ended: list[str]) -> None:
-        """Calls are written, but not those of sessions that have ended in the meantime."""
+        """Note that calls are written, except those of the sessions `ended`, which have ended in
+        the meantime.
+        """
         self._writing -= 1
         if ended:
             self._end(ended, "their sessions have become runs")
@@ -548,7 +552,7 @@ class DirectCalls:
 
     async def shown(self, caller: str) -> list[SessionInfo]:
         """The latest sessions of a caller, with the calls that are written. If the store is busy,
-        the last ones may be missing.
+        the last calls may be missing.
         """
         with suppress(StoreError):
             await self.written()
@@ -564,7 +568,7 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """Bytes of the content of a result; texts are not encoded again."""
+    """The approximate bytes of the content of a result; texts are not encoded for this."""
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):
         text = block.get("text") or block.get("data")

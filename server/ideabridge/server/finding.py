@@ -1,4 +1,4 @@
-"""Search for tools and ideas by words, and ideas as guidance for new runs."""
+"""Searches for tools and ideas by words, and offers ideas as guidance for new runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ known yet. Hosts allow ten seconds for the start and the first list."""
 
 _TOOLS: Final = 8
 _QUESTIONS: Final = 20
-"""The most questions of one search."""
+"""The most questions in one search."""
 
 _IDEAS: Final = 10
 _FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
@@ -42,7 +42,8 @@ _ROOM: Final = MAX_RESULT // 3
 """Bytes of JSON of the tools in one answer."""
 
 _WHY: Final = 600
-"""Most characters of the reason why a server is not up. Some end in the command that helps."""
+"""The most characters of the reason why a server is not up. Some reasons end with a command that
+helps."""
 
 
 class UnknownFilterError(IdeabridgeError):
@@ -59,12 +60,12 @@ class Finding:
         self._patience = anyio.current_time() + LIST_SECONDS
 
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Tools by words, best first: a signature and a line of each, and all of a tool that
-        is named exactly.
+        """Find tools by words, best first, with a signature and a line of each. A tool that is
+        named exactly is described in full.
 
-        Waits for connecting modules whose tools are unknown until `LIST_SECONDS` after the start,
-        unless a known tool fits every word; for the module that is searched it waits as long at any
-        time. The answer names the modules whose tools are missing.
+        Wait for connecting modules whose tools are unknown until `LIST_SECONDS` after the start,
+        unless a known tool fits every word. For a module that `module` names, wait up to
+        `LIST_SECONDS` at any time. The answer names the modules whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -79,11 +80,11 @@ class Finding:
 
         limit = int(arguments.get("limit", _TOOLS))
         caller = request.caller
-        # Each question has its share of the places, and at least two.
+        # Each question gets its share of the places, but at least two.
         share = max(limit // len(questions), min(limit, 2))
         ideas: dict[str, Publication] = {}
         if module is None and share > 1:
-            # Up to half of the places are for ideas.
+            # Ideas take up to half of the places.
             ideas = self._ideas_for(questions, share // 2, caller)
 
         await self._wait_for_tools(questions, module)
@@ -103,16 +104,17 @@ class Finding:
             entries.append(entry)
             tool_lines.append(line)
 
-        # Of the ideas, only those in the answer are counted: the store finds no more than are
-        # asked for.
+        # Only the ideas in the answer are counted, because the store finds no more of them than
+        # requested.
         count = fitting + max(0, len(entries) - len(tools))
         return self._search_answer(entries, tool_lines, count, names, module)
 
     def _tools_for(
         self, questions: Sequence[str], most: int, module: str | None, *, weak: bool
     ) -> tuple[list[Tool], int]:
-        """(the tools that fit the questions best, at most `most` for each question; how many fit
-        one question, or at least how many these are). `weak`: see `ToolSearch.find`.
+        """Return the tools that fit the questions best, at most `most` for each question, and the
+        number of tools that fit: the largest of any question, but at least the number of returned
+        tools. `weak`: see `ToolSearch.find`.
         """
         tools: dict[ToolKey, Tool] = {}
         count = 0
@@ -133,7 +135,9 @@ class Finding:
         names: set[str],
         module: str | None,
     ) -> ToolAnswer:
-        """The answer to a search: the tools, how many fit, and which are missing."""
+        """The answer to a search: the tools, how many fit, and the servers whose tools are
+        missing.
+        """
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module)
         if away:
@@ -188,8 +192,8 @@ class Finding:
     def _ideas_for(
         self, questions: Sequence[str], most: int, caller: str
     ) -> dict[str, Publication]:
-        """The published ideas that fit the questions, by name; at most so many for each question.
-        A published idea is a tool, too, even if the host does not list it.
+        """The published ideas that fit the questions, by name; at most `most` for each question. A
+        published idea is a tool, too, even if the host does not list it.
         """
         publications = self._bridge.store.publications
         ideas: dict[str, Publication] = {}
@@ -200,7 +204,7 @@ class Finding:
         return ideas
 
     async def _wait_for_tools(self, questions: Sequence[str], module: str | None) -> None:
-        """Wait for connecting modules as `search_tools` says."""
+        """Wait for connecting modules as `search_tools` describes."""
         modules = self._bridge.modules
         if await modules.known(0, module):
             return
@@ -218,8 +222,8 @@ class Finding:
     def _describe(
         self, hit: Tool | Publication, searched_names: set[str], caller: str
     ) -> tuple[JSONObject, str]:
-        """Describe a tool or a published idea, as JSON and as text: all of it if the question is
-        its name, otherwise the signature and the first line.
+        """Describe a tool or a published idea, as JSON and as text: in full if a question is its
+        name, otherwise by its signature and the first line of its description.
         """
         observed: JSONObject | None = None
         looks_like: str | None = None
@@ -271,7 +275,9 @@ class Finding:
         return why_not_here(self._bridge.store, publication, caller, lacking)
 
     def _refused(self, names: set[str], module: str | None) -> list[JSONObject]:
-        """The tools with these names that modules have and that cannot be called, and why."""
+        """The tools with these names that modules list but that cannot be called, with the
+        reason.
+        """
         refused: list[JSONObject] = []
         for owner in self._bridge.modules.names if module is None else [module]:
             owner_module = self._bridge.modules[owner]
@@ -284,8 +290,8 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _away(self, module: str | None) -> list[JSONObject]:
-        """The servers (or the one that is searched) that have failed, or whose tools are
-        unknown, and why.
+        """The servers, or only the searched one, that have failed or whose tools are unknown, with
+        the reason.
         """
         listed_modules = {tool.module for tool in self._bridge.offer.known}
         away: list[JSONObject] = []
@@ -304,8 +310,8 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Saved ideas by words, best first (without words the newest): the caller's own, and those
-        published to it.
+        """Find saved ideas by words, best first, or without words the newest: the caller's own
+        ideas, and those published to the caller.
 
         Raises:
             FilterError: `since` or `until` is not a time.
@@ -371,11 +377,11 @@ class Finding:
             return None
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
-        """A stored idea as guidance for a new run: its texts, and its calls as a plan; raises
-        as `Ideas.get`.
+        """A stored idea as guidance for a new run: its texts, and its calls as a plan. Raises the
+        errors of `Ideas.get`.
         """
         stored = self._bridge.store.ideas.get(ref, caller=caller)
-        # Without the input and the state, which belong to the earlier run.
+        # The input and the state are left out, because they belong to the earlier run.
         messages: list[JSON] = [
             message.to_json()
             for message in read_context(stored.idea.context)
@@ -390,8 +396,8 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """The calls of an idea, after those of the earlier steps of the run of it that
-        the caller sees.
+        """The calls of the earlier steps of the idea's run, as far as the caller sees them,
+        followed by the calls of the idea.
         """
         ideas = self._bridge.store.ideas
         meta = stored.meta
@@ -414,7 +420,7 @@ class Finding:
 
 
 def _explanations(tools: Sequence[JSONObject]) -> list[str]:
-    """Lines that explain what only some answers have: names, marks and types."""
+    """Lines that explain names, marks and types that only some answers contain."""
     lines: list[str] = []
     if any("module" not in tool for tool in tools):
         lines.append("tools.NAME: a tool without _module")
@@ -437,7 +443,9 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
 
 
 def _idea_tool(publication: Publication) -> Tool:
-    """A published idea as a tool for plans. A host that lists it has it under the same name."""
+    """A published idea as a tool for plans. A host that lists the idea shows it under the same
+    name.
+    """
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"
     return Tool(

@@ -10,7 +10,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code (`docs/cli.md`).
 
     Args:
-        arguments: the words after `ideabridge`; None: those of the process.
+        arguments: the words after `ideabridge`; None for those of the process.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] in (["--version"], ["-V"]):
@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # The parent process closed it. A file opened later must not get its descriptor.
+            # The parent process closed this stream. A file opened later must not get its
+            # descriptor.
             setattr(
                 sys,
                 name,
@@ -33,11 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
 
         code = run_command_line(words)
     except KeyboardInterrupt:
-        # Ctrl-C during the imports of a command.
+        # The user pressed Ctrl-C while a command imported modules.
         return 130
 
     if arguments is None:
-        # The process ends now; a last garbage collection would take up to 0.2 s.
+        # The process ends now. A last garbage collection would only take up to 0.2 s.
         import gc
 
         gc.freeze()

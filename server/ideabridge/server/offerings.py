@@ -1,9 +1,10 @@
 """What exposed modules offer besides tools (`expose: modules`): their resources, templates, prompts
 and completions.
 
-They are passed on as the modules give them. URIs stay as they are: if two modules list the same
-one, the module that stands first in the configuration is read. A prompt keeps its name unless
-another module or an idea has the same one; then it is MODULE_NAME. Ideas come first in each list.
+They are passed on as the modules send them. URIs stay as they are: if two modules list the same
+URI, it is read from the module that comes first in the configuration. A prompt keeps its name
+unless another module or an idea has a prompt of the same name; then its name is MODULE_NAME. Ideas
+come first in each list.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ _LISTED: Final[dict[Kind, str]] = {
 """The key of each list in its result."""
 
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
-"""A cursor within the entries of modules: the number of entries before it. Cursors of
-ideas are names."""
+"""A cursor within the entries of modules; it contains the number of entries before it. The cursors
+of ideas are names."""
 
 _MOST_LISTS: Final = 3000
-"""The lists that are kept for modules that answer too late."""
+"""The most lists that are kept for modules that answer too late."""
 
 LATE_SECONDS: Final = 2.0
-"""Seconds that a list waits for a module that is up and has not listed its own. What arrives
-later is announced."""
+"""Seconds that a list waits for the entries of a module that is up. Entries that arrive later are
+announced."""
 
 _MOST_READINGS: Final = 3
-"""Times that a list is read which changes meanwhile."""
+"""How often a list is read if it changes meanwhile."""
 
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
@@ -72,18 +73,18 @@ _COMMON_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
 _Place = tuple[str, "Kind", str | None]
-"""The key of a list: its module and kind, and the user who has a sign-in of their own."""
+"""The key of a list: its module and kind, and the user, if each user signs in to the module."""
 
 
 class _Reading:
-    """One reading of a list, which goes on when nobody waits for it any more.
+    """One reading of a list, which goes on even if nobody waits for it any more.
 
     Attributes:
         place: the list.
-        connected: set when the module is no longer connecting, at `connected_at`.
-        done: set at the end, with or without a list.
-        is_late: an answer was given without it.
-        is_stale: the module has changed the list since it was asked for it.
+        connected: set when the module is no longer connecting; `connected_at` is the time.
+        done: set when the reading has ended, with or without a list.
+        is_late: whether an answer was sent without the list.
+        is_stale: whether the module has changed the list since this reading asked for it.
     """
 
     def __init__(self, place: _Place) -> None:
@@ -96,12 +97,12 @@ class _Reading:
 
 
 class Offerings:
-    """The handlers of `resources/*`, `prompts/*` and completions: ideas, and what
-    exposed modules offer.
+    """Handles `resources/*`, `prompts/*` and completions, for ideas and for what exposed modules
+    offer.
 
     Attributes:
-        arrived: called with a module's name and the kind of a list that has arrived after the
-            answer that lacks it.
+        arrived: the function that is called with a module's name and a kind when this list arrives
+            too late for an answer.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names = [name for name in bridge.modules.names if bridge.configuration.exposes(name)]
-        # As each list was read last, because a module that is away may be back for
-        # the next request.
+        # The last reading of each list is kept, because a module that is away may be back for the
+        # next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
 
@@ -202,7 +203,7 @@ class Offerings:
         return list(templates.values())
 
     async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
-        """The module and the prompt behind each name."""
+        """The module and the prompt to which each name refers."""
         listed = await self._all("prompts", caller)
         count = Counter(str(entry["name"]) for _, entry in listed)
         prompts: dict[str, tuple[str, JSONObject]] = {}
@@ -224,12 +225,14 @@ class Offerings:
         return True
 
     def _place(self, module: str, kind: Kind, caller: str) -> _Place:
-        """The key of a list. Each user sees their own where each signs in for themselves."""
+        """The key of a list. If each user signs in to the module, each has a list of their own."""
         own = self._bridge.modules[module].configuration.has_sign_ins
         return module, kind, user_of(caller) if own else None
 
     async def _all(self, kind: Kind, caller: str) -> list[tuple[str, JSONObject]]:
-        """(module, entry) of every exposed module, in the order of the configuration."""
+        """The entries of every exposed module as (module, entry), in the order of the
+        configuration.
+        """
         readings: list[_Reading] = []
         for name in self._names:
             place = self._place(name, kind, caller)
@@ -251,8 +254,9 @@ class Offerings:
         ]
 
     async def _wait_for(self, reading: _Reading) -> None:
-        """Wait for the list of a module: until it is up, soon after the start, and then a moment.
-        What it listed before, or nothing, stands in for what it lists too late.
+        """Wait for the list of a module: soon after the start until the module is up, and then for
+        `LATE_SECONDS`. If the list is too late, the one that was read before is used, if there is
+        one.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -265,7 +269,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read the list of one module, however long that takes."""
+        """Read the list of one module, no matter how long that takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None
@@ -281,10 +285,11 @@ class Offerings:
                     if not reading.is_stale:
                         break
         except IdeabridgeError as error:
-            # The others are listed. The module's status says the same.
+            # The entries of the other modules are listed. The status of this module shows the
+            # error.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
-            # Nobody may wait for the list, and the other modules go on.
+            # Nobody may be waiting for this list, and the other modules must go on.
             logger.exception(
                 "the %s of server %s could not be read by an error of ideabridge itself", kind, name
             )
@@ -306,9 +311,9 @@ class Offerings:
     async def set_log_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """A client of the handshake era says which log messages of modules it wants."""
+        """Note which log messages of modules a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # A module that is slow has got the request by then.
+        # Even a slow module has received the request by then.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
                 for name in self._names:
@@ -323,11 +328,11 @@ class Offerings:
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Hear of changes of a resource; return its module, or None if no module has it.
+        """Subscribe to changes of a resource; return its module, or None if no module has it.
 
         Raises:
-            MCPError: the module refuses, or cannot be reached, or would tell of a resource of
-                another person.
+            MCPError: the module refuses or cannot be reached, or it would report changes of another
+                person's resource.
         """
         if self._names and uri_name(uri) is None:
             module = await self.module_of(uri, caller)
@@ -356,15 +361,15 @@ class Offerings:
         return module
 
     def forget(self, module: str) -> None:
-        """Forget the lists of a module that has changed them."""
+        """Discard the lists of a module that has changed them."""
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
         for reading in self._readings.values():
             reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
-        """Return whether the offerings of a module are passed on, among them the
-        resource with a URI.
+        """Return whether the offering of a module is passed on, and with it the resource with this
+        URI.
         """
         return module in self._names and self._views.serves(module, uri)
 
@@ -373,7 +378,7 @@ class Offerings:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> Wire | types.ReadResourceResult:
-        """An idea as its exported document, or a resource of a module.
+        """Read an idea as its exported document, or a resource of a module.
 
         Raises:
             MCPError: there is no such resource, or its module refuses it.
@@ -393,14 +398,16 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """The module to read a resource from: the first in the configuration that lists it or has a
-        template for it; else the one whose result named it to the caller, unless its scheme is that
-        of one other module alone; else the only one with resources of its scheme, or with any. So
-        no module takes a resource from one before it.
+        """Return the module from which a resource is read. This is the first module in the
+        configuration that lists it or has a template for it; else the module whose result named it
+        to the caller, unless only one other module has resources of its scheme; else the only
+        module with resources of its scheme, or with any. So no module takes over a resource of a
+        module before it.
         """
         modules = self._bridge.modules
         if is_view_uri(uri):
-            # A module's views are read from it alone, and those of ideabridge from none.
+            # The views of a module are read only from this module, and views of ideabridge from
+            # none.
             allowed = self._views.module
             if allowed is not None and self._views.serves(allowed, uri):
                 return modules[allowed]
@@ -451,8 +458,8 @@ class Offerings:
         )
 
     def _only_one(self) -> Module | None:
-        """The only module with resources; None if there are others, or may be, because a
-        module is away.
+        """The only module with resources; None if several modules have some, or may have, because
+        one is away.
         """
         modules = [self._bridge.modules[name] for name in self._names]
         candidates = [module for module in modules if module.has_resources]
@@ -463,7 +470,7 @@ class Offerings:
     async def prompt(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> Wire | types.GetPromptResult:
-        """An idea's context, or a prompt of a module.
+        """Return the context of an idea, or a prompt of a module.
 
         Raises:
             MCPError: there is no such prompt, or its module refuses it.
@@ -483,7 +490,7 @@ class Offerings:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> Wire | types.CompleteResult:
-        """Names and versions of ideas, or what the module of a prompt or template gives.
+        """Complete names and versions of ideas, or ask the module of the prompt or template.
 
         Raises:
             MCPError: the module refuses.
