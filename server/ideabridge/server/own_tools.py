@@ -1,4 +1,4 @@
-"""The server's own tools: their definitions, as hosts receive them, and their implementation.
+"""The server's own tools: their definitions, as hosts receive them, and their implementations.
 
 A host sends these definitions to its model with every request, so they are few and short.
 
@@ -6,13 +6,13 @@ Hosts rewrite schemas for their models. These forms survive in all hosts that we
 (docs/hosts.md):
 
 - Every schema has a `type` or an `anyOf`. Codex and the OpenAI provider of opencode replace a
-  schema with neither by `{}` and lose its description.
+  schema that has neither by `{}`, which loses its description.
 - A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns
-  a list of types into an array of strings. opencode turns it into an array without `items`, for
-  which the Gemini API refuses the request.
+  a list of types into an array of strings. opencode turns it into an array without `items`, and the
+  Gemini API refuses a request with such an array.
 - An `enum` has a `type`, which the Gemini API requires.
 - An object with any properties has `additionalProperties`. Without it Codex shows its model an
-  object without properties, and pydantic-ai forbids OpenAI's models all properties.
+  object without properties, and pydantic-ai does not let OpenAI's models send any.
 - There is no `$ref`, and there are no combining keywords at the top.
 
 Annotations omit `idempotentHint` and `openWorldHint` if they have the value that clients assume.
@@ -65,7 +65,7 @@ _ANY: Final[list[JSON]] = [
 """The `anyOf` of a value that may be any JSON."""
 
 _WITH_REFERENCES: Final[list[JSON]] = [_OPEN, {"type": "array", "items": {}}, _TEXT]
-"""The `anyOf` of a value that reads other values."""
+"""The `anyOf` of a value that may contain references to other values."""
 
 _WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
 _OBJECTS: Final[JSONObject] = {"type": "array", "items": _OPEN}
@@ -219,7 +219,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             [],
         ),
-        # By a model, or by sampling, calls run within the call of this tool.
+        # If a configured model or sampling answers, the calls of the task run within the call of
+        # this tool.
         _CHANGES,
     ),
     _tool(
@@ -276,7 +277,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "plan": _open("For a plan: {calls, output}."),
                             "value": {"description": "The result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
-                            # Only a person grants; the refusal tells how.
+                            # Only a person can make a grant; the refusal says how.
                             "grant": {"type": "object", "additionalProperties": True},
                         },
                         ["approval", "decision"],
@@ -358,7 +359,7 @@ _RARE: Final[dict[str, frozenset[str]]] = {
         {"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}
     ),
 }
-"""The tools that are listed by default, each with those of its parameters that are not."""
+"""The tools that are listed by default, each with the parameters that are left out."""
 
 _LISTED: Final = 200
 """The most characters of a title, or of the reason of a refusal, in the list of runs."""
@@ -370,8 +371,9 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
     """The definitions that are listed.
 
     Args:
-        programs: false: `run_plan` does not offer them.
-        every: list all tools with all parameters, not only those that most tasks need.
+        programs: whether `run_plan` offers programs.
+        every: whether all tools are listed with all parameters, instead of only what most tasks
+            need.
     """
     tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
     if every:
@@ -380,8 +382,8 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """A tool without some parameters, and without bounds. A host that checks calls against the list
-    must let these parameters pass. The bounds hold: an error states them.
+    """Return a tool without some parameters, and without bounds. A host that checks calls against
+    the list must still let these parameters pass. The bounds still apply, and an error states them.
     """
     schema = tool["inputSchema"]
     properties = {
@@ -407,11 +409,12 @@ def _without_programs(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 VIEW_RUN: Final = "view_run"
-"""The tool that views of runs ask; see `ui/apps.py`. It is listed only for clients
-that show views."""
+"""The tool that views of runs call; see `extensions/apps.py`. It is listed only for clients that
+show views."""
 
 OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
-"""Names that no idea and no module's tool may have. All of them answer, listed or not."""
+"""Names that no idea and no module's tool may have. Each of these tools can be called, listed or
+not."""
 
 LISTED: Final = frozenset(_RARE)
 """The names that are listed by default."""
@@ -419,14 +422,14 @@ LISTED: Final = frozenset(_RARE)
 # -- arguments -------------------------------------------------------------------------------------
 
 _READ_ELSEWHERE: Final = {
-    # A document, and false; as one type each, hosts pass them on.
+    # `idea` may also be a document, and `program` false. Hosts pass both on if the list declares
+    # one type for each.
     "publish_idea": ("idea", "program"),
     "run_plan": ("calls", "output"),
     "solve": ("solution",),
     "submit_solution": ("solution",),
 }
-"""Parameters of a tool that have their own checks, which accept more than one form, or
-may be any JSON."""
+"""Parameters that are checked elsewhere: they accept more than one form, or any JSON."""
 
 _TYPES: Final[dict[str, type[Any]]] = {"object": dict, "array": list}
 _PROPERTIES: Final[dict[str, dict[str, Any]]] = {
@@ -448,12 +451,12 @@ _VALIDATORS: Final = {
 async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """The checked arguments of a call of an own tool.
 
-    Models often write objects and arrays as JSON text, which is parsed, and null for an
-    absent argument.
+    Models often write objects and arrays as JSON text, which is parsed, and null instead of leaving
+    an argument out.
 
     Raises:
-        ValueMismatchError: they do not satisfy the tool's parameters; path, found and expected
-            of every problem.
+        ValueMismatchError: the arguments do not satisfy the tool's parameters; has path, found and
+            expected of every problem.
     """
     result: dict[str, Any] = {}
     for key, value in arguments.items():
@@ -474,7 +477,7 @@ async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any
 # -- handlers --------------------------------------------------------------------------------------
 
 _WRITTEN_S: Final = 5.0
-"""Seconds that a request for values waits until the journal is written."""
+"""Seconds for which a request for values waits until the journal is written."""
 
 _PLAN_KEYS: Final = ("calls", "program", "input", "instances", "output", "output_schema")
 
@@ -618,7 +621,8 @@ class OwnHandlers:
         notes = await room.patiently(
             lambda: room.submit(int(arguments["turn"]), arguments["solution"])
         )
-        # The host started the root run, so the answer is about it, also for the turn of a room.
+        # The host started the root run, so the answer is about this run, even for the turn of a
+        # room.
         run = room.root
         await self._running.wait(run, arguments.get("wait_s", WAIT_S), request)
         is_next = before is not None and room.runner.request is not before
@@ -662,7 +666,9 @@ class OwnHandlers:
         return self._values(run, paths)
 
     async def _session_shown(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer | None:
-        """The calls of a session of direct calls in progress; None if the run is another."""
+        """The calls of a session of direct calls in progress; None if the run is not such a
+        session.
+        """
         with suppress(StoreError):
             await self._record.written()
 
@@ -700,7 +706,7 @@ class OwnHandlers:
                 entry["refused"] = short_words(run["refused"], _LISTED)
 
             listed.append(entry)
-            # The run in which a program was written ended well, and the program was refused.
+            # The run in which the program was written succeeded, although the program was refused.
             status = "refused" if "refused" in run else run["status"]
             lines.append(f"{run['run']}: {status} {run['kind']} {entry['title']}")
             if "reason" in run:
@@ -734,7 +740,7 @@ class OwnHandlers:
         values: JSONObject = {}
         missing: dict[str, str] = {}
         blocks = Blocks()
-        # The text repeats the structured content, so each gets half of the space.
+        # The text repeats the structured content, so each of them gets half of the space.
         left = MAX_RESULT // 2
         for path in paths:
             try:
@@ -780,8 +786,8 @@ class OwnHandlers:
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
 
-        # A request that comes again with the person's answers has applied its own
-        # decisions already.
+        # A request that is repeated with the person's answers has applied its own decisions
+        # already.
         if request.resumed is None:
             decisions: list[dict[str, Any]] = arguments["decisions"]
         else:

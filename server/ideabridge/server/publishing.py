@@ -1,16 +1,15 @@
 """Publishing: answers calls of `publish_idea`.
 
-Theory of operation. A run is published at once, as version 1. Where its copied values
-leave something open, the answer has `needs_program`: a Request for a program, for the mind
-that saw the run.
+Theory of operation. A run is published at once, as version 1. If its copied values leave something
+open, the answer has `needs_program`: a Request for a program, to the mind that saw the run.
 
     who saw the run                             who answers the Request
     the host's model: by turns, direct calls    the same model, with another call of `publish_idea` and its `program`
     the client's model, by sampling             the same, within this call, if the client still has it
     the configured model                        the same, if the configuration says so (`program_mind`)
 
-The recordings judge each program; see `publishing/rounds.py`. Judging may take longer than a host
-waits. So it goes on after `wait_s`, and the same call again gets the result.
+Each program is judged by the recordings; see `publishing/rounds.py`. Judging may take longer than a
+host waits, so it goes on after `wait_s`, and a repetition of the same call gets the result.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of `publish_idea`."""
 
 _ASKS: Final = "?"
-"""Stands for a program that is still to be written: the answer says what it must do."""
+"""The value of `program` that asks what a program must do, which is still to be written."""
 
 _DECLINES: Final = (False, "false")
-"""No program is wanted. The list of tools says that it is a text, as hosts rewrite what may be
-one of two types."""
+"""The values of `program` for which no program is wanted. The list of tools declares a text,
+because hosts rewrite parameters of more than one type."""
 
 _OF_RUNS: Final = ("program", "parameters", "choices", "calls", "inputs", "constants", "strict")
-"""The parameters that have no meaning for an idea that is written in the call."""
+"""The parameters that have no meaning if the idea is written in the call."""
 
 _UNLISTED: Final = (
     "It is called by its name, and is not in the list of tools, which has the newest and the "
@@ -73,7 +72,7 @@ _UNLISTED: Final = (
 )
 
 _OF_PROGRAM: Final = ("program", "inputs", "description", "parameters", "constants")
-"""The parameters that are the words of a program's author."""
+"""The parameters in which the author of a program describes it."""
 
 _CHANGE: Final = (
     "To change it, publish it again with parameters ({limit: {rename: n}}; also fix, "
@@ -88,12 +87,12 @@ _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 _HAND_IN: Final = "Hand in the program (check_run(run={run}) has it), and a person is asked"
 
 _KEPT: Final = 200
-"""The most results of judging that wait for the call that asks for them."""
+"""The most programs whose judging, or its result, waits for a call to fetch it."""
 
 
 def _written(idea: JSON) -> str | JSONObject:
-    """The idea that a call publishes: its name, or its document, which models also
-    write as JSON text.
+    """Return the idea that a call publishes: its name, or its document, which models may also write
+    as JSON text.
 
     Raises:
         PublicationError: it is neither.
@@ -109,7 +108,7 @@ def _written(idea: JSON) -> str | JSONObject:
 
 @dataclass(slots=True)
 class _Judging:
-    """A program that is judged, for all calls that hand in the same one."""
+    """The judging of one program, shared by all calls that hand in the same program."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     publication: Publication | None = None
@@ -117,15 +116,15 @@ class _Judging:
 
 
 class ListedTools(Protocol):
-    """The list of tools that hosts see, as `ToolCatalogue` has it."""
+    """What this file needs of the list of tools that hosts see; see `ToolCatalogue`."""
 
     def is_exposed(self, name: str) -> bool:
         """Return whether an exposed tool has a name."""
         ...
 
     def is_crowded_out(self, publication: Publication, caller: str) -> bool:
-        """Return whether a published idea is not in a caller's list only because there are
-        more than places.
+        """Return whether a published idea is missing from a caller's list only because the list is
+        full.
         """
         ...
 
@@ -149,8 +148,8 @@ class Publishing:
         self._judging: OrderedDict[str, _Judging] = OrderedDict()
 
     async def publish_idea(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Publish a run, an idea, or what is written in the call; and judge a program
-        that is handed in.
+        """Publish a run, an idea, or a document that the call contains, and judge a program that is
+        handed in.
 
         Raises:
             IdeabridgeError: nothing was published; the message states the reason.
@@ -194,19 +193,18 @@ class Publishing:
     async def _read_request(
         self, idea: str, arguments: Arguments, request: ToolRequest
     ) -> PublishRequest:
-        """Read what a call asks to be published, without what it decides about a plan.
+        """Read what a call wants to publish, apart from its decisions about a plan.
 
         Args:
-            idea: the name of what is published.
-            arguments: those of the call.
+            idea: the name of the run or idea.
+            arguments: the arguments of the call.
             request: the call.
 
         Raises:
-            IdeabridgeError: there is no such run or idea of the caller, or an argument has
-                another form.
+            IdeabridgeError: the caller has no such run or idea, or an argument is malformed.
         """
         ref = await self._called_run(idea, arguments.get("calls"), request)
-        # Otherwise the answer to a run that is not done would differ.
+        # Without this check, the answer about a run that is not done would differ.
         self._bridge.store.ideas.get(ref, caller=request.caller)
         choices = read_choices(arguments.get("choices"))
         runs = [await self._called_run(run, None, request) for run in choices.runs]
@@ -228,7 +226,7 @@ class Publishing:
         )
 
     def check_free(self, name: str, caller: str) -> None:
-        """Raise an error if a publication may not have a name."""
+        """Raise an error if a publication may not have this name."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
@@ -236,7 +234,9 @@ class Publishing:
     async def save(
         self, document: JSONObject, to: str | None, caller: str
     ) -> tuple[JSONObject, str]:
-        """Publish an idea that no run made, and return what is said of it: as JSON, and as text."""
+        """Publish an idea that does not come from a run, and return the answer about it as JSON and
+        as text.
+        """
         saved = await self._bridge.save_idea(document, to=to, caller=caller)
         publication = saved.publication
         if publication is None:
@@ -261,7 +261,7 @@ class Publishing:
     async def _save_written(
         self, idea: JSONObject, arguments: Arguments, request: ToolRequest
     ) -> ToolAnswer:
-        """Publish an idea that the assistant wrote, which no run made."""
+        """Publish an idea that the assistant wrote, and that does not come from a run."""
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
             raise PublicationError(
@@ -286,13 +286,13 @@ class Publishing:
         request: ToolRequest,
         program_seconds: float | None = None,
     ) -> ToolAnswer:
-        """Publish what a run did, and say what a program would settle.
+        """Publish what a run did, and report what a program would settle.
 
         Args:
             publish_request: what is published.
             request: the call.
-            program_seconds: how long to wait for a program of the client's or the configured
-                model; None: no program is wanted.
+            program_seconds: how long to wait for a program of the client's or the configured model;
+                None if no program is wanted.
         """
         by = await self._decider(publish_request, request)
         publication = await self._bridge.saver.publish_run(
@@ -323,7 +323,7 @@ class Publishing:
         """The answer about a new version, with the Request for a program if one is wanted."""
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # A Request names what is open itself.
+            # The Request itself names what is open.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -335,8 +335,8 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if program_request is not None:
             instructions = self._program_instructions(program_request, publication.name)
-            # A host shows the text or the structured content, so each has the whole Request,
-            # and has it once.
+            # A host shows either the text or the structured content, so each contains the whole
+            # Request once.
             result["needs_program"] = {
                 "runs": list[JSON](program_request.runs),
                 "open": [{"kind": point.kind, "at": point.at} for point in program_request.open],
@@ -347,7 +347,7 @@ class Publishing:
         return answer(result, text)
 
     def _program_instructions(self, program_request: ProgramRequest, name: str) -> str:
-        """A Request with how it is answered, as text."""
+        """A Request as text, with instructions for answering it."""
         first, *others = program_request.runs
         runs = f", choices={{runs: {encode_text(list[JSON](others))}}}" if others else ""
         return (
@@ -359,7 +359,7 @@ class Publishing:
         )
 
     def _published(self, publication: Publication) -> tuple[JSONObject, str]:
-        """What is said of a new tool: as JSON, and as text."""
+        """The answer about a new tool, as JSON and as text."""
         result: JSONObject = {
             "name": publication.name,
             "version": publication.version,
@@ -379,7 +379,7 @@ class Publishing:
         return result, f"{text} {publication.description}"
 
     def _note_changes(self, publication: Publication, result: JSONObject) -> str:
-        """Add what a new version breaks to the result, and return it as lines."""
+        """Add breaking changes of a new version to the result, and return them as lines of text."""
         text = ""
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
@@ -407,11 +407,12 @@ class Publishing:
                 "choices: a program has no copied values to decide on; leave take out"
             )
 
-        # The description of the call is that of the program's author, who is not the publisher.
+        # The description in the call comes from the author of the program, who is not the
+        # publisher.
         publish_request = dataclasses.replace(
             publish_request.for_program(written), description=None
         )
-        # A request that comes again has the person's answer to the question that it asked.
+        # A repeated request contains the person's answer to the question that it asked.
         question = request.resumed or await self._sharing.find(publish_request, written)
         if question is None:
             try:
@@ -453,10 +454,11 @@ class Publishing:
         judge: Callable[[], Awaitable[Publication]],
         seconds: float,
     ) -> Publication | None:
-        """Wait for the publication of a program at most some seconds; None: it is
-        still being judged.
+        """Wait at most `seconds` for the publication of a program; return None if it is still being
+        judged.
 
-        The same program for the same task is judged once, however many calls hand it in meanwhile.
+        The same program for the same task is judged once, no matter how many calls hand it in
+        meanwhile.
         """
         digest = publish_request.digest_with(written)
         judging = self._judging.get(digest)
@@ -524,8 +526,8 @@ class Publishing:
     # -- sampling ----------------------------------------------------------------------------------
 
     async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
-        """Return whether this client's model can be asked, and answered the run that was
-        published.
+        """Return whether this client's model can be asked, and is the mind that answered the
+        published run.
         """
         lifted = (publication.report or {}).get("run")
         if not request.samples or not isinstance(lifted, str):
@@ -546,13 +548,14 @@ class Publishing:
 
         Args:
             publish_request: what is published.
-            run: the run in which it writes the next one.
-            request: the call; it may come again for each program.
-            seconds: how long to wait for each.
-            version: the version without a program, if this request has published it.
+            run: the run in which the model writes the next program.
+            request: the call; it may be repeated for each program.
+            seconds: how long to wait for each program.
+            version: the version without a program, if this request has already published it.
 
         Raises:
-            InputRequired: the client's model is asked, and the request comes again.
+            InputRequired: the client's model must be asked, and the request is repeated with its
+                answer.
         """
         while True:
             if await self._running.wait(run, seconds, request) != "done":
@@ -570,26 +573,26 @@ class Publishing:
                 if len(self._rounds.refused(publish_request)) >= ROUNDS:
                     return await self._without_program(publish_request, version, run, str(error))
             run = await self._rounds.ask(publish_request, _BY_SAMPLING)
-            # The rounds so far belong to another run.
+            # The rounds of the request so far belong to another run.
             request.round = None
 
     async def _without_program(
         self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
-        """The answer if the client's model wrote no program that the recordings accept."""
+        """The answer if the client's model has not written a program that the recordings accept."""
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
         note = f"the client's model wrote no program that does what the run did: {reason}"
         return self._noted(self._version_answer(self._version(publish_request, version)), note)
 
     def _version(self, publish_request: PublishRequest, version: Publication | None) -> Publication:
-        """The version without a program, which another request may have published."""
+        """Return the version without a program, which another request may have published."""
         return version or self._bridge.store.publications.named(
             publish_request.name, caller=publish_request.caller
         )
 
     def _noted(self, published: ToolAnswer, note: str) -> ToolAnswer:
-        """An answer about a version, with a note on its program."""
+        """Return an answer about a version, with a note on its program."""
         first, *others = published["content"]
         content = [{**first, "text": f"{first['text']}\n{note}"}, *others]
         return {
@@ -601,8 +604,8 @@ class Publishing:
     # -- who decides -------------------------------------------------------------------------------
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
-        """Return the run of a session of direct calls, or of some calls of a session or run;
-        otherwise `ref`.
+        """Return the run that is made of a session of direct calls, or of some calls of a session
+        or run; otherwise `ref`.
         """
         await self._record.written()
         sessions = self._bridge.direct_sessions
@@ -616,7 +619,7 @@ class Publishing:
         """Return who decides on the choices of an assistant: the person, if its client shows forms.
 
         Raises:
-            PublicationError: nobody has accepted the choices; the message states how a person does.
+            PublicationError: nobody has accepted the choices; the message states how a person can.
         """
         choices = publish_request.choices.to_json()
         if not choices or publish_request.answer not in ("auto", "plan"):

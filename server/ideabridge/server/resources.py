@@ -29,7 +29,7 @@ PAGE: Final = 100
 """Entries in one page."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""Bytes of one page, unless its first entry is larger."""
+"""The most bytes of one page, unless its first entry is larger."""
 
 _URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9]{{1,9}}))?/?\Z")
 _MIME: Final = "application/json"
@@ -49,11 +49,11 @@ def published_page(
     caller: str,
     entry_of: Callable[[Publication], Entry | None],
 ) -> tuple[list[Entry], str | None]:
-    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` makes
-    the entry of an idea, or omits it with None.
+    """One page of the ideas that a caller sees, and the cursor of the next page. `entry_of` returns
+    the entry of an idea, or None to omit it.
 
     Raises:
-        MCPError: the cursor is not one of this list.
+        MCPError: the cursor did not come from this list.
     """
     cursor = params.cursor if params else None
     try:
@@ -85,7 +85,7 @@ def uri_name(uri: str) -> str | None:
 
 
 class IdeaResources:
-    """The handlers of `resources/*` and of completions."""
+    """Handles `resources/*` and completions for published ideas."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -130,7 +130,7 @@ class IdeaResources:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """An idea as its exported document.
+        """Read an idea as its exported document.
 
         Raises:
             MCPError: there is no such idea, or it is too large for one answer.
@@ -168,7 +168,7 @@ class IdeaResources:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Names of ideas, and versions of one."""
+        """Complete names of ideas, and versions of one idea."""
         argument = params.argument
         others = (params.context.arguments if params.context else None) or {}
         values: list[str] = []
@@ -205,7 +205,7 @@ class IdeaResources:
             publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
-        # A pinned name refers to an earlier version than the latest one.
+        # The name may be pinned to an earlier version than the latest.
         numbers = [
             str(publication.version) for publication in publications.versions(name, caller=caller)
         ]
@@ -213,7 +213,7 @@ class IdeaResources:
 
 
 class IdeaPrompts:
-    """The handlers of `prompts/*`."""
+    """Handles `prompts/*` for published ideas."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -240,7 +240,7 @@ class IdeaPrompts:
     async def get(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """The texts of an idea's context, followed by the input.
+        """Return the texts of an idea's context, followed by the input.
 
         Raises:
             MCPError: there is no such prompt, or an argument is missing or unknown.
@@ -275,7 +275,7 @@ class IdeaPrompts:
 
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
-    # Prompts of the protocol have no system role.
+    # Prompts in the protocol have no system role.
     prompt_role: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     return types.PromptMessage(role=prompt_role, content=types.TextContent(type="text", text=text))
 
@@ -312,8 +312,8 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """The input from the arguments of a prompt. Arguments are text; a value of another type is
-    parsed as JSON.
+    """Read the input from the arguments of a prompt, which are texts. If a member of the input has
+    another type, its text is parsed as JSON.
     """
     properties = _properties(publication)
     missing = [name for name in _required(publication) if name not in arguments]

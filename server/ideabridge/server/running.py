@@ -2,14 +2,14 @@
 publishing (`save_as`).
 
 `Running.wait` serves every request that waits for a run. While it waits, the person at the client
-is asked about calls that need approval, and the client's model about Requests, if the client
-supports it. Up to 2025-11-25 the questions go out on the back-channel. From 2026-07-28 the request
-is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers when the
-request comes again.
+is asked about calls that need approval, and the client's model answers Requests, if the client
+supports this. Up to 2025-11-25 the questions go out on the back-channel. From 2026-07-28 the
+request is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers
+when the client repeats the request.
 
-The name of `save_as` is stored as a setting, so that the run is also published if this process
-dies. The setting counts the tries: a publication that ended its processes twice is set aside,
-because it may do so again.
+The name of `save_as` is stored as a setting, so that the run is published even if this process
+dies. The setting counts the tries: a publication during which the process ended twice is set aside,
+because it may have been the cause.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ from ideabridge.tools.worker import WorkerError
 
 # -- cancelled requests ----------------------------------------------------------------------------
 #
-# A host that ends calls after a minute must not lose the run. It reports the time-out as the
-# reason of `notifications/cancelled`. A closed connection, which cancels a call over HTTP in
-# 2026-07-28, has no reason.
+# A host that ends calls after a minute must not lose the run. It gives the time-out as the reason
+# in `notifications/cancelled`. Over HTTP in 2026-07-28 a closed connection cancels a call, without
+# a reason.
 
 CANCELLED: Final = "notifications/cancelled"
 
@@ -101,8 +101,8 @@ _REASON_SECONDS: Final = 1.0
 
 
 class Cancellations:
-    """The reasons of recently cancelled requests, by session and request id: ids are unique within
-    a session only.
+    """The reasons of recently cancelled requests, by session and request id, because ids are unique
+    only within a session.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Cancellations:
         """Handle `notifications/cancelled`.
 
         Some clients cancel a request twice after a time-out: once because of the time-out, and once
-        as aborted. The time-out is kept as the reason.
+        because it was aborted. The time-out remains the reason.
         """
         params: Mapping[str, Any] = context.params or {}
         key = (session_id(context), str(params.get("requestId")))
@@ -141,7 +141,7 @@ class Cancellations:
 # -- progress --------------------------------------------------------------------------------------
 
 _BUFFERED = 1000
-"""Notifications kept for a client that reads slowly; later ones are dropped."""
+"""The most notifications that wait for a client that reads slowly; later ones are dropped."""
 
 _Note = tuple[float, float, str]
 
@@ -149,8 +149,8 @@ _Note = tuple[float, float, str]
 async def _with_progress(
     run: Run, request: ToolRequest, seconds: float, wait: Callable[[], Awaitable[object]]
 ) -> None:
-    """Await `wait` for at most `seconds`, and send a progress notification for every call if the
-    request wants it.
+    """Await `wait` for at most `seconds`, and send progress notifications for every call if the
+    request wants them.
     """
     if not request.wants_progress:
         with anyio.move_on_after(seconds):
@@ -163,14 +163,16 @@ async def _with_progress(
     def watch(room: Run, event: Event) -> None:
         note = counter.note(room, event)
         if note is not None:
-            # If the client is slow or gone, a later notification has the newer count.
+            # If the client is slow or gone, this notification can be dropped: a later one has a
+            # newer count.
             with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 send.send_nowait(note)
 
     with send, receive:
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, request)
-            # The watchers end before the stream is closed, because a watcher must not raise.
+            # The watchers end before the stream is closed, because a watcher must not raise an
+            # error.
             with run.watching(lambda event: watch(run, event), watch):
                 for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
@@ -190,14 +192,13 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""The calls of a run that never started are counted again after each such part of its calls."""
+"""The calls of a run that never started are counted again whenever this fraction of its calls (1 /
+100) has been reported."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The calls of a run that settled without a start: how many there were, and how
-    many notes ago.
-    """
+    """The number of calls of a run that settled without a start, when they were last counted."""
 
     count: int = 0
     notes: int = 0
@@ -208,8 +209,8 @@ class _Counter:
     """Counts the calls of a run and its rooms. The start of a call counts half, so that
     progress always grows.
 
-    A call that is skipped has no event. To look for those at each event takes the square of the
-    calls, so a run of many calls counts them once in a while.
+    A skipped call has no event. Searching for skipped calls at each event would take time that
+    grows with the square of the calls, so a run of many calls counts them only now and then.
     """
 
     def __init__(self, run: Run) -> None:
@@ -222,7 +223,7 @@ class _Counter:
         self._skipped: dict[str, _Skipped] = {}
 
     def so_far(self, run: Run) -> list[_Note]:
-        """Notifications for the calls that are already running."""
+        """Return notifications for the calls that are already running."""
         notes: list[_Note] = []
         for progress in run.calls():
             key = (run.id, progress.call.index)
@@ -238,7 +239,7 @@ class _Counter:
         return notes
 
     def note(self, run: Run, event: Event) -> _Note | None:
-        """The notification for an event of the run or a room, or None."""
+        """Return the notification for an event of the run or a room, or None."""
         if not isinstance(event, CallStarted | CallFinished):
             return None
 
@@ -253,7 +254,7 @@ class _Counter:
             return self._note(run, f"{named} started")
 
         if progress is not None and not progress.settled:
-            # Items of it are still running.
+            # Other items of the call are still running.
             return None
 
         self._finished.setdefault(run.id, set()).add(event.call)
@@ -261,7 +262,7 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, progress: Progress) -> str:
-        """The call, after the calls whose rooms contain it."""
+        """The label of a call, after the labels of the calls whose rooms contain it."""
         names = [label(progress)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
@@ -270,7 +271,7 @@ class _Counter:
         return ": ".join(reversed(names))
 
     def _note(self, run: Run, message: str) -> _Note:
-        # Ended rooms stay counted, so that progress never decreases.
+        # Rooms still count after their end, so that progress never decreases.
         settled_before, total_before = self._counts.get(run.id, (0, 0))
         settled = self._settled(run)
         total = len(run.calls())
@@ -280,7 +281,8 @@ class _Counter:
         return (len(self._started) + self._all_settled) / 2, float(self._all_calls), message
 
     def _settled(self, run: Run) -> int:
-        # Calls that never started, and the reported ones: the run may be ahead of its watchers.
+        # This counts reported calls and calls that never started, because the run may be ahead of
+        # its watchers.
         return len(self._finished.get(run.id, ())) + self._never_started(run)
 
     def _never_started(self, run: Run) -> int:
@@ -304,21 +306,21 @@ WAIT_S: Final = 45.0
 
 
 _APPROVALS_BYTES: Final = 250_000
-"""Bytes of JSON of the approvals in one answer; its text repeats them."""
+"""The most bytes of JSON of the approvals in one answer, whose text repeats them."""
 
 _SAVE_AS: Final = "save_as."
-"""The prefix of the settings that contain the names under which runs are published."""
+"""The prefix of the settings with the names under which runs are to be published."""
 
 _SAVED_S: Final = 3.0
-"""Seconds that a request waits for the publication of its ended run."""
+"""Seconds for which a request waits for the publication of its ended run."""
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
 """The first and the longest pause between two attempts to publish a run."""
 
 _MOST_TRIES: Final = 2
-"""The times that a publication is tried which ends its process, or takes too long; then
-it is set aside."""
+"""How often a publication is tried that ends its process or takes too long, before it is set
+aside."""
 
 _NEEDS_PROGRAM: Final = (
     "copied values do not settle other input; publish_idea with this run and name says what would"
@@ -330,12 +332,12 @@ logger = logging.getLogger(__name__)
 
 
 def state_key(store: Store) -> bytes:
-    """The key that seals the state of requests, which the first server on a store makes."""
+    """The key that seals the state of requests. The first server on a store creates it."""
     return store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
 
 
 def _largest_part(run: Run) -> str:
-    """A sentence about the largest part of the first open Request; "" without one."""
+    """A sentence about the largest part of the first open Request; "" if no Request is open."""
     for asking in run.open_requests():
         if asking.runner.request is not None:
             return f" Of a request, {asking.runner.request.largest()}."
@@ -344,7 +346,7 @@ def _largest_part(run: Run) -> str:
 
 def _read_blocks(run: Run, blocks: Blocks) -> JSONObject:
     """The placeholders of the content blocks in the values that the last Solution has read, by
-    reference. The Request is text, so it has only their size.
+    reference. The Request, which is text, contains only the sizes of these blocks.
     """
     read: JSONObject = {}
     for asking in run.open_requests():
@@ -365,9 +367,9 @@ class Running:
 
     Attributes:
         search: an index of the tools of the bridge.
-        published: called after an idea is published, to announce it at once.
-        closing: whether the server is ending. A request that is cancelled then was not
-            cancelled by a client.
+        published: the function that is called after an idea is published, to announce it at once.
+        closing: whether the server is ending. The cancellation of a request then does not come from
+            a client.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
@@ -380,7 +382,7 @@ class Running:
         self.relaying = Relaying(bridge, group)
         self.module_views = ModuleViews(bridge)
         self.published: Callable[[], None] = lambda: None
-        # By run: the attempts to publish it, and why it is not published yet.
+        # By run: the attempts to publish it, and the reasons why runs are not published yet.
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
@@ -388,7 +390,7 @@ class Running:
     def start(
         self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
     ) -> None:
-        """Start work that goes on when its request has ended. It raises nothing."""
+        """Start work that goes on after its request has ended, and that must not raise errors."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
@@ -399,8 +401,8 @@ class Running:
         seconds nobody is asked.
 
         Raises:
-            InputRequired: the request must be answered with questions; it comes again
-                with the answers.
+            InputRequired: the request must be answered with questions; the client repeats it with
+                the answers.
         """
         forms = self.deciding.shows_forms(request, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, request))
@@ -432,7 +434,7 @@ class Running:
                 return
 
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
-        """Wait until somebody must be asked, and answer the request with the questions."""
+        """Wait until somebody must be asked, and then answer the request with the questions."""
         last = request.round or Round(run.id)
         await _with_progress(
             run, request, seconds, lambda: self._wait_until_due(run, request, last)
@@ -472,7 +474,7 @@ class Running:
     async def take_up(
         self, request: ToolRequest, state: str, responses: Mapping[str, types.InputResponse] | None
     ) -> None:
-        """Read the answers in a request that comes again, and set `request.resumed` to its run.
+        """Read the answers in a repeated request, and set `request.resumed` to its run.
 
         `state` is unsealed, and `responses` has the answers by the names of the questions.
 
@@ -497,11 +499,11 @@ class Running:
         await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
-        """Middleware that seals the state of requests that come again, with a key that all servers
-        on a store share. A state is bound to its caller, also one that a module made: a text that
-        another caller sends is refused.
+        """Return middleware that seals the state of requests that clients repeat, with a key that
+        all servers on a store share. A state, even one of a module, is bound to its caller, and is
+        refused if another caller sends it.
         """
-        # By itself the SDK binds a state to a token that only its own middleware notes.
+        # By default the SDK binds a state to a token that only the SDK's own middleware records.
         security = RequestStateSecurity(
             keys=[state_key(self.bridge.store)], ttl=STATE_SECONDS, bind_principal=caller_of
         )
@@ -510,8 +512,8 @@ class Running:
     async def wait_started(
         self, run: Run, request: ToolRequest, seconds: float = WAIT_S
     ) -> RunStatus:
-        """As `wait`, for the request that started the run: a person who cancels the request
-        cancels the run.
+        """Wait as `wait` does, for the request that started the run: a person who cancels the
+        request cancels the run.
 
         If the host ends the request because of a time-out, or disconnects, the run continues;
         `check_run` finds it.
@@ -525,7 +527,7 @@ class Running:
 
     async def _cancel_if_deliberate(self, run: Run, request: ToolRequest) -> None:
         if await self.cancellations.is_deliberate(request.context):
-            # Another process may have taken the run.
+            # Another process may have taken over the run.
             with suppress(InterruptedRunError):
                 await run.patiently(
                     lambda: run.cancel("the client cancelled the request that started it")
@@ -536,8 +538,8 @@ class Running:
     def answer_of(
         self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """The result of a tool call about a run, with more notes for the caller. What `reader` has
-        seen already is not repeated.
+        """The result of a tool call about a run, with additional notes for the caller. What
+        `reader` has seen already is not repeated.
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
@@ -575,11 +577,11 @@ class Running:
         content = blocks.place(
             [result.get(key) for key in (*VALUES, "errors")],
             first=1,
-            # While a run goes on, each look at it would show them again.
+            # While a run goes on, each answer about it would show the blocks again.
             room=0 if run.status == "running" else MAX_DIRECT - 2 * size,
             otherwise="check_run with its path as the only one of paths shows it",
         )
-        # The text repeats a Request whole, which hosts that show only text need.
+        # The text repeats a Request in full, for hosts that show only text.
         most = MAX_RESULT if requests is None else MAX_RESULT // 2
         if size > most:
             return refusal(
@@ -591,7 +593,7 @@ class Running:
         return answer(result, run_text(result), content)
 
     def _progress(self, run: Run, result: dict[str, Any]) -> str:
-        """How far a run is that goes on. `result` is its answer."""
+        """A text about how far an open run has come. `result` is its answer."""
         calls = run.calls()
         settled = sum(1 for call in calls if call.settled)
         text = f"{settled} of {len(calls)} calls done"
@@ -611,8 +613,8 @@ class Running:
     # -- saving ------------------------------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
-        """Publish the run under `name` once it is done. The name is stored, so this
-        survives the process.
+        """Publish the run under `name` once it is done. The name is stored, so this happens even if
+        the process dies.
         """
         self._keep(run.id, {"name": name})
         self.publish_when_done(run)
@@ -627,7 +629,7 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # While watchers are called, the run is not written yet.
+                # The run is not written yet while its watchers are called.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
@@ -648,8 +650,9 @@ class Running:
                 self._save_soon(record)
 
     def saved(self, run: Run) -> JSONObject | None:
-        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}` or
-        `{"name", "pending"}` with the reason; None without `save_as`, or if the run has not ended.
+        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}`, or
+        `{"name", "pending"}` with the reason. None if there is no `save_as`, or the run has not
+        ended.
         """
         if run.status not in ENDED:
             return None
@@ -689,7 +692,7 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # A defect in ideabridge. The next request for the run tries again.
+            # This is a defect in ideabridge. The next request for the run tries again.
             logger.exception("run %s could not be published", run)
         finally:
             tried.set()
@@ -697,8 +700,8 @@ class Running:
             del self._saving[run]
 
     async def _counted(self, run: str, caller: str, status: str, name: str) -> JSONObject:
-        """Publish a run, and count the try before it begins: nothing else says afterwards what
-        ended the process.
+        """Publish a run, and count the try before it begins. If the process ends, only this count
+        shows that the publication may be the cause.
         """
         cause = "its process ended"
         for tries in range(self._tries(run), _MOST_TRIES):
