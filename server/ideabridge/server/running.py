@@ -192,8 +192,8 @@ def _has_started(progress: Progress) -> bool:
 
 
 _PARTS: Final = 100
-"""The calls of a run that never started are counted again whenever this fraction of its calls (1 /
-100) has been reported."""
+"""The calls of a run that never started are counted again after as many notifications as the run
+has calls, divided by this number."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,9 +1,9 @@
 """Search for tools by words, and the lines that describe tools to models.
 
-The ranking is BM25 of SQLite's FTS5, over a table in memory, with stems of English words. What is
-searched of a tool: the words of its name, its module, its parameters with their descriptions, its
-own description, and other verbs for the verbs of its name. `benchmarks/lifting/finding.py` measures
-it with public catalogues.
+SQLite's FTS5 ranks tools by BM25, over a table in memory, with stems of English words. A search
+covers the words of a tool's name, of its module, of its parameters with their descriptions, and of
+its own description, and other verbs for the verbs of its name. `benchmarks/lifting/finding.py`
+measures the ranking with public catalogues.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MOST_WORDS: Final = 64
 _MOST_CHARACTERS: Final = 10_000
-"""Characters of the searched words: splitting 4 MB takes a second."""
+"""The most characters of the searched words: splitting 4 MB takes a second."""
 
 _PREFIX: Final = 4
-"""The fewest characters of a word that finds longer ones: `repo` finds `repository`."""
+"""The fewest characters with which a word also finds longer words: `repo` finds `repository`."""
 
 _WEAK: Final = 0.3
-"""A match with less than this share of the best score is weak."""
+"""A match is weak if its score is less than this share of the best one."""
 
 _TABLE: Final = """
 DROP TABLE IF EXISTS words;
@@ -38,7 +38,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 );
 INSERT INTO words (words, rank) VALUES ('rank', 'bm25(3.0, 1.0, 1.0, 1.0, 0.5, 0.3)');
 """
-"""The weights are those of the columns. `details`: the descriptions of the parameters."""
+"""The numbers are the weights of the columns. `details` has the descriptions of the parameters."""
 
 _ADD: Final = """
 INSERT INTO words (rowid, name, module, parameters, description, synonyms, details) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -67,7 +67,7 @@ picture image photo
 folder directory
 log history
 """
-"""Words of one line are taken for each other where they are part of a name."""
+"""A word of a tool's name is also found by the other words of its line."""
 
 _WORDLESS: Final = """
 a about all also am an and any are as at be been but by can could did do does for from give had has have help here how
@@ -75,7 +75,7 @@ i if in into is it its just like me more most my need no not of on or other out 
 then there these this those to under up use using want was were what when where which who why will with would you your
 """
 _IGNORED: Final = frozenset(_WORDLESS.split())
-"""Words that say nothing about a task."""
+"""Words that carry no meaning for a task."""
 
 
 def _synonyms() -> dict[str, set[str]]:
@@ -91,7 +91,7 @@ _SYNONYMS: Final = _synonyms()
 
 
 class ToolSearch:
-    """An index of a list of tools. It is rebuilt when it is used with another list.
+    """An index of a list of tools. It is built again when it is used with another list.
 
     Attributes:
         look_alikes: the function of this name, applied to the list.
@@ -114,15 +114,15 @@ class ToolSearch:
         *,
         weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """The best matches, best first, and the number of all matches. A tool with exactly this
-        name is the first.
+        """Return the best matches, best first, and the number of all matches. A tool with exactly
+        this name comes first.
 
         Args:
-            tools: what is searched.
+            tools: the tools to search.
             words: any text; empty text matches every tool, in the order of the list.
             limit: the most matches.
             module: only tools of this module.
-            weak: also those that fit much worse than the best.
+            weak: whether to include matches that fit much worse than the best.
         """
         if tools is not self._tools:
             self._index(tools)
@@ -145,7 +145,7 @@ class ToolSearch:
         }
         for number in scores:
             if tools[number].origin in self.look_alikes:
-                # After the tool that it looks like.
+                # A look-alike comes after the tool that it resembles.
                 scores[number] /= 2
 
         best = max(scores.values(), default=0.0)
@@ -160,7 +160,7 @@ class ToolSearch:
         return [tools[number] for number in ranked[:limit]], len(ranked)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
-        """Return whether some tool matches every word; false without words."""
+        """Return whether some tool matches every word; False if there are no words."""
         if tools is not self._tools:
             self._index(tools)
         word_list = _words(words[:_MOST_CHARACTERS])
@@ -172,7 +172,9 @@ class ToolSearch:
         return module is None or (self._tools is not None and self._tools[number].module == module)
 
     def _matches(self, query: str, most: int = -1) -> list[tuple[int, float]]:
-        """(place, score) of each tool that matches a query of FTS5; a higher score is better."""
+        """The (place, score) of each tool that matches a query of FTS5; a higher score is
+        better.
+        """
         return self._table.execute(_MATCH, (query, most)).fetchall()
 
     def _index(self, tools: list[Tool]) -> None:
@@ -192,7 +194,7 @@ class ToolSearch:
 
 
 def _texts(tool: Tool) -> tuple[str, ...]:
-    """What each column has of a tool."""
+    """The texts of a tool for the columns of the table."""
     name = _split(tool.name)
     synonyms = sorted({other for word in name for other in _SYNONYMS.get(word, ())})
     parameters: list[str] = []
@@ -224,7 +226,7 @@ def _split(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a question, without those that say nothing, unless there are no others."""
+    """The words of a question, without those that carry no meaning, unless there are no others."""
     words = list(dict.fromkeys(_split(text)))
     return ([word for word in words if word not in _IGNORED] or words)[:_MOST_WORDS]
 
@@ -244,7 +246,7 @@ _NOTED: Final = 600
 
 
 def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = None) -> str:
-    """The signature of a tool, with its names in plans where they differ.
+    """The signature of a tool, with its names in plans if these differ.
 
     Args:
         tool: the tool.
@@ -252,7 +254,7 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
         observed: the shape of its earlier results.
     """
     place = names.place(tool)
-    # Those that programs cannot call have no signature.
+    # A tool that programs cannot call has no signature.
     line = tool.label if place is None else names.signature(tool, observed)
     notes = _notes(tool, place, names)
     if notes:
@@ -261,7 +263,9 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """The names in plans where they are not those in the signature."""
+    """The names that a tool and its module have in plans, if they differ from those in the
+    signature.
+    """
     changed: list[str] = []
     if place is None or place[1] != tool.name:
         changed.append(f"_tool: {encode_text(tool.name)}")

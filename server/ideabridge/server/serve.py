@@ -1,6 +1,4 @@
-"""Serving over stdio and streamable HTTP: the background tasks, and a shutdown
-within two seconds.
-"""
+"""Serves over stdio and streamable HTTP, runs background tasks, and ends within two seconds."""
 
 from __future__ import annotations
 
@@ -64,12 +62,12 @@ DEFAULT_PORT: Final = 8787
 
 
 def _collect_seldom() -> None:
-    """Let the collector of garbage, which stops all threads, look at all objects seldom."""
-    # Imported objects are never freed: each full collection, and the one at the end, would scan
+    """Make full garbage collections, which stop all threads, rare."""
+    # Imported objects are never freed. Each full collection, including the last one, would scan
     # them for 0.1 s.
     gc.freeze()
-    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. A
-    # dropped run is a cycle, so collections must not be too seldom, either: with (10_000, 50, 20),
+    # With Python's (700, 10, 10), large runs caused 20 full collections, of up to 1.4 s each. But a
+    # dropped run is a reference cycle, so collections must not be too rare: with (10_000, 50, 20),
     # 120 runs of 4 MB took twice the memory.
     gc.set_threshold(10_000, 10, 10)
 
@@ -84,7 +82,7 @@ async def _front(
     log_level: LogLevel = "warning",
     role: Role = "alone",
 ) -> AsyncGenerator[Front]:
-    """An open bridge and its server, with the background tasks of both."""
+    """Open a bridge and its server, with the background tasks of both."""
     _collect_seldom()
     clean_logs()
     fronts: list[Front] = []
@@ -100,7 +98,7 @@ async def _front(
             ) as bridge,
             anyio.create_task_group() as group,
         ):
-            # Others may keep the store locked for a moment.
+            # Other processes may lock the store for a moment.
             await bridge.patiently(lambda: state_key(bridge.store))
             front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
@@ -123,8 +121,8 @@ async def _front(
 
 
 def _serving(bridge: Bridge, toolbox: Toolbox | None) -> Bridge:
-    """Add tools to a bridge whose callers are hosts. Calls of a toolbox handed to `Bridge`
-    itself would not ask.
+    """Add tools to a bridge whose callers are hosts. If the toolbox were handed to `Bridge` itself,
+    its calls would not ask for approval.
     """
     if toolbox is not None:
         bridge.toolbox.update(toolbox)
@@ -138,7 +136,7 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """The scope in which spans are sent to a collector, if the environment names one."""
+    """Return the scope in which spans are sent to a collector, if the environment names one."""
     off = (
         os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
         or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
@@ -150,7 +148,7 @@ def _telemetry(
     try:
         from ideabridge.server.operations.telemetry import Telemetry
     except ImportError as error:
-        # The variables may be meant for other programs.
+        # The variables may be meant for other programs, so they are no error.
         _report(
             f"{named[0]} is set, but there are no spans: {error}; pip "
             "install 'ideabridge[telemetry]'"
@@ -165,8 +163,8 @@ def _report(text: str) -> None:
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
-    """Resume the runs of processes that died, as long as this server lives. Report on stderr those
-    that cannot be resumed.
+    """Resume the runs of processes that died, until cancelled. Report on stderr the runs that
+    cannot be resumed.
     """
     mask = bridge.secrets.mask
 
@@ -176,7 +174,7 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     try:
         front.running.publish_left()
     except StoreError as error:
-        # A request for such a run publishes it.
+        # The next request for such a run publishes it.
         _report(mask(f"earlier runs are not published: {error}"))
 
     await bridge.recover_runs(report, front.running.publish_when_done, keep=True)
@@ -188,8 +186,8 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Delete old runs according to the configuration's `retention`, and report this on stderr,
-    until cancelled.
+    """Delete old runs according to the configuration's `retention` until cancelled, and report this
+    on stderr.
     """
     settings = bridge.configuration.retention
     path = bridge.store.path
@@ -200,8 +198,8 @@ async def _retain(bridge: Bridge) -> None:
     process = own_driver_name()
 
     def prune() -> str:
-        # Uses its own connection, so that the server continues meanwhile. A deleted store is
-        # not created again.
+        # The deletion uses its own connection, so that the server continues meanwhile. It does not
+        # create a deleted store again.
         if bridge.store.is_file and not Path(path).exists():
             return ""
         try:
@@ -238,12 +236,13 @@ async def serve_stdio(
     Args:
         configuration: the content of `ideabridge.json`.
         toolbox: tools besides the built-in and the configured ones.
-        store: the store of ideas and runs; None for the configured one.
-        on_status: called with the status of each module as soon as it is up, failed or disabled.
-        commands: the commands with which a person at a terminal decides about the runs
-            of this server.
-        log_level: what is written to standard error: `error` without warnings, `info` also a line
-            for each request.
+        store: the store of ideas and runs; None for the configured store.
+        on_status: the function that is called with the status of each module as soon as it is up,
+            failed or disabled.
+        commands: the commands with which a person at a terminal makes decisions about the runs of
+            this server.
+        log_level: what is written to standard error: `error` leaves out warnings, `info` adds a
+            line for each request.
     """
     with request_log(log_level) as observers:
         async with _front(configuration, toolbox, store, on_status, commands, log_level) as front:
@@ -283,8 +282,8 @@ class Ready:
     Attributes:
         url: its URL for clients.
         asks: whether requests need a token.
-        page: the URL of the page for people; None: no page.
-        owner_link: the owner's way in to the page; None: no page.
+        page: the URL of the page for people; None if there is no page.
+        owner_link: how the owner signs in to the page; None if there is no page.
     """
 
     url: str
@@ -295,12 +294,12 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLink:
-    """The owner's way in to the page of a server.
+    """How the owner signs in to the page of a server.
 
     Attributes:
-        make: makes a URL that signs its visitor in as the owner, once, within ten minutes.
-            It is a secret.
-        command: the command that makes another one.
+        make: makes a URL that signs its visitor in as the owner, once, within ten minutes. The URL
+            is a secret.
+        command: the command that makes another such URL.
     """
 
     make: Callable[[], str]
@@ -312,15 +311,14 @@ class HttpOptions:
     """Where a server over HTTP listens, and what it serves there.
 
     Attributes:
-        host: the address to bind to; other than loopback only if requests need a token.
+        host: the address to bind to. It must be a loopback address unless requests need a token.
         port: the port; 0 selects a free port.
-        token: the bearer token; None for the value of the environment variable
-            IDEABRIDGE_TOKEN, if it is set.
-        hosts: more names of this server in `Host` headers.
-        ui: also serve the page for people, at /ui.
-        metrics: also serve metrics for Prometheus, at /metrics.
-        workers: leave the calls of runs to workers (`run_worker`).
-        ready: called when clients can connect.
+        token: the bearer token; None for the environment variable IDEABRIDGE_TOKEN, if it is set.
+        hosts: additional names of this server in `Host` headers.
+        ui: whether to serve the page for people, at /ui.
+        metrics: whether to serve metrics for Prometheus, at /metrics.
+        workers: whether to leave the calls of runs to workers (`run_worker`).
+        ready: the function that is called when clients can connect.
     """
 
     host: str = "127.0.0.1"
@@ -343,11 +341,11 @@ async def serve_http(
     commands: Commands = COMMANDS,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT, and print
-    the URL on stderr.
+    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is printed
+    on stderr.
 
     Requests need a token if one is set, if an identity provider is configured, or if the store has,
-    or ever had, a named user.
+    or has ever had, a named user.
 
     Args:
         configuration: the content of `ideabridge.json`.
@@ -356,8 +354,8 @@ async def serve_http(
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
         commands: see `serve_stdio`.
-        log_level: see `serve_stdio`; `debug` also a line for each request to /healthz,
-            /readyz and /metrics.
+        log_level: see `serve_stdio`; `debug` adds a line for each request to /healthz, /readyz and
+            /metrics.
 
     Raises:
         ServeError: the address is not loopback and there is no token, or the server cannot listen
@@ -421,7 +419,7 @@ async def serve_http(
 
 
 def _credentials(configuration: Configuration, store: Store, token: str | None) -> Credentials:
-    """What lets clients in.
+    """The credentials by which clients are admitted.
 
     Raises:
         ServeError: a configuration file that is not used would have let fewer people in.
@@ -492,14 +490,14 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """A URL that signs its visitor in to a page as the owner, once, within ten minutes.
-    It is a secret.
+    """A URL that signs its visitor in to a page as the owner, once, within ten minutes. The URL is
+    a secret.
     """
     return f"{page}sign-in?key={links.make()}"
 
 
 def _with_metrics(app: ASGIApp, front: Front) -> tuple[ASGIApp, Observer]:
-    """The application with `/metrics` beside it, and what counts its requests.
+    """The application with `/metrics` added, and the object that counts its requests.
 
     Raises:
         ServeError: prometheus-client is not installed.
@@ -525,14 +523,14 @@ async def run_worker(
 ) -> None:
     """Run the queued runs of servers on the same store, as a worker, until SIGTERM or SIGINT.
 
-    Then it takes no more runs, begins no more calls, and returns each run to the queue when its
-    running calls have ended. A second signal ends it at once.
+    After the signal it takes no more runs, begins no more calls, and returns each run to the queue
+    when its running calls have ended. A second signal ends the worker at once.
 
     Args:
         configuration: the content of `ideabridge.json`, the same as that of the servers.
-        most: the most runs at once.
-        only: the modules that run here; None: all.
-        drain_seconds: the seconds for which it waits for running calls.
+        most: the most runs that it carries out at once.
+        only: the modules that run here; None for all.
+        drain_seconds: the seconds for which the worker waits for running calls.
         on_status: see `serve_stdio`.
         log_level: see `serve_stdio`.
 
@@ -578,8 +576,8 @@ async def run_worker(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """The route of the metadata by which clients find the identity provider (RFC 9728),
-    and its address.
+    """The route and the address of the metadata by which clients find the identity provider (RFC
+    9728).
     """
     settings = configuration.auth
     if settings is None:
@@ -607,7 +605,7 @@ async def _until_signalled(
     process exits at once.
     """
     if sys.platform == "win32":
-        # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
+        # The event loops of this platform receive no signals; Ctrl-C raises KeyboardInterrupt.
         await serve()
         return
 
@@ -633,7 +631,7 @@ async def _until_signalled(
             number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
-            # If no Python code runs any more, the guard ends this process.
+            # If Python code no longer runs, the guard ends this process.
             with guard.hearing():
                 await serve()
         finally:
@@ -647,9 +645,7 @@ _ended = threading.Event()
 
 
 def _exit_soon() -> None:
-    """Exit after `END_SECONDS` if the process still exists then, because a thread or a child
-    hangs.
-    """
+    """Exit after `END_SECONDS`, in case a thread or a child process hangs."""
     if _ended.is_set():
         return
     _ended.set()

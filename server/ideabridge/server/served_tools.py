@@ -1,10 +1,10 @@
-"""The tools of this server besides its own: exposed tools and published ideas.
+"""The tools of this server besides its own tools: exposed tools and published ideas.
 
 An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about
 direct calls of it, unless the configuration's `approval` has a rule for the tool: `deny` refuses
-the call, and `ask` makes it a run of one call, which waits for approval. Where only persons decide
-(`by`), each call that may change something is such a run. The same call again is that run until its
-result was given. Every direct call is recorded.
+the call, and `ask` turns it into a run of one call, which waits for approval. If only persons
+decide (`by`), each call that may change something becomes such a run. A repetition of the call
+refers to the same run until its result was returned. Every direct call is recorded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """A tool of this server, as the catalogue sees it."""
+    """The interface that the catalogue needs of a tool of this server."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -77,16 +77,16 @@ _CONTENT: Final[TypeAdapter[list[types.ContentBlock]]] = TypeAdapter(list[types.
 
 
 class DirectCallError(IdeabridgeError):
-    """The configuration denies a direct call, or it cannot become a run of one call."""
+    """The configuration denies a direct call, or the call cannot become a run of one call."""
 
 
 class UncertainCallError(IdeabridgeError):
-    """A direct call without a result that may have taken effect."""
+    """A direct call returned no result, and may have taken effect."""
 
 
 class ExposedTool:
-    """A tool of a tool file or a module under a name of this server. A tool of a module
-    has no activity.
+    """A tool of a tool file or a module, under a name of this server. A tool of a module has no
+    activity.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ExposedTool:
         self._in_run = policy_named(approval)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # A module checks its results itself.
+        # A module checks the results of its tools itself.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 
@@ -134,11 +134,12 @@ class ExposedTool:
         """Answer a direct call, and record it.
 
         Raises:
-            DirectCallError: a rule denies it, or it cannot be made a run of one call.
+            DirectCallError: a rule denies the call, or the call cannot become a run of one call.
             ValueMismatchError: the arguments, or the result of an activity, do not
                 satisfy their schema.
-            UncertainCallError: it gave no result, and may have taken effect.
-            IdeabridgeError: the activity failed, or the call at the module, by cause.
+            UncertainCallError: the call returned no result, and may have taken effect.
+            IdeabridgeError: the activity, or the call at the module, failed; the class names the
+                cause.
         """
         entry = self._record.begin(self.name, self.tool, arguments, request)
         result: ToolAnswer | None = None
@@ -180,7 +181,7 @@ class ExposedTool:
 
             raise
         finally:
-            # Without another outcome it was cancelled.
+            # If no other outcome is set, the call was cancelled.
             self._record.end(entry, result)
 
     async def _answered(
@@ -192,7 +193,7 @@ class ExposedTool:
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.know_names()
-            # As its module lists it now.
+            # This is the tool as its module lists it now.
             tool = await self._bridge.modules[tool.module or ""].current(tool.name_in_module)
 
         # Rules use the offered name of a tool, because its own name may occur in several modules.
@@ -209,8 +210,8 @@ class ExposedTool:
         if verdict.verdict == "allow":
             waiting = await self._waiting.find(digest, request.caller)
             if waiting is not None and waiting.status != "needs_approval":
-                # The same call was decided under the rules of before, and its result
-                # was not given yet.
+                # The same call was decided under earlier rules, and its result was not returned
+                # yet.
                 return await self._of_run(waiting, request, entry)
 
             if waiting is not None:
@@ -225,7 +226,8 @@ class ExposedTool:
             )
 
         if self._in_run(offered, arguments).verdict == "allow":
-            # A run of it would not ask, because rules of runs do not match exposed names.
+            # A run of this call would not ask, because the rules for runs do not match exposed
+            # names.
             raise DirectCallError(
                 f"{self.name}: a rule asks about it by the name it is exposed under, and a run of "
                 f"it would not ask; write the rule with the name of the tool, {offered.name!r}"
@@ -248,7 +250,7 @@ class ExposedTool:
         return await self._of_run(run, request, entry)
 
     async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """The result of a call that needs approval: the result of the tool, once it has run."""
+        """The result of a call that needs approval: once the tool has run, its result."""
         entry.run = run.id
         status = await self._running.wait_started(run, request)
         if status in ENDED:
@@ -270,7 +272,7 @@ class ExposedTool:
 
         ran = call.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
-            # A person has replaced the call by one of another tool.
+            # A person has replaced the call by a call of another tool.
             return {**self._running.answer_of(run, request), "isError": True}
 
         return await self._answer(ran, call.value)
@@ -297,7 +299,7 @@ class ExposedTool:
                 f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}"
             ) from None
 
-        # A direct call has no run whose context the message could join.
+        # A direct call has no run to whose context the message could be added.
         data = result.data if isinstance(result, DataMessage) else result
         value = normalise(data, what=f"the result of {tool.name}")
         if self._output is not None:
@@ -310,7 +312,7 @@ class ExposedTool:
     async def _of_module(
         self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
     ) -> ToolAnswer:
-        """The result of a module's tool, also of one that failed, as the module sent it.
+        """The result of a module's tool as the module sent it, even if the tool failed.
 
         Raises:
             MCPError: the module answered with this JSON-RPC error.
@@ -401,7 +403,8 @@ def _definition_of(
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
     """The result of a module in the protocol version of a request. Up to 2025-11-25 structured
-    content is an object; what is none is text, if no text says it already.
+    content must be an object. Other structured content becomes text, unless a text block contains
+    it already.
     """
     structured = cast("JSON", result.get("structuredContent"))
     if "structuredContent" not in result or isinstance(structured, dict) or request.has_rounds:
@@ -412,8 +415,8 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
 
 
 def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
-    """Return the content blocks of a result, with its structured content as text if no block
-    says it already.
+    """Return the content blocks of a result. Its structured content is added as text unless a block
+    contains it already.
     """
     text = encode_text(structured)
     blocks = [*content]
@@ -423,7 +426,7 @@ def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
 
 
 def _is_text(text: JSON, value: str) -> bool:
-    """Return whether a text is a value, given as its JSON."""
+    """Return whether a text contains exactly the value whose JSON is `value`."""
     if not isinstance(text, str):
         return False
     try:
@@ -433,7 +436,9 @@ def _is_text(text: JSON, value: str) -> bool:
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
-    """The result of a module's tool without an output schema: its text and blocks, unchanged."""
+    """The result of a module's tool without an output schema: its text and its blocks,
+    unchanged.
+    """
     if isinstance(value, dict):
         return await value_answer(value, wrapped=False)
     if value is None:
@@ -449,8 +454,8 @@ async def _unstructured(value: JSON) -> ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DirectContext:
-    """The `ActivityContext` of a direct call, which has no instance, no output paths and
-    no next Request.
+    """The `ActivityContext` of a direct call. A direct call has no instance, no output paths and no
+    next Request.
     """
 
     call: JSONObject
@@ -477,7 +482,7 @@ class DirectContext:
 # -- published ideas -------------------------------------------------------------------------------
 
 _INPUT_CHARACTERS: Final = 300
-"""Characters of the input of a recorded answer in its description."""
+"""The most characters of the input that the description of a recorded answer shows."""
 
 _MOST_ERRORS: Final = 20
 
@@ -511,8 +516,8 @@ class PublishedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in its wire form. Its annotations follow from the current tools that it
-        calls.
+        """The tool in its wire form. Its annotations are derived from the tools that it calls, as
+        they are now.
         """
         tools = self._bridge.offer.known
         if tools is not self._tools_seen:
@@ -533,7 +538,7 @@ class PublishedTool:
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the input schema.
-            PublicationError: the recorded input differs, or the idea is no longer complete.
+            PublicationError: the input is not the recorded one, or the idea is no longer complete.
             PlanError: the plan cannot run.
         """
         entry = self._record.begin(self.publication.name, self.publication.name, arguments, request)
@@ -578,14 +583,15 @@ class PublishedTool:
         status = await self._running.wait_started(run, request)
         errors = [f"- {solution_error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
         if status == "done":
-            # A program that assumes nothing may have asked a person about a call.
+            # A person may have been asked about a call of the program, even if the program assumes
+            # nothing.
             result = with_report(
                 await self._of_value(run.given()), run, declared=may_assume(self.publication)
             )
             if errors and not result.get("isError"):
                 result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
         else:
-            # There is no output (yet).
+            # There is no output, or not yet.
             result = self._running.answer_of(run, request)
             result["isError"] = True
             if status not in ("running", "needs_approval", "needs_solution"):
@@ -614,8 +620,8 @@ class PublishedTool:
 
 
 def published_description(publication: Publication) -> str:
-    """The description for models, with the input of a recorded answer or what the runs of a plan
-    leave open, and with the user who wrote it.
+    """The description for models. It includes the input of a recorded answer, or what the runs
+    leave open about a plan, and the user who published the tool.
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"

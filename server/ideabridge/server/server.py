@@ -64,18 +64,18 @@ _FRESH_MS: Final = 1000
 _HELLO: Final = ("initialize", "server/discover")
 
 MOST_INSTRUCTIONS: Final = 4000
-"""Characters of the instructions of all exposed modules. A model reads them at the start of
-each conversation."""
+"""The most characters of the instructions of all exposed modules together. A model reads them at
+the start of each conversation."""
 
 MOST_REQUESTS: Final = 1000
-"""Requests of one caller in progress, including listeners."""
+"""The most requests of one caller in progress, including listeners."""
 
 MOST_RUNS: Final = 200
-"""Running runs of one caller in this process. Each may have `limits.parallel_calls` running
-calls."""
+"""The most running runs of one caller in this process. Each may have `limits.parallel_calls`
+running calls."""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
-"""Bytes of the arguments of one caller's calls in progress."""
+"""The most bytes of arguments of one caller's calls in progress."""
 
 
 class FrontServer(Server[Any]):
@@ -87,8 +87,8 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The options with every list marked as changing. With HTTP there is no other
-        way to pass them.
+        """Return the options with every list marked as changing. Over HTTP there is no other way to
+        pass them.
         """
         changing = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
@@ -99,9 +99,7 @@ class FrontServer(Server[Any]):
 
 
 class Front:
-    """Everything between the SDK and an open bridge. The task group must live as
-    long as the server.
-    """
+    """The part between the SDK and an open bridge. The task group must outlive the server."""
 
     def __init__(
         self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS
@@ -143,7 +141,8 @@ class Front:
             on_unsubscribe_resource=announcements.unsubscribe,
             on_subscriptions_listen=announcements.on_listen,
         )
-        # Their results are already in wire form, which the types of the constructor do not allow.
+        # The results of these handlers are already in wire form, which the types of the constructor
+        # do not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_request_handler(
@@ -180,8 +179,8 @@ class Front:
         return server
 
     def _instructions(self, caller: str) -> str:
-        """Ours, and those of the modules whose tools hosts see, as far as the modules
-        are known by now.
+        """The instructions of this server, and those of the modules whose tools hosts see, as far
+        as they are known now.
         """
         configuration = self._bridge.configuration
         parts = [f"{self._behind(caller)} {_USE}"]
@@ -203,7 +202,7 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """What is behind this server for a caller."""
+        """A sentence that says what is behind this server for a caller."""
         has_servers = any(
             not module.disabled for module in self._bridge.configuration.modules.values()
         )
@@ -239,16 +238,16 @@ class Front:
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
 
         try:
-            # A request may still be in progress after its client disconnected, so it
-            # is counted here.
+            # A request may still be in progress after its client has disconnected, so requests are
+            # counted here.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
                 result = await call_next(ctx)
 
             if ctx.method in _HELLO and isinstance(result, dict):
-                # For this caller and now: the SDK has the same text for everybody, over stdio
-                # that of the start.
+                # The instructions depend on the caller and the moment. The SDK has one text for
+                # everybody, and over stdio that of the start.
                 result["instructions"] = self._instructions(caller_of(ctx))
 
             return result
@@ -276,11 +275,11 @@ class Front:
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        """One page of tools. The first page waits for modules whose tools are not known yet; later
-        ones are announced.
+        """Return one page of tools. The first page waits for modules whose tools are not known yet;
+        tools that arrive later are announced.
 
         Raises:
-            MCPError: the cursor is not one of this list.
+            MCPError: the cursor did not come from this list.
         """
         if params is None or params.cursor is None:
             await self.catalogue.await_modules()
@@ -340,7 +339,7 @@ class Front:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """The view of a run, an idea, or a resource of a module.
+        """Read the view of a run, an idea, or a resource of a module.
 
         Raises:
             MCPError: there is no such resource, or its module refuses it.
@@ -355,7 +354,7 @@ class Front:
     async def _skill_file(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """A file of the skill of an idea, or else of a module, which may have skills of its own."""
+        """Read a file of an idea's skill, or else of a module, which may have skills of its own."""
         try:
             return await self._skills.read(str(params.uri), caller_of(context))
         except MCPError:
@@ -367,7 +366,7 @@ class Front:
         """Answer a call. Every failure becomes a tool error with the reason.
 
         Raises:
-            MCPError: a module needs what the client does not declare.
+            MCPError: a module needs a capability that the client does not declare.
         """
         try:
             return await self._called(context, params)
@@ -439,8 +438,8 @@ class Front:
             return await tool.call(arguments, request)
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller with too many running ones; a resumed request
-        already has its run.
+        """Refuse to start a run for a caller with too many running runs. A resumed request already
+        has its run.
         """
         if request.resumed is not None:
             count = 0
@@ -459,18 +458,19 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """The answer of an own tool without its structured content, if the host would show that in
-    place of the images.
+    """Return the answer of an own tool, without its structured content if the host would show this
+    instead of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
         return result
-    # The text says all that the structured content does, and own tools declare no output schema.
+    # The text contains everything that the structured content does, and own tools declare no output
+    # schema.
     return {key: part for key, part in result.items() if key != "structuredContent"}
 
 
 def _arguments_in(params: types.CallToolRequestParams) -> tuple[JSONObject, int]:
-    """The arguments of a call, and their bytes as JSON."""
+    """The arguments of a call, and the number of bytes of their JSON."""
     value = normalise(params.arguments or {}, what="arguments")
     arguments = value if isinstance(value, dict) else {}
     return arguments, len(encode(arguments))

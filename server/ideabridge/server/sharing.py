@@ -1,10 +1,11 @@
-"""Sharing: asks a person before others get a tool whose program and words an assistant wrote.
+"""Sharing: a person is asked before others get a tool whose program and descriptions an assistant
+wrote.
 
 Theory of operation. The question is a plan of one call of `publish_idea`, which runs nothing and
-has the whole program. A plan can wait until it is accepted, so the question reaches a person as
-every approval does: in a form of the client, on the page, or at a terminal. The same call of
-`publish_idea` again finds its question (`WaitingCalls`), and publishes once a person has accepted
-it. What an assistant accepts counts as no answer.
+contains the whole program. A plan can wait until it is accepted, so the question reaches a person
+as every approval does: in a form of the client, on the page, or at a terminal. A repetition of the
+same call of `publish_idea` finds its question (`WaitingCalls`), and publishes once a person has
+accepted it. If an assistant accepts the question, it counts as not answered.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Sharing:
 
     Args:
         running: runs on behalf of requests.
-        record: finds the question of a call that comes again.
+        record: finds the question of a call that is repeated.
     """
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
@@ -55,15 +56,15 @@ class Sharing:
         self._waiting = record.waiting
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
-        """Return the question about a program, if a person was asked already, also one
-        that was refused.
+        """Return the question about a program if a person was asked already, even if the person
+        refused.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
         )
 
     async def ask(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run:
-        """Return the question about a program; a new one, unless there is one already."""
+        """Return the question about a program, and create it if there is none yet."""
 
         async def start() -> Run:
             title = f"share {publish_request.name} with others"
@@ -77,11 +78,11 @@ class Sharing:
         )
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
-        """Return the person who accepted a question, at most some seconds later; None: nobody
+        """Wait at most `seconds`, and return the person who accepted a question, or None if nobody
         has answered yet.
 
         Raises:
-            InputRequired: the person is asked in a form, and the request comes again.
+            InputRequired: the person is asked in a form, and the client repeats the request.
             PublicationError: a person refused, or no person answered it.
         """
         status = await self._running.wait(question, seconds, request)
@@ -105,15 +106,15 @@ class Sharing:
         return decision.by
 
     async def forget(self, question: Run) -> None:
-        """Forget the question of a program that was published, or refused: the same
-        call asks again.
+        """Forget the question about a program that was published or refused, so that the same call
+        asks again.
         """
         await self._waiting.give(question)
 
     def waits(
         self, publish_request: PublishRequest, question: Run, request: ToolRequest
     ) -> ToolAnswer:
-        """The answer while nobody has decided."""
+        """Return the answer while nobody has decided."""
         deciding = self._running.deciding
         places = deciding.commands_of(request).places
         decides = deciding.by_person(question, request) or f"only the person decides, {places}"
@@ -137,7 +138,7 @@ class Sharing:
         return answer(result, "\n".join([text, *request.notes]))
 
     def _plan(self, publish_request: PublishRequest, written: ProgramAnswer) -> Plan:
-        """The plan that stands for a question: one call whose result is written already."""
+        """The plan that represents a question: one call whose result is written already."""
         plan: JSONObject = {
             "name": publish_request.name,
             "with": list[JSON](self._audience_names(publish_request)),
@@ -150,7 +151,9 @@ class Sharing:
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
     def _audience_names(self, publish_request: PublishRequest) -> list[str]:
-        """The names of those who would get the tool besides its owner; `all` means everybody."""
+        """The names of the users who would get the tool besides its owner; `all` means
+        everybody.
+        """
         if publish_request.to is None:
             callers = self._bridge.store.publications.shares(publish_request.name)
         else:
