@@ -2,13 +2,13 @@
 
 A person decides in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
-clients declare forms but decline every form at once without showing it. Such a client counts as one
-without forms, and nothing is denied.
+clients declare forms but decline every form at once without showing it. Such a client is treated as
+one without forms, and nothing is denied.
 
 Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28
-the request is answered with the forms, and the client sends it again with the person's answers
+the request is answered with the forms, and the client repeats it with the person's answers
 (`approval_forms`, `note_answers`). A form belongs to one approval, and an approval to one resolved
-call, so answers cannot be confused.
+call, so answers cannot be mixed up.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from ideabridge.tools.errors import IdeabridgeError
 T = TypeVar("T")
 
 AT_ONCE_S: Final = 0.3
-"""A form that is declined in less time was not shown to a person."""
+"""The time in seconds below which a declined form was not shown to a person."""
 
 EACH_S: Final = 0.05
-"""Seconds added for each further form that a client answers in the same request."""
+"""Seconds added for each additional form that a client answers in the same request."""
 
 TOOL: Final = "decide_approval"
 
@@ -92,7 +92,7 @@ _ONCE: Final = "choices"
 
 
 class Deciding:
-    """Who decides, for each session. `changed` is called when the tools offered to a
+    """Determines who decides, for each session. `changed` is called when the tools offered to a
     session change.
     """
 
@@ -103,7 +103,7 @@ class Deciding:
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
-        # Sessions that have declined at once; for clients without a session, the runs of the
+        # The sessions that have declined at once; for clients without a session, the runs of the
         # declined forms.
         self._formless: OrderedDict[str, None] = OrderedDict()
         # The time at which a client last declined at once.
@@ -116,9 +116,9 @@ class Deciding:
     def shows_forms(self, request: ToolRequest, run: Run | None = None) -> bool:
         """Return whether the client of a request shows forms about a run to a person.
 
-        A client without a session (2026-07-28 over HTTP) that has declined at once counts as
-        one without forms for that run only, because it cannot be distinguished from the
-        user's other clients.
+        A client without a session (2026-07-28 over HTTP) that has declined at once is treated as
+        one without forms for that run only, because it cannot be distinguished from the user's
+        other clients.
         """
         if not request.takes_forms:
             return False
@@ -137,14 +137,14 @@ class Deciding:
         """
         key = self._key(request)
         now = time.monotonic()
-        # A client may decline many forms one after another: then the time since the
-        # decline before counts.
+        # A client may decline many forms one after another. Then the time since the previous
+        # decline counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Remove this client's holds only; another client with a person may hold the same run.
-        # Include the run of the form, which another process may have sent.
+        # Remove only the holds of this client, because another client with a person may hold the
+        # same run. The run of the form is included, because another process may have sent the form.
         runs = set(self._runs_of(key))
         if run is not None:
             runs.add(run.root.id)
@@ -172,23 +172,23 @@ class Deciding:
         """Keep the assistant from deciding about a run while a request waits for it, if the
         client shows forms.
 
-        This begins when the run asks something, or when the request ends before the run. It
-        applies to all sessions and processes, because it is stored; it ends when a form is
-        declined at once.
+        The hold begins when the run asks something, or when the request ends before the run. It is
+        stored, so it applies to all sessions and processes. It ends when a form is declined at
+        once.
         """
 
         def watch(_room: Run, event: Event) -> None:
             # The event is journaled and this process still drives the run, so no other process can
-            # take it before.
+            # take over the run before the hold is written.
             if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
-                # A watcher must not raise. At the end of the wait the hold is written, or
+                # A watcher must not raise an error. At the end of the wait the hold is written, or
                 # the request fails.
                 with suppress(StoreError):
                     self._hold(run, request)
 
         with suppress(InterruptedRunError, StoreError):
-            # Nobody is asked about what the present rules deny. Another process that drives the run
-            # applies its own.
+            # Nobody is asked about a call that the present rules deny. Another process that drives
+            # the run applies its own rules.
             run.root.follow_configuration()
 
         if run.pending():
@@ -217,7 +217,7 @@ class Deciding:
         ]
 
     def _change_holders(self, run: str, key: str, *, holds: bool) -> list[str]:
-        """Add or remove a client that holds a run; returns all clients that hold it."""
+        """Add or remove a client that holds a run, and return all clients that hold it."""
         holders: list[str] = []
 
         def change(stored: bytes) -> bytes:
@@ -239,7 +239,7 @@ class Deciding:
         return not self._only_persons and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
-        """Return how the person decides, if the assistant may not decide; None if it may."""
+        """Return how the person decides, or None if the assistant may decide."""
         if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands_of(request).places)
         if self._only_persons or only_persons(run.machine.settings.approval):
@@ -253,15 +253,15 @@ class Deciding:
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """The commands that a message to a caller contains. Those for a named user of a server
-        elsewhere do not contain the server's folders.
+        """The commands that a message to a caller contains. For a named user of a server on another
+        machine they do not contain the server's folders.
         """
         if user_of(request.caller) is None:
             return self.commands
         return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
-        """An id of the client: its session, or without one its request."""
+        """An id of the client: its session, or its request if there is no session."""
         http: object = request.context.request
         if not isinstance(http, Request):
             return f"stdio {self._process}"
@@ -305,8 +305,8 @@ def _decision_of(
 ) -> Decision | str | None:
     """The decision in the answer to a form.
 
-    A declined form denies a call, and skips one with an unknown outcome. None means that the person
-    has not decided, so the call goes on waiting. A text is the reason why the answer is not
+    A declined form denies a call, and skips a call with an unknown outcome. None means that the
+    person has not decided, so the call goes on waiting. A text is the reason why the answer is not
     accepted. The answer to a module's question is passed on: filled in, declined or cancelled.
     """
     if approval.kind == "question":
@@ -341,8 +341,8 @@ def _decision_of(
 def _approval_of(
     approval: ApprovalRequest, content: Mapping[str, object], reason: str | None, by: Decider
 ) -> Decision | str:
-    """The decision to run a call, as it is or with the values that the person chose for
-    what it assumes.
+    """The decision to run a call as it is, or with the values that the person chose for its
+    assumptions.
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
@@ -372,8 +372,8 @@ def _approval_of(
 
 
 def _grant_of(content: Mapping[str, object]) -> JSONObject | str | None:
-    """What the person allows for the rest of the run; a text is the reason why that
-    is not accepted.
+    """The grant of the person for the rest of the run, or a text: the reason why it is not
+    accepted.
     """
     most = content.get("max")
     where = content.get("parameters")
@@ -421,7 +421,7 @@ async def _decide(
     """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
     Returns:
-        Why the answer is not accepted, so that the person may answer again; otherwise None.
+        The reason if the answer is not accepted and the person may answer again; otherwise None.
     """
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):
@@ -432,7 +432,7 @@ async def _decide(
     except (DecisionError, SecretGivenError) as error:
         return str(error)
     except IdeabridgeError:
-        # The run has just ended, or its driver does not answer. The waiting request shows the
+        # The run has just ended, or its driver does not respond. The waiting request shows the
         # state of the run.
         return None
 
@@ -504,7 +504,7 @@ class Forms:
                         related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
-                    # The client failed, or its answer is invalid: the call goes on waiting.
+                    # The client failed, or its answer is invalid, so the call goes on waiting.
                     break
 
                 seconds = anyio.current_time() - sent
@@ -525,7 +525,7 @@ class Forms:
 
 
 async def wait_with_forms(run: Run, request: ToolRequest, deciding: Deciding) -> None:
-    """Wait for a run, and ask the person about its calls; then withdraw open forms."""
+    """Wait for a run, and ask the person about its calls meanwhile; then withdraw open forms."""
     async with anyio.create_task_group() as group:
         forms = Forms(run, request, group, deciding)
         forms.update()
@@ -544,7 +544,8 @@ async def ask_once(
         The answer; None if the client declined at once, without showing the form.
 
     Raises:
-        InputRequired: the request must be answered with the form; it comes again with the answer.
+        InputRequired: the request must be answered with the form; the client repeats it with the
+            answer.
     """
     if request.form_answer is not None:
         result, seconds = request.form_answer
@@ -592,8 +593,8 @@ async def note_answers(
     """Submit the person's answers to the forms of a round.
 
     Returns:
-        The round with the approvals that stay open and those that are asked about again. An answer
-        that is not accepted three times is reported in `request.notes`.
+        The round, with the approvals that stay open and the approvals about which the person is
+        asked again. If answers are not accepted three times, `request.notes` reports it.
     """
     left = list(last.left)
     faults = dict[str, tuple[int, str]]()
@@ -603,7 +604,7 @@ async def note_answers(
         response = responses.get(key)
         approval = pending.get(key)
         if approval is None:
-            # It was decided elsewhere.
+            # The approval was decided elsewhere.
             continue
 
         result = response if isinstance(response, types.ElicitResult) else None
@@ -651,7 +652,7 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
 def approval_forms(
     approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding
 ) -> JSONObject:
-    """The forms of the next round, by approval; `last` contains the answers that
+    """The forms of the next round, by approval; `last` contains the reasons why earlier answers
     were not accepted.
     """
     forms: JSONObject = {}

@@ -1,13 +1,14 @@
-"""Calls elsewhere: answers for calls that are parked in other servers on the same store
-(see `relaying`).
+"""Calls elsewhere: passes answers to calls that are parked in other servers on the same store (see
+`relaying`).
 
-A balancer may send a client that comes again to another server than the one that has its call. That
-server, the asker, writes the answers into the store, and the other, the holder, gives them to its
-call and writes the outcome back:
+When a client repeats its request, a balancer may send it to another server than the one that has
+its call. The server that gets the request, the asker, writes the answers into the store. The server
+that has the call, the holder, gives them to the call and writes the outcome back:
 
     asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
 
-If the asker deletes the row before, its client has left, and the call is cancelled.
+If the asker deletes the row before the outcome is written, its client has left, and the call is
+cancelled.
 """
 
 from __future__ import annotations
@@ -49,23 +50,23 @@ _RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(
 )
 
 Resume: TypeAlias = Callable[[str, str, Mapping[str, types.InputResponse]], Awaitable[Any]]
-"""(key, caller, responses) -> the result of a call that is parked here, or its next question as
-`InputRequired`."""
+"""Takes (key, caller, responses); returns the result of a call that is parked here, or raises its
+next question as `InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
-    """The server that has the call does not answer, or answered with this error."""
+    """The server that has the call does not respond, or responded with this error."""
 
 
 class CallsElsewhere:
     """Asks the other servers on a store, and answers them.
 
     Args:
-        bridge: has the store.
-        group: task group that lives as long as the server.
+        bridge: the bridge, which has the store.
+        group: a task group that lives as long as the server.
         held_keys: returns the keys of the calls that are parked here.
-        resume: continues one of them.
-        give_up: cancels one of them.
+        resume: continues one of these calls.
+        give_up: cancels one of these calls.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class CallsElsewhere:
                 self._group.start_soon(self._serve, row, key, question)
 
     async def _serve(self, row: str, key: str, question: JSONObject) -> None:
-        """Give the answers to a call that is parked here, and write what comes of it."""
+        """Give the answers to a call that is parked here, and write its outcome."""
         try:
             if not await self._replace(row, {"taken": 0}):
                 return
@@ -120,7 +121,7 @@ class CallsElsewhere:
                 return
             await self._delete(row)
         except StoreError:
-            # The asker sees no more signs, and tells its client.
+            # The asker sees no more signs of this server, and reports an error to its client.
             return
         finally:
             self._serving.discard(row)
@@ -160,17 +161,17 @@ class CallsElsewhere:
     async def ask(
         self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str
     ) -> Any:
-        """The result of a call that is parked in another server.
+        """Return the result of a call that is parked in another server.
 
         Args:
-            key: of the call.
+            key: the key of the call.
             caller: whose call it is.
-            responses: the answers for it.
-            lost: the message of the error if the other server does not answer.
+            responses: the answers for the call.
+            lost: the message of the error if the other server does not respond.
 
         Raises:
             InputRequired: the module asks again.
-            CallElsewhereError: the other server does not answer, or the call has failed.
+            CallElsewhereError: the other server does not respond, or the call has failed.
             ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: as the module or the
                 client answered.
         """
@@ -224,7 +225,7 @@ class CallsElsewhere:
 
 
 def _opened(outcome: JSONObject) -> Any:
-    """The result in an outcome; what it has of an error is raised."""
+    """Return the result in an outcome, or raise the error or question in it."""
     [(kind, value)] = outcome.items()
     body = cast("Any", value)
     match kind:

@@ -2,8 +2,8 @@
 module's question.
 
 A person can approve only what the form shows whole: a call or plan that does not fit cannot be
-approved in the form. A mark precedes each line of external text, so that it cannot be mistaken for
-text of ideabridge.
+approved in the form. A mark precedes each line of text from outside, so that it cannot be mistaken
+for text of ideabridge.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _WIDTH: Final = 80
 """Columns of a line."""
 
 _NAME_BESIDE: Final = 40
-"""Characters of a name whose value begins on the same line."""
+"""The most characters of a name whose value begins on the same line."""
 
 _NAME_SHOWN: Final = 100
 _PART: Final = 200
 """Characters of the beginning, and of the end, of a value that is not shown whole."""
 
 _DRAWING: Final = 3000
-"""Characters of the drawing of a plan, which is not part of the approval."""
+"""The most characters of the drawing of a plan, which is not part of the approval."""
 
 _NAMED: Final = 12
-"""Values that are listed if not all are shown whole."""
+"""The most values that are listed if not all of them are shown whole."""
 
 _FAULT: Final = 500
 _TITLE: Final = 100
@@ -62,11 +62,12 @@ _MARK: Final = "  | "
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands for a terminal, with the options that select the store of this server.
+    """Commands for a terminal, with the options that select the store of this server.
 
     Attributes:
         link: makes a link that signs the owner in to the page.
-        page: the address of the page for people, if this server has one. It signs nobody in.
+        page: the address of the page for people, if this server has one. It does not sign anybody
+            in.
     """
 
     show: str = "ideabridge approvals list"
@@ -77,14 +78,14 @@ class Commands:
 
     @property
     def places(self) -> str:
-        """Where a person decides without a form."""
+        """A text that says where a person decides without a form."""
         terminal = f"at a terminal: {self.decide}"
         if self.page is None:
             return terminal
         return f"on the page {self.page}/approvals, or {terminal}"
 
     def places_to_publish(self, ref: str, name: str) -> str:
-        """Where a person publishes a run or an idea under a name."""
+        """A text that says where a person publishes a run or an idea under a name."""
         terminal = f"at a terminal: {self.publish} {ref} {name}"
         if self.page is None:
             return terminal
@@ -140,8 +141,8 @@ _GRANT: Final[dict[str, Any]] = {
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """The fields of a form: those of a module's question, marked as such, or a decision. If the
-    call is not shown whole, the only possible decision is a refusal.
+    """The fields of a form: the fields of a module's question, marked as such, or a decision. If
+    the call is not shown whole, the form only allows refusing it.
     """
     if request.question is not None:
         return _of_module(request.question)
@@ -191,8 +192,8 @@ def _decision(
 
 
 def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict[str, Candidate]]]:
-    """(name of the field, assumption, its values by their texts) for each literal that has more
-    than one; the value that was taken comes first.
+    """Yield (name of the field, assumption, its values by their texts) for each assumption about a
+    literal with more than one value. The value that was taken comes first.
     """
     for number, assumption in enumerate(request.assumed, 1):
         texts: dict[str, Candidate] = {}
@@ -231,8 +232,9 @@ def _of_module(question: JSONObject) -> types.ElicitRequestedSchema:
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    """A schema with visible texts, and with the names of choices marked as the module's. Names of
-    fields and choices stay unchanged; they were checked when the module asked.
+    """Return a schema with visible texts, whose titles of choices are marked as the module's. The
+    names of fields and the choices themselves are not changed; they were checked when the module
+    asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -288,12 +290,12 @@ def publication_form(
 def marked_question(
     module: str, question: types.InputRequest, fault: str | None
 ) -> types.InputRequest:
-    """A question of a module to the client of a direct call, with all that the module wrote marked
-    as its own words.
+    """A question of a module to the client of a direct call, in which everything that the module
+    wrote is marked as its own words.
 
     Args:
         module: the module.
-        question: its question, checked and without secrets.
+        question: the module's question, checked and without secrets.
         fault: why the last answer was not accepted.
     """
     params = question.params
@@ -343,7 +345,7 @@ def _marked_sampling(
 
 
 def _marked_content(module: str, content: Any) -> Any:
-    """The content of a message, also of the result of a tool in it, with its texts marked."""
+    """The content of a message with its texts marked, including those in results of tools."""
     if isinstance(content, list):
         return [_marked_content(module, block) for block in cast("list[Any]", content)]
     if isinstance(content, types.TextContent):
@@ -366,11 +368,11 @@ def _own_words(module: str, text: str) -> str:
 def message(
     request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS
 ) -> str:
-    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason of
+    """The message of a form: the tool, its module, the resolved parameters as JSON, the reason for
     the question, and why the last answer was not accepted (`fault`).
 
-    If they do not fit, it contains the beginning, end, length and SHA-256 of each long value, and
-    the command that shows everything.
+    If the parameters do not fit, the message contains the beginning, end, length and SHA-256 of
+    each long value, and the command that shows everything.
     """
     lines = [
         _headline(request),
@@ -414,7 +416,7 @@ def message(
 
 
 def _words_of_module(question: JSONObject) -> Iterator[str]:
-    """What a module asks, and what becomes of the answer."""
+    """Lines with the question of a module, and with what happens to the answer."""
     for line in str(question["message"]).split("\n"):
         yield from _marked(visible(line))
     yield ""
@@ -426,8 +428,8 @@ def _words_of_module(question: JSONObject) -> Iterator[str]:
 
 
 def _reasons(text: str) -> Iterator[str]:
-    """Why it asks, one line for each reason. A reason cannot have line ends of its own: they
-    are made visible.
+    """The reasons for the question, one line for each. Line ends within a reason are made visible,
+    so a reason cannot look like several.
     """
     first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
@@ -463,7 +465,7 @@ def _is_whole(request: ApprovalRequest) -> bool:
 
 
 def _sums(request: ApprovalRequest) -> str:
-    """How often something would happen, where what a form lists does not show it."""
+    """A text that says how often something would happen, if the listed values do not show it."""
     if request.question is not None:
         return ""
     if request.plan is None:
@@ -476,8 +478,8 @@ def _sums(request: ApprovalRequest) -> str:
 
 
 def _lines(values: JSONObject, *, whole: bool) -> list[str]:
-    """The values in lines; of values that are not shown `whole`, the beginning and the end
-    of each long one.
+    """The values in lines. Unless they are shown `whole`, only the beginning and the end of each
+    long value.
     """
     if whole:
         return [
@@ -495,7 +497,8 @@ def _lines(values: JSONObject, *, whole: bool) -> list[str]:
             lines += _wrapped(name[:_NAME_SHOWN], short, breaks=False)
             continue
 
-        # What hides is made visible in the parts that are shown: a value may have megabytes.
+        # Hidden characters are made visible only in the parts that are shown, because a value may
+        # have megabytes.
         data = encode(value)
         text = data.decode()
         lines += _marked(f"{_name(name[:_NAME_SHOWN])}:")
@@ -561,7 +564,7 @@ def _name(name: str) -> str:
 
 
 def clipped_for_form(text: str) -> str:
-    """A text in one line, shortened if it is long."""
+    """Return a text in one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 
 

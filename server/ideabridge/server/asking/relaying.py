@@ -1,8 +1,8 @@
 """Relaying: the questions that modules ask the clients of direct calls (forms, addresses,
 sampling, roots).
 
-They are checked and marked as the questions of runs are, and so are the answers; see
-`modules/asking.py` and `forms`.
+The questions are checked and marked like the questions of runs, and the answers are checked, too;
+see `modules/asking.py` and `forms`.
 
 Each side speaks its own era:
 
@@ -12,9 +12,9 @@ Each side speaks its own era:
                             sealed state has the questions, with which the answers are checked
     2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
 
-A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the
-client comes again to another server on the same store, that server gets the result from this
-one (see `elsewhere`).
+A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client
+repeats its request at another server on the same store, that server gets the result from this
+server (see `elsewhere`).
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
-"""The time that a client has for the answer to a question. Meanwhile the call keeps a place at its
-module, and the client may be gone without a word."""
+"""The seconds that a client has to answer a question. The time is limited because the call occupies
+a place at its module, and the client may have left without notice."""
 
 MOST_PARKED: Final = 50
-"""Parked calls of one caller."""
+"""The most parked calls of one caller."""
 
 AnswerT = TypeVar("AnswerT")
 MessageT = TypeVar("MessageT", bound=BaseModel)
@@ -86,9 +86,10 @@ _ENDED: Final = (
 
 
 def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
-    """Return a message to a client without the secrets of the configuration, wherever it holds one.
+    """Remove all secrets of the configuration from a message to a client.
 
-    Every message that is sent on behalf of a module passes here, whatever was checked before.
+    Every message that is sent on behalf of a module passes through this function, even if it was
+    checked before.
     """
     wire_form = wire(message)
     redacted = secrets.redact(wire_form)
@@ -98,7 +99,7 @@ def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
 
 
 class ParkedCallError(IdeabridgeError):
-    """A call cannot be parked, or is not parked any more."""
+    """A call cannot be parked, or is no longer parked."""
 
 
 class RelayedClient:
@@ -106,10 +107,10 @@ class RelayedClient:
 
     Args:
         context: the request.
-        secrets: values that no message to it holds.
-        last: the round with which the client comes again.
-        responses: the answers with which it comes again.
-        log_level: the lowest level of log messages that it wants; None: it wants none.
+        secrets: values that are removed from every message to the client.
+        last: the round of a repeated request.
+        responses: the answers in a repeated request.
+        log_level: the lowest level of log messages that the client wants; None if it wants none.
     """
 
     def __init__(
@@ -131,17 +132,21 @@ class RelayedClient:
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question with what the module wrote marked as its own words."""
+        """Return a question in which everything that the module wrote is marked as its own
+        words.
+        """
         return marked_question(module, question, fault)
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether it takes questions in place of a result."""
+        """Whether the client accepts questions instead of a result."""
         return self._context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def capabilities(self) -> JSONObject:
-        """What it declares that it answers, in wire form; nothing if it cannot be asked."""
+        """The capabilities to answer that the client declares, in wire form; empty if it cannot be
+        asked.
+        """
         if self._capabilities is None:
             session = self._context.session
             if self.takes_rounds or session.can_send_request:
@@ -156,7 +161,7 @@ class RelayedClient:
 
     @property
     def session(self) -> Hashable:
-        """Its session, or over HTTP without a session its connection."""
+        """The session of the client, or its connection over HTTP without a session."""
         return client_key(self._context)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
@@ -167,8 +172,8 @@ class RelayedClient:
         await self._context.session.send_notification(notification, self._context.request_id)
 
     async def tell_completed(self, name: str) -> None:
-        """Tell a client of the handshake era that what happens at an address is over; later
-        ones are not told.
+        """Tell a client of the handshake era that the interaction at an address is complete.
+        Clients of later eras are not told.
         """
         if not self.takes_rounds:
             params = types.ElicitCompleteNotificationParams(elicitation_id=name)
@@ -178,11 +183,11 @@ class RelayedClient:
             await self._context.session.send_notification(notification)
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask by a request of the client's era up to 2025-11-25.
+        """Ask with a request to the client, as protocols up to 2025-11-25 do.
 
         Raises:
-            MCPError: the client answered with this error, or with something else than an answer,
-                or not in time.
+            MCPError: the client answered with this error, with something that is not an answer, or
+                too late.
         """
         session = self._context.session
         metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
@@ -205,8 +210,8 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. It
-    is the module's `DirectClient`.
+    """A call at a module of the handshake era, whose questions wait for a client of 2026-07-28. For
+    the module it is the `DirectClient`.
     """
 
     takes_rounds = False
@@ -224,7 +229,8 @@ class _ParkedCall:
         self.meta = client.meta
         self.session = client.session
         self.log_level: types.LoggingLevel | None = client.log_level
-        # The client as it was when the call began: a stream that has ended takes no log messages.
+        # The client of the request that began the call. Its stream takes no log messages after it
+        # has ended.
         self.log = client.log
         self.tell_completed = client.tell_completed
         self.marked = client.marked
@@ -241,7 +247,7 @@ class _ParkedCall:
         self._answered = anyio.Event()
 
     async def run(self, call: Callable[[DirectClient], Awaitable[Any]]) -> None:
-        """Await the call, and keep its result."""
+        """Await the call, and store its result here."""
         with self.scope:
             try:
                 self._result = await call(self)
@@ -255,7 +261,7 @@ class _ParkedCall:
         self._moved.set()
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask, and wait for the client to come again with the answer."""
+        """Ask, and wait until the client repeats its request with the answer."""
         self._question_count += 1
         name = f"question-{self._question_count}"
         self._questions[name] = wire(redacted_message(question, self._secrets))
@@ -274,7 +280,7 @@ class _ParkedCall:
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
-        """Give the answers of the client. Others than those that it was asked for are ignored."""
+        """Pass on the answers of the client. Answers to anything that was not asked are ignored."""
         answers = {
             name: response for name, response in responses.items() if name in self._questions
         }
@@ -285,7 +291,7 @@ class _ParkedCall:
             self._answered.set()
 
     async def next(self) -> Any:
-        """The result of the call.
+        """Return the result of the call.
 
         Raises:
             InputRequired: the module asks first.
@@ -306,8 +312,8 @@ class _ParkedCall:
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
-    """The URIs of the resources in a result: links and embedded resources, also in
-    messages, and contents.
+    """The URIs of the resources in a result: of links and embedded resources, including those in
+    messages, and of contents.
     """
     for block in _objects(result.get("content")):
         yield from _named_by(block)
@@ -342,8 +348,8 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 
 class Relaying:
-    """Calls at modules for clients, with their questions. The task group must live as
-    long as the server.
+    """Calls modules for clients, and relays the questions of the modules. The task group must live
+    as long as the server.
 
     Attributes:
         elsewhere: the calls that are parked in other servers.
@@ -358,15 +364,15 @@ class Relaying:
             bridge, group, lambda: self._parked, self._resumed, self._give_up
         )
         self._parked: dict[str, _ParkedCall] = {}
-        # By session, of clients of the handshake era. The SDK does not report every
-        # session that ends.
+        # The log levels by session, for clients of the handshake era. The SDK does not report the
+        # end of every session.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
         # The module whose result first named a resource to a caller, by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Note the resources that a result of a module names to a caller, because no list
-        needs to have them.
+        """Record the resources that a result of a module names to a caller, because they may be
+        missing from its lists.
         """
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
@@ -376,11 +382,11 @@ class Relaying:
             self._named.popitem(last=False)
 
     def module_that_named(self, uri: str, caller: str) -> str:
-        """The module whose result first named this resource to a caller; "" if none did."""
+        """Return the module whose result first named this resource to a caller; "" if none did."""
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
-        """Note which log messages a session wants; return the lowest level that any session
+        """Record which log messages a session wants, and return the lowest level that any session
         wants.
         """
         self._levels[session] = level
@@ -403,20 +409,20 @@ class Relaying:
         module: str,
         call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """The result of a call at a module, with the sign-in of the caller.
+        """Return the result of a call at a module, with the sign-in of the caller.
 
         Args:
             context: the request of the client.
-            last: the round with which the client comes again.
-            responses: the answers with which it comes again.
+            last: the round of a repeated request.
+            responses: the answers in a repeated request.
             module: the module's name.
             call: calls the module for a client.
 
         Raises:
-            InputRequired: the module asks first, and the client takes questions in
-                place of a result.
-            ParkedCallError: too many calls are parked, or this one is not parked any more.
-            MCPError: the module needs what the client does not declare.
+            InputRequired: the module asks first, and the client accepts questions instead of a
+                result.
+            ParkedCallError: too many calls are parked, or this call is no longer parked.
+            MCPError: the module needs a capability that the client does not declare.
         """
         if last is not None and last.parked:
             key, _, holder = last.parked.partition(" ")
@@ -429,7 +435,7 @@ class Relaying:
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
-            # It goes on after this request.
+            # The call goes on after this request.
             async with self._modules.using(module, user) as connected:
                 return await call(connected, client)
 
@@ -445,12 +451,12 @@ class Relaying:
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """The answers that a module gets to its questions in the last round; None if
-        there are none.
+        """Return the answers for the questions that a module asked in the last round; None if there
+        are none.
 
         Raises:
             InputRequired: an answer is not accepted, and its question is asked again.
-            ModuleInputRequiredError: it was asked often enough.
+            ModuleInputRequiredError: the question was repeated too often, or cannot be repeated.
         """
         accepted = {
             name: _RESPONSE.validate_python(response, by_name=False)
@@ -521,7 +527,7 @@ class Relaying:
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
-            # The module was told what this client declares, and names what is missing.
+            # The module knows what this client declares, and names the missing capability.
             raise MCPError(error.code, str(error), error.data) from None
 
     async def _begun(
@@ -558,7 +564,7 @@ class Relaying:
             await parked.run(call)
         finally:
             if parked.is_parked and not parked.taken.is_set():
-                # Its result waits for the client to come again.
+                # The result of the call waits until the client repeats its request.
                 with anyio.move_on_after(ANSWER_SECONDS):
                     await parked.taken.wait()
             self._parked.pop(parked.key, None)

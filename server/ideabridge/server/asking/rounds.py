@@ -1,7 +1,7 @@
-"""Requests for tools, and rounds: requests that are answered with questions and come again
-(MCP 2026-07-28).
+"""Requests for tools, and rounds: a request is answered with questions, and the client repeats it
+with answers (MCP 2026-07-28).
 
-Up to 2025-11-25 questions go out on the back-channel of the waiting request instead.
+Up to 2025-11-25, questions go out on the back-channel of the waiting request instead.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.run import Run
 
 MAX_FORM_ROUNDS: Final = 9
-"""Rounds of forms within one call: SDK clients end a call after ten."""
+"""The most rounds of forms within one call: SDK clients end a call after ten rounds."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""The time that a person may take to answer. The configuration has the time-out of approvals."""
+"""The seconds that a person may take to answer. The time-out of approvals is in the
+configuration."""
 
 
 @dataclass(slots=True)
@@ -34,16 +35,16 @@ class ToolRequest:
     """One request for a tool.
 
     Attributes:
-        resumed: the run that the request has started, if the request comes again with answers.
-        round: its rounds so far.
+        resumed: the run that the request has started, if the request is repeated with answers.
+        round: the state of the request after its rounds so far.
         sampled: the number of questions to the client's model on the back-channel.
-        halted: whether the client's model is not asked again within this request.
+        halted: whether the client's model is no longer asked within this request.
         key: identifies a client without a session; kept in the rounds of the request.
-        form_answer: the answer to a form that belongs to no run, and the seconds since
-            the form was sent.
+        form_answer: the answer to a form that does not belong to a run, and the seconds since the
+            form was sent.
         notes: notes for the caller, such as why it is asked for a solution.
-        relayed: the round of a direct call whose module asked, if the request comes again.
-        responses: the answers with which the request comes, by the names of the questions.
+        relayed: the round of a direct call whose module asked, if the request is repeated.
+        responses: the answers in the request, by the names of the questions.
     """
 
     caller: str
@@ -66,7 +67,7 @@ class ToolRequest:
 
     @property
     def client(self) -> Hashable:
-        """The key of the queue of its direct calls; see `client_key`."""
+        """The key of the queue for direct calls of the client; see `client_key`."""
         return client_key(self.context)
 
     @property
@@ -76,7 +77,7 @@ class ToolRequest:
 
     @property
     def has_rounds(self) -> bool:
-        """Return whether the request can be answered with questions and come again."""
+        """Return whether the request can be answered with questions and repeated."""
         return self.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
@@ -112,8 +113,8 @@ class Sample:
 
     Attributes:
         run: the run (or room) that waits for the solution.
-        turn: its turn.
-        attempt: the number of malformed answers before.
+        turn: the turn of this Request.
+        attempt: the number of malformed answers to this Request so far.
     """
 
     run: str
@@ -126,19 +127,20 @@ class Round:
     """The content of the sealed state of a request.
 
     Attributes:
-        run: the id of its run.
+        run: the id of the run.
         number: the number of rounds.
-        asked: the approvals of the last forms; only these may be answered.
+        asked: the approvals of the last forms. Only these may be answered.
         left: the approvals that the person left open; this request does not ask about them again.
         samples: the last Requests to the client's model.
-        faults: the approvals that are asked about again: the number of refused answers, and
-            the last reason.
-        at: the time of the forms in seconds since 1970.
+        faults: for each approval about which the person is asked again: the number of refused
+            answers, and the last reason.
+        at: the time at which the forms were sent, in seconds since 1970.
         key: see `ToolRequest.key`.
         state: the state of the module that asks the client of a direct call; see `relaying`.
-        questions: its questions that wait for an answer, by name, in wire form and not marked.
-        given: the answers that it gets, by name, in wire form.
-        tries: the number of times that these questions were asked again.
+        questions: the questions of the module that wait for an answer, by name, in wire form and
+            not marked.
+        given: the answers for the module, by name, in wire form.
+        tries: how often these questions were repeated.
         parked: the key of a parked call and the process that has it, or "".
     """
 
@@ -166,7 +168,7 @@ _STATE: Final = TypeAdapter(Round)
 
 
 def read_state(text: str) -> Round:
-    """The round of an unsealed state."""
+    """Read the round from an unsealed state."""
     return _STATE.validate_json(text)
 
 
@@ -178,7 +180,7 @@ def sample_key(number: int) -> str:
 class InputRequired(Exception):  # noqa: N818 - not an error
     """Answers the request with questions; `result` is an `InputRequiredResult` in its wire form.
 
-    Without a following round the request comes again with the answers alone.
+    If there is no following round, the client repeats the request with the answers alone.
     """
 
     def __init__(self, questions: JSONObject, following: Round | None) -> None:

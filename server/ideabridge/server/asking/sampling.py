@@ -1,9 +1,9 @@
 """Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
 
-For the store it is a run by turns: in the status `needs_solution` it has no driver, and the process
-that submits the Solution takes the next step. So the run survives restarts, and any server on the
-store can continue it. `_question` makes the parameters of a Request, `_solution_in` reads the
-answer, and `Sampler` asks and submits.
+The store treats such a run like one by turns: in the status `needs_solution` it has no driver, and
+the process that submits the Solution takes the next step. So the run survives restarts, and any
+server on the store can continue it. `_question` builds the parameters for a Request, `_solution_in`
+reads the answer, and `Sampler` asks and submits.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import inline_refs
 
 _TOOL: Final = "solution"
-"""The tool that the client's model must call if the client supports tools; its input
-is the Solution."""
+"""The tool that the client's model must call if the client supports tools. Its input is the
+Solution."""
 
 MAX_PARAMS: Final = 900_000
-"""Bytes of JSON of one question: SDK clients refuse events over 1 MiB."""
+"""The most bytes of JSON of one question: SDK clients refuse events over 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
-"""Characters of the text of one answer, or bytes of the input of its call."""
+"""The most characters of the text of one answer, or bytes of the input of its call."""
 
 _KEPT: Final = 20_000
 _SHOWN: Final = 300
@@ -75,8 +75,8 @@ class SampleError(IdeabridgeError):
 
 
 def _is_refusal(error: MCPError) -> bool:
-    """True if the person at the client refused: by the code of the specification, or in words, as
-    hosts use other codes.
+    """Return whether the person at the client refused, according to the code of the specification,
+    or to the words, because hosts use other codes.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 
@@ -167,7 +167,7 @@ def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
 
 
 def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
-    """The configured preferences; those of message handlers take precedence."""
+    """The configured preferences. Preferences of message handlers take precedence."""
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature
@@ -200,8 +200,8 @@ _Result: TypeAlias = types.CreateMessageResult | types.CreateMessageResultWithTo
 
 
 def _solution_in(result: _Result) -> JSONObject:
-    """The solution in an answer: the input of the tool call, or otherwise the JSON in its text,
-    read leniently.
+    """Return the solution in an answer: the input of the tool call, or otherwise the JSON in its
+    text, which is read leniently.
 
     Raises:
         SampleError: the answer has no solution; the message describes the answer, and says whether
@@ -268,7 +268,7 @@ def _described(blocks: list[Any]) -> str:
 
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
-        # json.dumps, because `encode` limits the depth.
+        # This uses `json.dumps`, because `encode` limits the depth.
         description = (
             json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
         )
@@ -289,7 +289,7 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 
 
 def _journaled(result: _Result) -> str:
-    """The form in which the journal keeps an answer without a solution."""
+    """An answer without a solution, in the form that the journal stores."""
     blocks = _blocks(result)
     texts = list[str]()
     left = _KEPT
@@ -305,11 +305,11 @@ def _journaled(result: _Result) -> str:
 # -- the sampler -----------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""Rounds of sampling within one request: clients end a request after ten rounds, and
-forms may need some."""
+"""The most rounds of sampling within one request: clients end a request after ten rounds, and forms
+may need some of them."""
 
 MALFORMED: Final = 3
-"""Malformed answers to one Request after which the caller must write the solution."""
+"""The number of malformed answers to one Request after which the caller must write the solution."""
 
 _AT_ONCE: Final = 8
 _HAND_IN: Final = "hand the solution in with solve"
@@ -322,15 +322,15 @@ _Sent: TypeAlias = tuple[Sample, str]
 class Sampler:
     """Sends Requests to the models of clients, and submits the answers.
 
-    In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come
-    again. So the Requests of a round are stored by their root run, where every process finds those
-    without an answer.
+    In 2026-07-28 a client that refuses or ends a call sends nothing: it just does not repeat the
+    request. So the Requests of a round are stored under their root run, where every process finds
+    the Requests without an answer.
     """
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
-        # The Requests that clients of this process are answering on the back-channel.
+        # The Requests that clients of this process are answering now on the back-channel.
         self._out: set[_Key] = set()
 
     def can_ask(self, run: Run, request: ToolRequest) -> bool:
@@ -340,7 +340,9 @@ class Sampler:
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
-        """Add a note why the caller is asked for a solution although the run uses sampling."""
+        """Add a note that says why the caller is asked for a solution although the run uses
+        sampling.
+        """
         if request.notes or not _waiting(run) or run.status != "needs_solution":
             return
 
@@ -367,8 +369,8 @@ class Sampler:
         return _unanswered_note(sent) if sent else None
 
     def due(self, run: Run, request: ToolRequest, rounds: int) -> list[Run]:
-        """The run or rooms whose Requests are sent to the client's model now, after a
-        number of rounds.
+        """The run or rooms whose Requests are sent to the client's model now, after `rounds`
+        rounds.
         """
         if request.halted or not self.can_ask(run, request):
             return []
@@ -398,7 +400,7 @@ class Sampler:
         return due[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
-        """True if this client's model is not asked because other requests wait for the answers
+        """Return whether this client's model is not asked because other requests wait for answers
         of their clients.
         """
         if request.halted or not self.can_ask(run, request):
@@ -409,12 +411,12 @@ class Sampler:
         )
 
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
-        """The runs that wait for a solution: those to ask now, those that other requests of this
-        process have asked, and the unanswered Requests of rounds.
+        """Return the waiting runs whose Requests can be sent now, the waiting runs whose Requests
+        other requests of this process have sent, and the unanswered Requests of rounds.
         """
         waiting = _waiting(run)
-        # A client that refused is not asked again when somebody looks at the run. The Requests of
-        # this request itself have come back.
+        # A client that refused is not asked again when somebody looks at the run. The Requests that
+        # this request sent itself do not count: the client has come back with them.
         if request.round is not None:
             own = {sample.run for sample in request.round.samples}
         else:
@@ -437,7 +439,7 @@ class Sampler:
         )
 
     def _unanswered(self, root: Run, waiting: Sequence[Run]) -> list[_Sent]:
-        """The Requests of rounds that were sent before and that the waiting runs still ask."""
+        """The Requests of earlier rounds that the waiting runs still ask."""
         raw = self._bridge.store.settings.get(_setting(root)) if waiting else None
         if raw is None:
             return []
@@ -448,7 +450,7 @@ class Sampler:
         return [question for question in sent if question[0] in samples]
 
     def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
-        """Store Requests before they are sent; Requests that no run asks any more are removed."""
+        """Store Requests before they are sent, and remove Requests that no run asks any more."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
         sent.update((sample.run, (sample, now)) for sample in samples)
@@ -466,9 +468,9 @@ class Sampler:
     # -- on the back-channel -----------------------------------------------------------------------
 
     async def ask(self, run: Run, request: ToolRequest) -> bool:
-        """Send the open Requests to the client's model and submit the answers, until none is left;
-        False if none was sent. A Request that another client is answering is waited for, and sent
-        here if that client fails.
+        """Send the open Requests to the client's model and submit the answers, until no Request is
+        left. Return False if none was sent. If another client is answering a Request, wait for it,
+        and send the Request here if that client fails.
         """
         if self.waits_for_others(run, request):
             await run.runner.wait_changed()
@@ -479,7 +481,8 @@ class Sampler:
         async with anyio.create_task_group() as group:
             while True:
                 for sample in self.due(run, request, request.sampled)[: _AT_ONCE - len(mine)]:
-                    # Before its task begins, so that other requests do not send it too.
+                    # The Request is marked before its task begins, so that other requests do not
+                    # send it, too.
                     mine.add((sample.id, sample.turn))
                     self._out.add((sample.id, sample.turn))
                     group.start_soon(self._ask, sample, request, mine, request.sampled + 1)
@@ -499,7 +502,7 @@ class Sampler:
 
         def watch(_event: Event) -> None:
             if run.turn != turn or not run.machine.awaits_solution:
-                # The turn has a solution or the run has ended: the answer is not needed.
+                # The turn has a solution or the run has ended, so the answer is not needed.
                 scope.cancel()
 
         try:
@@ -509,9 +512,9 @@ class Sampler:
             finally:
                 request.sampled = max(request.sampled, number)
 
-            # Until the answer is stored the run still asks, and the Request must not be sent again.
-            # An answer that came too late, or could not be stored, changes nothing. The state of
-            # the run shows this.
+            # Until the answer is stored, the run still asks, and the Request must not be sent
+            # again. An answer that came too late or could not be stored changes nothing, which the
+            # state of the run shows.
             with suppress(IdeabridgeError):
                 if result is not None:
                     # A fast model answers before the process that made the Request has
@@ -547,7 +550,7 @@ class Sampler:
         return None
 
     def _cannot_ask(self, run: Run, error: SampleError, request: ToolRequest) -> None:
-        # Nothing more can be handed in if the run has ended at a limit, which its answer names.
+        # If the run has ended at a limit, which its answer names, nothing more can be handed in.
         instead = "" if run.machine.phase in ("ending", "ended") else f"; {_HAND_IN}"
         self._halt(request, f"the client's model cannot be asked: {error}{instead}")
 
@@ -585,7 +588,7 @@ class Sampler:
     async def questions(
         self, due: list[Run], request: ToolRequest
     ) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """The questions of a round by their names, and the Requests that they are about."""
+        """The questions of a round by their names, and the Requests that they ask."""
         questions: JSONObject = {}
         samples: list[Sample] = []
         for run in due:
@@ -610,11 +613,11 @@ class Sampler:
     async def answered(
         self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]
     ) -> None:
-        """Submit the answers of the client's model in a round. If only some are accepted, the
-        others are reported.
+        """Submit the answers of the client's model in a round. If only some of them are accepted,
+        report the others.
 
         Raises:
-            SettledTurnError: the turn has another solution, or the answer is a repetition.
+            SettledTurnError: the turn already has another solution, or the answer is a repetition.
             FinishedRunError, InterruptedRunError: the run does not continue.
         """
         accepted = 0
@@ -644,7 +647,7 @@ class Sampler:
         )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Refuse the repetition of a malformed answer, and the answer to a question that was
+        """Refuse the repetition of a malformed answer, and an answer to a question that has been
         asked again since.
         """
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):

@@ -1,5 +1,5 @@
-"""A person who signs in to a module: with a browser that comes back to this machine, or by
-pasting an address.
+"""A person signs in to a module: with a browser that is sent back to this machine, or by pasting an
+address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from ideabridge.bridge.modules.sign_ins import SignInError
 
 SECONDS: Final = 600.0
-"""The time that a person has."""
+"""The seconds that a person has to sign in."""
 
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 32 * 1024
@@ -32,7 +32,7 @@ class BrowserPerson:
     """A person with a browser on this machine.
 
     Args:
-        redirect_uri: where the browser is sent back to.
+        redirect_uri: the address to which the browser is sent back.
         show: shows the address to the person, in case no browser opens.
     """
 
@@ -47,7 +47,7 @@ class BrowserPerson:
         """Open the address, and wait until the browser is sent back.
 
         Raises:
-            SignInError: that takes too long.
+            SignInError: nobody has signed in in time.
         """
         self._state = _state_of(url)
         self._arrived = anyio.Event()
@@ -61,8 +61,8 @@ class BrowserPerson:
         return self._back
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one request of the browser. Only the answer to this sign-in counts: others do not
-        know its state.
+        """Answer one request of the browser. Only a request with the state of this sign-in counts,
+        which nobody else knows.
         """
         async with stream:
             target = await _target(stream)
@@ -86,7 +86,8 @@ class BrowserPerson:
 
 
 class PastingPerson:
-    """A person whose browser is on another machine, and who pastes the address at which it ends.
+    """A person whose browser is on another machine, and who pastes the address where the browser
+    ends up.
 
     Args:
         redirect_uri: the address to which the browser is sent back. Nothing has to listen there.
@@ -105,10 +106,10 @@ class PastingPerson:
         self._read = read
 
     async def authorize(self, url: str) -> str:
-        """Show the address, and take the one to which the browser was sent back.
+        """Show the address, and read the address to which the browser was sent back.
 
         Raises:
-            SignInError: nothing is pasted.
+            SignInError: the person pastes nothing.
         """
         self._show(url)
         text = None
@@ -124,8 +125,8 @@ class PastingPerson:
 async def browser_person(
     redirect_uri: str | None, show: Callable[[str], None]
 ) -> AsyncGenerator[BrowserPerson]:
-    """A person whose browser is sent back to a port of this machine, which listens as long as
-    the block runs.
+    """Yield a person whose browser is sent back to a port of this machine. The port listens until
+    the block ends.
 
     Raises:
         SignInError: the port of `redirect_uri` is not free.
@@ -150,9 +151,7 @@ async def browser_person(
 
 
 def unused_address() -> str:
-    """An address on this machine at which nothing listens. A browser shows it, and
-    cannot open it.
-    """
+    """An address on this machine where nothing listens. A browser shows it, but cannot open it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"http://127.0.0.1:{listening.getsockname()[1]}{_PATH}"
 
@@ -162,7 +161,7 @@ def _state_of(url: str) -> str:
 
 
 async def _target(stream: SocketStream) -> str:
-    """The target of a GET request; empty for another request, or none."""
+    """The target of a GET request; empty if it is another request, or none."""
     head = b""
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
@@ -182,7 +181,7 @@ async def _respond(stream: SocketStream, status: str, text: str) -> None:
         f"charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
     )
-    # A browser that does not wait for the page has sent the answer all the same.
+    # A browser that does not wait for the page has nevertheless sent the answer.
     with anyio.move_on_after(_HEAD_SECONDS):
         try:
             await stream.send(head.encode() + body)
