@@ -1,7 +1,7 @@
 """Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host.
 
-The user's servers go into the user's file, and the project's into the project's. A repository may
-hold the project's file, so no server with a secret goes there.
+The user's servers go into the user's file, and the project's servers into the project's file. A
+repository may contain the project's file, so no server with a secret goes there.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ideabridge.tools.names import visible
 
 _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
-"""The most characters that are shown of a server's name, and of a text that quotes its entry."""
+"""The most characters shown of a server's name, or of a text that quotes its entry."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: it will be added. same: it is there already. taken: another module keeps the name. replaced:
-it replaces another module. shadowed: an earlier file of the host has the name. ourselves: it starts
-ideabridge. unusable: see `why`."""
+"""new: the server will be added. same: it is configured already. taken: another module keeps the
+name. replaced: the server replaces another module. shadowed: an earlier file of the host has the
+name. ourselves: the server starts ideabridge. unusable: see `why`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Destination:
     """A configuration that receives servers.
 
     Attributes:
-        document: its present content.
+        document: the present content of the configuration.
         is_own: whether it is the user's own configuration, which holds in every project.
         is_shared: whether a repository may hold it, so that no secret goes there.
     """
@@ -61,15 +61,15 @@ class Destination:
 
     @property
     def servers(self) -> JSONObject:
-        """Its `mcpServers`."""
+        """The `mcpServers` of the configuration."""
         servers = self.document.content.get("mcpServers")
         return servers if isinstance(servers, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Where servers go: the user's configuration and the project's, or twice the one that the
-    user has named.
+    """Where servers go: the user's configuration and the project's, or in both cases the one that
+    the user has named.
     """
 
     user: Destination
@@ -92,13 +92,13 @@ class Adoption:
     """What happens to one server of a host.
 
     Attributes:
-        name: its name in the host, and the name of the module.
-        entry: its entry in `ideabridge.json`.
-        file: the host's file that has it.
+        name: the name of the server in the host, and the name of the module.
+        entry: the entry of the server in `ideabridge.json`.
+        file: the host's file that contains the server.
         scope: who uses the servers of that file.
-        target: the configuration that receives it.
+        target: the configuration that receives the server.
         verdict: see `AdoptionVerdict`.
-        why: the reason if it is not adopted.
+        why: the reason if the server is not adopted.
         notes: hints for the user.
     """
 
@@ -113,12 +113,14 @@ class Adoption:
 
     @property
     def adopted(self) -> bool:
-        """Return whether it is written to `ideabridge.json`."""
+        """Return whether the server is written to `ideabridge.json`."""
         return self.verdict in ("new", "replaced")
 
     @property
     def shown_name(self) -> str:
-        """Return the name for a line of text. Anyone can have written it, also with line ends."""
+        """Return the name for a line of text. Anybody may have chosen it, even with line ends in
+        it.
+        """
         return _line(self.name, _MOST_NAME)
 
 
@@ -137,17 +139,17 @@ def find_servers(
     replaces: bool = False,
     only: Iterable[str] = (),
 ) -> tuple[list[Adoption], list[Path]]:
-    """Every server of the host, in the order of its files, and the files that exist.
+    """Return every server of the host, in the order of its files, and the files that exist.
 
     Args:
         host: the host.
-        environment: where its files are.
+        environment: where the host's files are.
         targets: the configurations that receive servers.
         replaces: whether to replace modules of the same name.
         only: the names to adopt; empty for all.
 
     Raises:
-        HostFileError: a file cannot be read, or the host has no server of a name in `only`.
+        HostFileError: a file cannot be read, or the host has no server with a name in `only`.
     """
     wanted_names = list(only)
     adoptions: list[Adoption] = []
@@ -203,7 +205,7 @@ def find_servers(
 
 
 def _depends_on_project(raw: JSONObject) -> bool:
-    """Return whether the translation fills in the project, for `${workspaceFolder}` and a
+    """Return whether the translation depends on the project: it replaces `${workspaceFolder}` or a
     relative `cwd`.
     """
     folder = raw.get("cwd")
@@ -220,7 +222,8 @@ def _translated(
 
     translation = translate_server(raw, environment, inputs)
     if file.scope == "local":
-        # The host starts it in this project only, and its words may name files there.
+        # The host starts the server in this project only, and its words may name files of the
+        # project.
         if isinstance(translation.entry.get("command"), str):
             translation.entry.setdefault("cwd", str(environment.project))
         translation.notes.append(
@@ -236,8 +239,8 @@ def _translated(
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, folder: Path) -> str:
-    """Say which paths of a server mean other files from `folder`, where ideabridge starts it;
-    "" if none does.
+    """Say which paths of a server refer to other files when ideabridge starts it in `folder`; "" if
+    none does.
     """
     if entry.get("cwd") is not None or folder == project:
         return ""
@@ -287,7 +290,7 @@ def _judged(adoption: Adoption, problem: str | None, *, is_taken: bool, replaces
 
 
 def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
-    """Say why a server with a secret stays where it is, and what to do."""
+    """Return why a server with a secret stays where it is, and what to do."""
     place_list = _line(", ".join(places), _MOST_REASON)
     holds = f"{place_list} {'holds' if len(places) == 1 else 'hold'} what looks like a secret"
     problem = f"{holds}, and a repository may hold {adoption.target.file}"
@@ -318,15 +321,15 @@ def _inputs(content: JSONObject) -> dict[str, str]:
 def movable(
     adoptions: Sequence[Adoption], named: Iterable[str]
 ) -> tuple[list[Adoption], list[str]]:
-    """Return the servers to remove from the host after `ideabridge.json` has them, and a line for
-    each that stays.
+    """Return the servers to remove from the host once `ideabridge.json` has them, and a line for
+    each server that stays.
 
     A server that the host starts in every project stays if the target belongs to one project,
     unless the user named it.
 
     Args:
         adoptions: every server of the host.
-        named: the names that the user gave.
+        named: the names that the user has chosen.
     """
     named_set = set(named)
     moving: list[Adoption] = []
@@ -393,7 +396,7 @@ def removals(
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> JSONObject:
-    """The content of a configuration with the servers that it receives; everything else
+    """Return the content of a configuration with the servers that it receives; everything else
     keeps its place.
     """
     merged: JSONObject = dict(target.servers)

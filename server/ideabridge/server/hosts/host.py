@@ -1,8 +1,8 @@
 """Hosts: the programs that run assistants, and the JSON files in which they list MCP servers
 (`docs/hosts.md`).
 
-A host's file is read leniently, and a part of it is changed without losing the rest. It may contain
-odd values, such as half of a surrogate pair in a recorded conversation. They are kept.
+A host's file is read leniently, and parts of it are changed without losing the rest. It may contain
+odd values, such as half of a surrogate pair in a recorded conversation, which are preserved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SERVER_NAME: Final = "ideabridge"
 """The name of ideabridge in a host's configuration."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Some hosts keep recorded conversations in the same file."""
+"""The most bytes of a host's file. Some hosts keep recorded conversations in the same file."""
 
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
@@ -76,7 +76,7 @@ class HostFile:
 
     Attributes:
         path: the file.
-        scope: who uses its servers.
+        scope: who uses the servers of the file.
         keys: the keys that lead to the object.
     """
 
@@ -85,18 +85,20 @@ class HostFile:
     keys: tuple[str, ...]
 
     def servers(self, content: JSONObject) -> JSONObject:
-        """The servers in the file's content, by name; empty if the content has no such object."""
+        """Return the servers in the file's content, by name; empty if the content has no such
+        object.
+        """
         servers: JSON = content
         for key in self.keys:
             servers = servers.get(key) if isinstance(servers, dict) else None
         return servers if isinstance(servers, dict) else {}
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
-        """The content with one server added; everything else keeps its place."""
+        """Return the content with one server added; everything else keeps its place."""
         return _put(content, (*self.keys, name), entry)
 
     def without_server(self, content: JSONObject, name: str) -> JSONObject:
-        """The content without one server; everything else keeps its place."""
+        """Return the content without one server; everything else keeps its place."""
         others = {key: value for key, value in self.servers(content).items() if key != name}
         return _put(content, self.keys, others)
 
@@ -111,14 +113,14 @@ def _put(content: JSONObject, keys: tuple[str, ...], value: JSON) -> JSONObject:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host.
+    """A program that runs assistants.
 
     Attributes:
-        name: its name on the command line.
-        title: its name in texts.
-        files: the places that it reads; the first one wins.
+        name: the name of the host on the command line.
+        title: the name of the host in texts.
+        files: the places that the host reads; the first one wins.
         typed: whether an entry needs a `type`.
-        command: makes the shell command that has the effect of writing the file, if the host has
+        command: makes the shell command that adds ideabridge as `install` would, if the host has
             such a command.
     """
 
@@ -133,7 +135,7 @@ class Host:
         return next(file for file in self.files(environment) if file.scope == scope)
 
     def entry(self, command: list[str]) -> JSONObject:
-        """The entry of ideabridge: the program and its arguments."""
+        """The entry of ideabridge in the host's file: the program and its arguments."""
         words: list[JSON] = [*command[1:]]
         kind: JSONObject = {"type": "stdio"} if self.typed else {}
         return {**kind, "command": command[0], "args": words}
@@ -186,7 +188,7 @@ HOSTS: Final = (
 
 
 def find_host(name: str) -> Host:
-    """The host of this name; raises `UnknownHostError` if there is none."""
+    """Return the host with this name; raises `UnknownHostError` if there is none."""
     hosts = {host.name: host for host in HOSTS}
     if name in hosts:
         return hosts[name]
@@ -200,9 +202,9 @@ class HostDocument:
 
     Attributes:
         path: the file.
-        text: its text; None if the file does not exist.
-        content: its content; empty if the file does not exist.
-        strict: whether it is plain JSON, so that rewriting it loses nothing.
+        text: the text of the file; None if the file does not exist.
+        content: the object in the file; empty if the file does not exist.
+        strict: whether the text is plain JSON, so that writing it again loses nothing.
     """
 
     path: Path
@@ -218,8 +220,8 @@ class HostDocument:
             )
 
     def check_place(self, project: Path | None) -> None:
-        """Raise `HostFileError` if a link leads from a project to a file elsewhere, which a
-        repository has chosen.
+        """Raise `HostFileError` if a link leads out of a project, to a file that a repository has
+        chosen.
         """
         link = None if project is None else link_out(self.path, project)
         if link is not None:
@@ -238,25 +240,26 @@ class HostDocument:
         shared: bool = False,
         project: Path | None = None,
     ) -> Path | None:
-        """Replace the content in one step and return the path of the backup, or None if
-        there was no file.
+        """Replace the content in one step, and return the path of the backup, or None if there was
+        no file.
 
         The backup is `NAME.bak` beside the file. Indentation, permissions and a symbolic link are
-        preserved. Only its owner can read a new file, because such files contain tokens.
+        preserved. Only the owner can read a new file, because such files contain tokens.
 
         Args:
             content: the new content.
-            keep: use a free name for the backup (`NAME.1.bak`), so that no later
-                backup replaces it.
-            private: only its owner can read the file and the backup from now on.
-            shared: a repository may hold a file beside this one, so the backup is in the user's own
-                folder, and has a free name.
-            project: the folder of the project whose file it is; no link may lead out of it.
+            keep: whether to use a free name for the backup (`NAME.1.bak`), so that no later backup
+                replaces it.
+            private: whether only the owner can read the file and the backup from now on.
+            shared: whether a repository may contain files beside this one, so that the backup must
+                be in the user's own folder, under a free name.
+            project: the folder of the project to which the file belongs. No link may lead out of
+                it.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
-            HostFileError: it cannot be written, or another program changed it, or a link leads out
-                of the project.
+            HostFileError: the file cannot be written, another program has changed it, or a link
+                leads out of the project.
         """
         self.check_strict()
         self.check_place(project)
@@ -309,8 +312,8 @@ def read_host_document(path: Path) -> HostDocument:
     """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
 
     Raises:
-        HostFileError: it cannot be read, or is not a JSON object; the message contains
-            line and column.
+        HostFileError: the file cannot be read or is not a JSON object; the message contains line
+            and column.
     """
     try:
         text = _read_text(path)
@@ -345,9 +348,9 @@ def _read_text(path: Path) -> str:
     """The text of a host's file, with line feeds at the ends of its lines.
 
     Raises:
-        HostFileError: it is no regular file, or is larger than `MAX_BYTES`.
-        UnicodeDecodeError: it is not UTF-8.
-        OSError: it cannot be read.
+        HostFileError: the file is not a regular file, or is larger than `MAX_BYTES`.
+        UnicodeDecodeError: the file is not UTF-8.
+        OSError: the file cannot be read.
     """
     try:
         data = read_plain(path, MAX_BYTES)
@@ -377,7 +380,7 @@ def _render(content: JSONObject, before: str | None) -> str:
         text = json.dumps(content, indent=indent, ensure_ascii=False)
         text.encode()
     except UnicodeEncodeError:
-        # UTF-8 cannot represent half of a surrogate pair; its escape is ASCII.
+        # UTF-8 cannot represent half of a surrogate pair. The escape for it is ASCII.
         text = json.dumps(content, indent=indent)
 
     if before is not None and before and not before.endswith("\n"):

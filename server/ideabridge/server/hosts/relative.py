@@ -1,7 +1,7 @@
-"""Relative paths of a server that a host starts in the folder of each project.
+"""Finds relative paths of a server that a host starts in the folder of each project.
 
 ideabridge starts a server without a `cwd` in the folder of its configuration, where such a path
-means another file.
+refers to another file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ideabridge.bridge.command_line import read_arguments
 from ideabridge.tools.encoding import JSONObject
 
 _DOTTED: Final = re.compile(r"\.{1,2}([/\\].*)?", re.DOTALL)
-"""`.`, `..`, and what begins with one of these as a folder."""
+"""Matches `.`, `..`, and paths that begin with one of these as a folder."""
 
 _FILE: Final = re.compile(
     r"[^\s:$~/\\@][^\s:$~@]*\.(py|pyz|m?js|cjs|m?ts|sh|rb|pl|php|jar|json|jsonl|ya?ml|toml|db|sqlite3?|csv|txt|md|env|log)",
     re.IGNORECASE,
 )
-"""A name of a file that is not absolute."""
+"""Matches the name of a file that is not absolute."""
 
 _FOLDER_VARIABLE: Final = re.compile(r"(PATH|DIR|DIRS|DIRECTORY|FOLDER|ROOT)$", re.IGNORECASE)
 
@@ -50,7 +50,7 @@ def relative_places(entry: JSONObject, project: Path) -> list[str]:
         words = []
 
     for number, argument in enumerate(read_arguments(command, words)):
-        # The word of a package or a subcommand is often that of a folder, too.
+        # The name of a package or a subcommand is often the name of a folder, too.
         may_be_folder = not argument.is_code
         if any(
             _is_relative(part, project, may_be_folder=may_be_folder)

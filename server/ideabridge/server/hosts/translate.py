@@ -1,4 +1,6 @@
-"""Translation of a host's entry of a server into an entry of `mcpServers` in `ideabridge.json`."""
+"""Translates the entry of a server in a host's file into an entry of `mcpServers` in
+`ideabridge.json`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Translation:
     Attributes:
         entry: the entry of `ideabridge.json`.
         notes: hints for the user: variables to set, omitted keys.
-        problem: why it cannot be adopted, or None.
+        problem: why the server cannot be adopted, or None.
     """
 
     entry: JSONObject
@@ -62,7 +64,8 @@ def translate_server(
 
     folder = result.entry.get("cwd")
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
-        # The host resolves it against the project, ideabridge against the configuration file.
+        # The host resolves the path against the project; ideabridge resolves it against the
+        # configuration file.
         result.entry["cwd"] = str(environment.project / folder)
 
     return result
@@ -92,7 +95,7 @@ def _variable(
     inputs: dict[str, str],
     notes: list[str],
 ) -> str:
-    """What replaces a reference of the host to a variable or an input."""
+    """The text that replaces a reference of the host to a variable or an input."""
     inside = reference.group(1)
     kind, _, name = inside.partition(":")
     if kind == "env" and _PLAIN_NAME.fullmatch(name):

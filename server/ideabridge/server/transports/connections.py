@@ -1,14 +1,14 @@
 """Connections of the HTTP server: their number, and the deadlines of clients.
 
 A process has a few thousand file descriptors, and a client that sends one byte per second keeps its
-connection open. So each step of a request has a deadline, and the number of connections has a
-limit. At the limit, a new connection closes an old one: first one without an admitted request, then
+connection open. So each step of a request has a deadline, and the number of connections is limited.
+At the limit, a new connection closes an old one: preferably one without an admitted request, then
 an idle one, then one whose request is still arriving. A connection whose request has arrived
 completely is never closed for a new one.
 
-Some connections are kept free of all these: those that were just accepted close no other of their
-own kind before they are read. `/healthz` and `/readyz` are answered on them, so no caller and no
-number of strangers takes the place of a probe.
+Some places are reserved for connections that were just accepted, which do not close each other
+before they are read. `/healthz` and `/readyz` are answered on these connections, so neither callers
+nor any number of strangers take the place of a probe.
 """
 
 from __future__ import annotations
@@ -27,39 +27,38 @@ from uvicorn.server import ServerState
 from ideabridge.server.transports.quotas import QuotaError
 
 MOST_CONNECTIONS: Final = 2000
-"""The largest number of connections of callers, if the process may have twice as many
-file descriptors."""
+"""The most connections of callers, if the process may have twice as many file descriptors."""
 
 MOST_RECEIVED: Final = 256 * 1024 * 1024
-"""Bytes of all bodies that are still arriving; over the limit, the connection with the largest
-body is closed."""
+"""The most bytes of all bodies that are still arriving. Over the limit, the connection with the
+largest body is closed."""
 
 MOST_UNSENT: Final = 256 * 1024 * 1024
-"""Bytes of all answers that clients do not read yet; over the limit, the caller with most of them
-loses the largest."""
+"""The most bytes of all answers that clients have not read yet. Over the limit, the caller with the
+most bytes loses its largest answer."""
 
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections accepted at once, before existing connections are read again."""
+"""The most connections accepted at once, before existing connections are read again."""
 
 _UNREAD: Final = 4 * ACCEPTED_AT_ONCE
-"""Connections beside those of callers, for requests that are not read yet and for those of
-strangers. A connection is read after two more rounds of accepted ones at the latest."""
+"""The connections that are reserved for requests that are not read yet, and for strangers. A
+connection is read after at most two more rounds of accepting."""
 
 HEADER_SECONDS: Final = 10.0
-"""Seconds from the first byte of a request (for a new connection: from its start) to the end
-of its headers."""
+"""The most seconds from the first byte of a request (on a new connection, from its start) to the
+end of its headers."""
 
 BODY_SECONDS: Final = 10.0
-"""Seconds that a body may take in addition to the time of its size at `BODY_RATE`."""
+"""The seconds that a body may take in addition to the time for its size at `BODY_RATE`."""
 
 BODY_RATE: Final = 16 * 1024
-"""Bytes of a body that a client must send per second on average."""
+"""The bytes of a body that a client must send per second on average."""
 
 READING_SECONDS: Final = 60.0
-"""Seconds that a client may take without reading any of its answer."""
+"""The most seconds for which a client may read nothing of its answer."""
 
 IDLE_SECONDS: Final = 120
-"""Seconds that a connection is kept between two requests, while a host's model writes."""
+"""Seconds for which a connection stays open between two requests, while a host's model writes."""
 
 _HEADER_BYTES: Final = 16 * 1024
 _FREE_PIECES: Final = 256
@@ -87,12 +86,13 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, by rank, the oldest first: `most` of callers, of which half
-    may be sending, and some that are not read yet.
+    """The connections of one server, by rank, the oldest first: at most `most` of callers, half of
+    which may be sending, and some that are not read yet.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
-        # With fewer, connections accepted at once would close each other before they are read.
+        # With a lower limit, connections that are accepted at once would close each other before
+        # they are read.
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
         self._unread = min(_UNREAD, self._most // 4)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
@@ -104,8 +104,8 @@ class Connections:
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
         """Note that a request of a caller may send its body. One caller may have half of the
-        connections that all others leave, so however many callers take their share, there is room
-        for one more. At this limit, the caller's oldest request that is still arriving is dropped.
+        connections that all others leave, so there is always room for one more caller. At this
+        limit, the caller's oldest request that is still arriving is dropped.
 
         Raises:
             QuotaError: all requests of the caller have arrived.
@@ -142,7 +142,7 @@ class Connections:
 
         ranks = [Rank.STRANGER, Rank.IDLE, Rank.SENDING]
         if len(self._ranks[Rank.STRANGER]) <= self._unread:
-            # Most of these are not read yet. They would close each other.
+            # Most of these connections are not read yet. They would close each other.
             ranks = [Rank.IDLE, Rank.SENDING, Rank.STRANGER]
 
         for rank in ranks:
@@ -160,7 +160,7 @@ class Connections:
             self._enter(connection)
 
     def remove(self, connection: GuardedProtocol) -> bool:
-        """Remove a closed connection; returns whether it was in the list."""
+        """Remove a closed connection, and return whether it was in the list."""
         ranked = self._ranks[connection.rank]
         if connection not in ranked:
             return False
@@ -173,15 +173,15 @@ class Connections:
         return True
 
     def receive(self, size: int) -> None:
-        """Count bytes of bodies that are held in memory; a negative number for bytes
-        that are released.
+        """Count bytes of bodies that are held in memory; the number is negative for bytes that are
+        released.
         """
         self._received += size
         if self._received > MOST_RECEIVED and (sending := self._ranks[Rank.SENDING]):
             max(sending, key=lambda connection: connection.received).drop()
 
     def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
-        """Count the bytes of an answer that its client does not read yet; 0 when it has read
+        """Count the bytes of an answer that its client has not read yet; 0 when it has read all of
         them.
         """
         self._unsent.pop(connection, None)
@@ -210,8 +210,8 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request of the caller who sends most at once, so that nobody
-        pays for others.
+        """Drop the oldest arriving request of the caller who sends the most requests at once, so
+        that no caller pays for another.
         """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)
@@ -220,11 +220,11 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """h11, which stops reading a body of tiny chunks: each chunk costs 15 us, so 256 KB of chunks
-    of one byte would block the server for half a second.
+    """The parser of h11, which here stops reading a body of tiny chunks: each chunk costs 15 us, so
+    256 KB in chunks of one byte would block the server for half a second.
 
     Attributes:
-        choked: whether it has stopped.
+        choked: whether the parser has stopped.
     """
 
     def __init__(self, our_role: type[h11.SERVER], max_incomplete_event_size: int) -> None:
@@ -252,10 +252,10 @@ class _Parser(h11.Connection):
 
 
 class GuardedProtocol(H11Protocol):
-    """A connection with deadlines. uvicorn makes one for each socket (`http=` of its `Config`).
+    """A connection with deadlines. uvicorn creates one for each socket (`http=` of its `Config`).
 
     Attributes:
-        rank: its state.
+        rank: the state of the connection.
         caller: who sent the request that was admitted last.
         received: bytes of the arriving body in memory.
     """
@@ -291,10 +291,10 @@ class GuardedProtocol(H11Protocol):
         await self._inner(scope, receive, send)
 
     def admitted(self, caller: str) -> None:
-        """The headers of a request of a caller are accepted; its body may follow.
+        """Note that the headers of a caller's request are accepted and its body may follow.
 
         Raises:
-            QuotaError: the caller has its share of the connections.
+            QuotaError: the caller already has its share of the connections.
         """
         self._all.admit(self, caller)
 
@@ -309,7 +309,7 @@ class GuardedProtocol(H11Protocol):
         self._all.move(self, Rank.WORKING)
 
     def drop(self) -> None:
-        """Close the connection at once, for another one or after a deadline."""
+        """Close the connection at once, to make room for another or because of a deadline."""
         self._all.remove(self)
         self._all.hold_unsent(self, 0)
         self._release()
@@ -324,7 +324,7 @@ class GuardedProtocol(H11Protocol):
     # -- calls by asyncio and uvicorn --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin after the socket was accepted."""
+        """Start the deadlines after the socket was accepted."""
         super().connection_made(transport)
         self._start()
         self._all.add(self)
@@ -358,8 +358,8 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """Set a last deadline for the rest of the request after the answer was sent, and
-        begin the idle time.
+        """After the answer was sent, set a last deadline for the rest of the request, and begin the
+        idle time.
         """
         self._release()
         stranger = self.rank is Rank.STRANGER
@@ -381,7 +381,7 @@ class GuardedProtocol(H11Protocol):
             self._arrived = begun
 
     def shutdown(self) -> None:
-        """The server ends: close the connection unless its request has arrived."""
+        """Close the connection because the server ends, unless its request has arrived."""
         if self.rank in (Rank.STRANGER, Rank.SENDING):
             self.drop()
         else:
@@ -434,7 +434,7 @@ class GuardedProtocol(H11Protocol):
         assert self._timer is not None
         late = self.loop.time() - self._timer.when()
         if late > _LATE:
-            # The server was busy and did not read; this time does not count against the client.
+            # The server was busy and did not read. This time does not count against the client.
             self._since += late
 
         due = self._due()
@@ -443,8 +443,8 @@ class GuardedProtocol(H11Protocol):
             return
 
         body = self.conn.their_state is h11.SEND_BODY
-        # Without a request, or after the beginning of an answer, the connection is closed
-        # without a message.
+        # If there is no request, or an answer has begun, the connection is closed without a
+        # message.
         if not self.cycle.response_started if body else self._arrived:
             text = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
             self.transport.write(

@@ -1,17 +1,16 @@
-"""The gate: what every request over HTTP passes, in this order.
+"""The gate checks every request over HTTP, in this order.
 
-1. **Health.** `/healthz` and `/readyz` are answered at once, whatever the Host, and take no
-   share of anybody.
-2. **Host and Origin** are names of this server (`HostNames`).
-3. **Who it is.** The door of the path finds out by the token, or by the session of the page. It
-   refuses whoever it must know and does not.
-4. **Shares** of that caller, over all doors together: requests per minute, connections with a
-   request in progress, streams, pages in progress. What a caller holds is counted by caller: more
-   sessions, tokens, connections or doors give nobody more.
-5. **The body.** Only now the request is admitted, and what is behind the door reads its body.
+1. **Health.** `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
+caller. 2. **Host and Origin** must be names of this server (`HostNames`). 3. **The caller.** The
+door of the path identifies the caller by the token, or by the session of the page. It refuses a
+request if it must know the caller and does not. 4. **Shares** of this caller, over all doors
+together: requests per minute, connections with a request in progress, streams, pages in progress.
+They are counted by caller, so nobody gets more through more sessions, tokens, connections or doors.
+5. **The body.** Only now is the request admitted, and the application behind the door reads its
+body.
 
-While a request is in progress, the gate ends it within about a second after its token or its
-session has become invalid. A page that somebody loads ends when the browser goes away.
+If the token or the session of a request becomes invalid, the gate ends the request within about a
+second. A page that somebody loads ends when the browser disconnects.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ WATCH_SECONDS: Final = 1.0
 """Seconds between two checks of the tokens and sessions of requests in progress."""
 
 _MOST_STREAMS: Final = 200
-"""Streams that one caller may have open: those of notifications (GET of MCP; each client of the
-handshake era opens one) and those of open pages, together."""
+"""The most streams that one caller may have open: streams of notifications (GET of MCP; each client
+of the handshake era opens one) and of open pages together."""
 
 _MOST_PAGES: Final = 16
-"""Requests of the page, without streams, that one caller may have in progress. A browser has six
-connections. Few, because some pages cost seconds of work."""
+"""The most requests of the page, without streams, that one caller may have in progress. A browser
+has six connections. The limit is low because some pages cost seconds of work."""
 
 
 # -- names -----------------------------------------------------------------------------------------
@@ -76,8 +75,8 @@ class HostNames:
         self._names = frozenset(name.lower() for name in names)
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
-        """(status, why) of a request for another name, or from a page of another one; None: both
-        names are fine.
+        """Return (status, reason) if a request is for another name, or comes from a page of another
+        name; None if both names are fine.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -118,7 +117,7 @@ def _not_a_name(part: str, text: str, place: str) -> str:
 
 
 def header(scope: Scope | Message, name: bytes) -> str:
-    """The first header of a name (lower case); "" without one."""
+    """The value of the first header with this name (lower case); "" if there is none."""
     headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
@@ -128,16 +127,16 @@ def header(scope: Scope | Message, name: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who sends a request, as a door has found out.
+    """The sender of a request, as identified by a door.
 
     Attributes:
-        caller: whose shares the request takes; None: somebody unknown, who gets what is needed
-            for signing in.
-        token: the token that was shown, now or at the beginning of the session; None:
-            none was needed.
-        session: the key of the session of the page; None: there is none.
-        is_named: whether a token or a session says who it is. Without that, everybody on this
-            machine is one caller, whose requests per minute are not counted.
+        caller: whose shares the request takes; None for somebody unknown, who gets only what is
+            needed for signing in.
+        token: the token that the caller has shown, now or at the beginning of the session; None if
+            no token was needed.
+        session: the key of the session of the page; None if there is no session.
+        is_named: whether a token or a session identifies the caller. Otherwise everybody on this
+            machine counts as one caller, whose requests per minute are not limited.
     """
 
     caller: str | None
@@ -148,28 +147,29 @@ class Admission:
 
 STRANGER: Final = Admission(None, is_named=False)
 ANYBODY: Final = Admission(LOCAL, is_named=False)
-"""Whoever reaches a server that needs no token."""
+"""The admission for anybody who reaches a server that needs no token."""
 
 
 class Door(Protocol):
-    """One of the ways into a server: for programs with a token (`TokenDoor`), or for people
-    with a browser.
+    """One of the entrances of a server: for programs with a token (`TokenDoor`), or for people with
+    a browser.
     """
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
-        """Find out who sends a request, by its headers alone; otherwise the answer that refuses it.
+        """Identify the sender of a request by its headers alone, or return the answer that refuses
+        it.
 
         Raises:
-            IdeabridgeError: this cannot be found out now.
+            IdeabridgeError: the sender cannot be identified now.
         """
         ...
 
     def holds(self, admission: Admission) -> bool:
-        """Return whether an admission still holds, apart from its token."""
+        """Return whether an admission is still valid, apart from its token."""
         ...
 
     def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
-        """The answer to a request that the gate refuses."""
+        """Return the answer to a request that the gate refuses."""
         ...
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,8 +178,8 @@ class Door(Protocol):
 
 
 class TokenDoor:
-    """The door of programs: a bearer token in the header says who it is. `metadata` is the route of
-    the metadata of the protected resource (RFC 9728) and its address, or None.
+    """The door for programs: a bearer token in the header identifies the caller. `metadata` is the
+    route of the metadata of the protected resource (RFC 9728) and its address, or None.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class TokenDoor:
             )
 
         if access is not None:
-            # The SDK binds a session to the user that opened it.
+            # The SDK binds a session to the user who opened it.
             scope["user"] = AuthenticatedUser(access)
             return Admission(access.client_id, token)
 
@@ -225,7 +225,7 @@ class TokenDoor:
         """See `Door`."""
         if status in _CODES:
             return _refusal(status, _CODES[status], why, headers)
-        # JSON-RPC: an error that belongs to no request has the id null.
+        # In JSON-RPC an error that does not belong to a request has the id null.
         error = {"code": _INVALID_REQUEST, "message": why}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
 
@@ -270,12 +270,12 @@ class Gate:
 
     Args:
         calls: the door of `/mcp`, `/metrics` and every path that is not the page's.
-        page: the door of the page; None: there is no page.
+        page: the door of the page; None if there is no page.
         health: answers `/healthz` and `/readyz`.
         names: the names of this server.
         credentials: the valid tokens.
-        quotas: what callers hold.
-        per_minute: requests of one named caller in a minute.
+        quotas: counts what callers use.
+        per_minute: the most requests of one named caller in a minute.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Gate:
         self._credentials = credentials
         self._quotas = quotas
         self._per_minute = per_minute
-        # The requests in progress, by the scope that ends each.
+        # The requests in progress, by the scope with which each can be ended.
         self._served: dict[anyio.CancelScope, tuple[Door, Admission]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -337,14 +337,14 @@ class Gate:
         try:
             return await door.identify(scope)
         except IdeabridgeError as error:
-            # The users or the provider's keys are not available: nobody gets access.
+            # The users or the provider's keys are not available, so nobody gets access.
             logger.error("ideabridge: a request is refused: %s", error)
             return door.refusal(503, "tokens cannot be checked now", {"Retry-After": "30"})
 
     def _take(
         self, shares: ExitStack, scope: Scope, admission: Admission, *, is_page: bool
     ) -> None:
-        """Take the shares of a request, until `shares` ends.
+        """Take the shares of a request until `shares` is closed.
 
         Raises:
             QuotaError: the caller has reached a limit.
@@ -353,7 +353,7 @@ class Gate:
         caller = admission.caller
         path = scope["path"]
         if caller is None:
-            # The connections of strangers are the first ones that are closed.
+            # Connections of strangers are closed first.
             return
 
         note_user(scope, caller)
@@ -382,8 +382,8 @@ class Gate:
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        # What a person has sent is done, even if the browser goes away at once. What somebody
-        # only reads is not.
+        # A change that a person has sent is made even if the browser disconnects at once. A page
+        # that somebody only reads is not completed.
         only_reads = door is self._page and scope["method"] != "POST"
         with anyio.CancelScope() as limit:
             self._served[limit] = door, admission
@@ -396,7 +396,7 @@ class Gate:
                 del self._served[limit]
 
         if limit.cancelled_caught and not begun:
-            # The token or the session became invalid meanwhile, so this is a refusal.
+            # The token or the session became invalid meanwhile, so the answer is a refusal.
             answer = await self._identified(door, scope)
             if isinstance(answer, Admission):
                 answer = door.refusal(503, "the request was ended; send it again", {})
@@ -405,18 +405,18 @@ class Gate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def watch(self) -> None:
-        """End requests whose token or session became invalid, until cancelled. A stream may
-        stay open for days.
+        """End requests whose token or session became invalid, until cancelled. This matters because
+        a stream may stay open for days.
         """
         while True:
             await anyio.sleep(WATCH_SECONDS)
-            # Many requests have the same token, which is checked once.
+            # Many requests have the same token, which is checked only once.
             valid: dict[tuple[bytes, str], bool] = {}
             for door, admission in set(self._served.values()):
                 try:
                     still_holds = await self._still_holds(door, admission, valid)
                 except IdeabridgeError:
-                    # It cannot be checked now; it is checked again later.
+                    # The token cannot be checked now; the next round checks it again.
                     continue
                 if not still_holds:
                     for limit, served in self._served.items():

@@ -1,5 +1,5 @@
-"""Streamable HTTP: binds to loopback by default, checks Host and Origin, and requires a token on
-other addresses.
+"""Streamable HTTP: the server binds to loopback by default, checks Host and Origin, and requires a
+token on other addresses.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _GRACE_SECONDS: Final = 1
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""The limit of open files that this process requests; the limit of a shell (256 to 1,024) is too
+"""The limit of open files that this process requests: the limit of a shell (256 to 1,024) is too
 low for a server."""
 
 _MOST_SESSIONS: Final = 200
-"""Sessions of the handshake era that one caller may have."""
+"""The most sessions of the handshake era that one caller may have."""
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
-"""What a request without a session says about its protocol if the SDK may open one for it."""
+"""The protocol versions with which a request without a session lets the SDK open one."""
 
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
 _MAX_EVENT: Final = 1_000_000
-"""Bytes of an event: SDK clients refuse events over 1 MiB."""
+"""The most bytes of an event: SDK clients refuse events over 1 MiB."""
 
 _REFUSED = 400
 _GONE = 404
@@ -72,7 +72,7 @@ _TOO_LARGE = 413
 
 
 class ServeError(IdeabridgeError):
-    """The server cannot listen on an address, or cannot serve what was asked for."""
+    """The server cannot listen on an address, or cannot serve what was requested."""
 
 
 def is_loopback(host: str) -> bool:
@@ -86,13 +86,14 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
-    """A listening socket; port 0 selects a free port.
+    """Return a listening socket; port 0 selects a free port.
 
-    `token` is that of the environment variable; `guarded`: requests need another token.
+    `token` is the token of the environment variable. `guarded` says whether requests need another
+    token.
 
     Raises:
-        ServeError: the address is not loopback and no token is needed, or the address or
-            token is not usable.
+        ServeError: the address is not loopback and no token is needed, or the address or token
+            cannot be used.
     """
     if not is_loopback(host) and not token and not guarded:
         raise ServeError(
@@ -130,8 +131,8 @@ def url_of(listening: socket.socket) -> str:
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
-    """A URL of this server as it is named to others: with the first name that was given to it, or
-    for a server on every address with the name of this machine.
+    """The URL of this server for other machines: with the first of its configured names, or, if it
+    listens on every address, with the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -141,7 +142,7 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
 
 
 def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
-    """The names of a server in Host and Origin headers: those of this machine, the bound
+    """The names of a server in Host and Origin headers: the names of this machine, the bound
     address, and `allowed`.
     """
     names = list(_LOOPBACK_NAMES)
@@ -161,7 +162,7 @@ def application(
     host: str,
     ended: Callable[[str], None],
 ) -> ASGIApp:
-    """The ASGI application of MCP, behind the gate. `ended` is called with the id of a session
+    """The ASGI application of MCP, behind the gate. `ended` is called with the id of each session
     that has ended.
     """
     app: ASGIApp = server.streamable_http_app(
@@ -175,9 +176,9 @@ def application(
 
 
 class _LargeAnswers:
-    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON in place of an event, because
-    SDK clients refuse larger events only. After a notification, or the first ping (15 s), the
-    answer can only be an event, so it is an error that states its size.
+    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of an event, because
+    SDK clients limit only the size of events. After a notification, or the first ping (15 s), the
+    answer can only be an event, so an error that states its size is sent instead.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -242,7 +243,7 @@ def _large_answer(event: bytes) -> bytes | None:
 
 
 def _too_late(data: bytes) -> bytes:
-    """The event of an error in place of an answer that comes after notifications."""
+    """The event of an error that replaces a large answer after notifications."""
     answer = orjson.loads(data)
     problem = (
         f"the answer has {len(data):,} bytes; at most {_MAX_EVENT:,} fit over HTTP "
@@ -317,7 +318,8 @@ class _Messages:
         whole = bytes(body)
         body.clear()
         if size > MAX_MESSAGE:
-            # Only now, because a client that is still sending would not see the answer.
+            # The request is refused only now, because a client that is still sending would not see
+            # the answer.
             await _refuse(send, _TOO_LARGE, size_problem(size), whole)
             return
 
@@ -349,12 +351,12 @@ class _Messages:
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count it for its session. A session is counted when the answer
-        names it: only the SDK knows which messages open one. A session over the limit ends the
-        caller's least recently used one.
+        names it, because only the SDK knows which messages open one. A session over the limit ends
+        the caller's least recently used session.
 
         Raises:
-            QuotaError: the caller has reached the limit of sessions, all are in use, and the
-                request may open another.
+            QuotaError: the caller has reached the limit of sessions, all of them are in use, and
+                the request may open another.
         """
         session = header(scope, b"mcp-session-id")
         caller = caller_in(scope)
@@ -375,7 +377,7 @@ class _Messages:
 
         state = self._sessions.get(session)
         if state is not None and state.caller != caller:
-            # The SDK answers that there is no such session.
+            # The SDK answers that the session does not exist.
             state = None
 
         statuses: list[int] = []
@@ -384,7 +386,7 @@ class _Messages:
             nonlocal session, state
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                # A refused session has an id, too; the SDK forgets it at once.
+                # A refused session has an id, too, but the SDK discards it at once.
                 if not session and message["status"] < _REFUSED:
                     session = header(message, b"mcp-session-id")
                     if session:
@@ -409,7 +411,7 @@ class _Messages:
                     self._sessions.move_to_end(session)
 
     def _sessions_of(self, caller: str) -> list[str]:
-        """The sessions of a caller, the least recently used one first."""
+        """The sessions of a caller, the least recently used first."""
         return [session for session, state in self._sessions.items() if state.caller == caller]
 
     def _unused(self, sessions: list[str]) -> list[str]:
@@ -424,12 +426,12 @@ class _Messages:
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:
-        """End the sessions of a caller over the limit, as far as they are unused."""
+        """End unused sessions of a caller that are over the limit."""
         sessions = self._sessions_of(caller)
         excess = max(0, len(sessions) - _MOST_SESSIONS)
         oldest = self._unused(sessions)[:excess]
         for session in oldest:
-            # At once, because others may open sessions while one ends.
+            # The sessions are removed at once, because others may be opened while one ends.
             del self._sessions[session]
             self._crowded_out[session] = None
             if len(self._crowded_out) > _MOST_REMEMBERED:
@@ -463,7 +465,7 @@ class _Messages:
 async def _refuse(
     send: Send, status: int, problem: str, head: bytes = b"", tail: bytes = b""
 ) -> None:
-    """Answer a message, of which the beginning and the end are known, with an error."""
+    """Answer a message with an error. Only the beginning and the end of the message are known."""
     answer = refused(head, tail, problem)
     if answer is None:
         answer = {
@@ -472,7 +474,7 @@ async def _refuse(
             "error": {"code": types.INVALID_REQUEST, "message": problem},
         }
     elif "result" in answer:
-        # A tool error is a successful response.
+        # A tool error is a successful response over HTTP.
         status = 200
     await _answer(send, status, answer)
 
@@ -497,8 +499,8 @@ class HTTPServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening."""
         await super().startup(sockets)
-        # asyncio uses one number for the connections that it accepts at once and for
-        # those that wait.
+        # asyncio uses one number both for the connections that it accepts at once and for those
+        # that wait.
         for listening in sockets or ():
             listening.listen(_BACKLOG)
 
@@ -518,7 +520,7 @@ def http_server(app: ASGIApp) -> HTTPServer:
             timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
-            # The address that a client claims is not trusted.
+            # The address that a client claims to have is not trusted.
             proxy_headers=False,
         )
     )

@@ -1,8 +1,8 @@
-"""Identity: the user of an access token (JWT) of the configured identity provider.
+"""Identity: identifies the user of an access token (JWT) of the configured identity provider.
 
 A token is accepted if it names this issuer and this audience, and is signed by a key of the
-provider with an allowed asymmetric algorithm. No address in a token is used: keys come from the
-configured address, or from the one in the issuer's own metadata.
+provider with an allowed asymmetric algorithm. Addresses in a token are ignored: keys come from the
+configured address, or from the address in the issuer's own metadata.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ideabridge.tools.errors import IdeabridgeError
 logger = logging.getLogger(__name__)
 
 MAX_TOKEN: Final = 16 * 1024
-"""The largest number of characters of a token."""
+"""The most characters of a token."""
 
 FRESH_SECONDS: Final = 3600.0
-"""The time after which keys are fetched again. A key that the provider has withdrawn is
-accepted until then."""
+"""Seconds after which keys are fetched again. A key that the provider has withdrawn is accepted
+until then."""
 
 STALE_SECONDS: Final = 86_400.0
-"""The time for which keys are used while the provider cannot be reached."""
+"""Seconds for which keys are used while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
-"""The least time between two fetches, so that tokens with invented key ids cause no requests
-to the provider."""
+"""The fewest seconds between two fetches, so that tokens with invented key ids cannot flood the
+provider with requests."""
 
 _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024
@@ -91,7 +91,8 @@ class IdentityProvider:
         self._lock = anyio.Lock()
 
     async def identify(self, token: str) -> Identity | None:
-        """The bearer of a token; None if the token is invalid, or for another issuer or audience.
+        """Return the bearer of a token; None if the token is invalid, or for another issuer or
+        audience.
 
         Raises:
             ProviderError: the provider's keys are not available.
@@ -106,7 +107,7 @@ class IdentityProvider:
 
         algorithm = header.get("alg")
         kid = header.get("kid")
-        # `crit` names extensions that a recipient must know; none is known here.
+        # `crit` names extensions that a recipient must know. This server knows none.
         if (
             algorithm not in self.settings.algorithms
             or "crit" in header
@@ -161,7 +162,7 @@ class IdentityProvider:
     # -- keys --------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
-        """The key with an id; without an id, the only suitable key."""
+        """Return the key with an id, or, if there is no id, the only suitable key."""
         keys = self._suitable(kid, algorithm)
         if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
@@ -210,7 +211,7 @@ class IdentityProvider:
         return [key for key in keys[:_MOST_KEYS] if isinstance(key, dict)]
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """The address of the keys in the issuer's metadata (OpenID Connect Discovery,
+        """Find the address of the keys in the issuer's metadata (OpenID Connect Discovery,
         otherwise RFC 8414).
         """
         parts = urlsplit(self.settings.issuer)
@@ -235,7 +236,7 @@ class IdentityProvider:
 
             keys = metadata.get("jwks_uri")
             try:
-                # The same rules as for an address in the configuration.
+                # The rules are the same as for an address in the configuration.
                 return (
                     AuthSettings(
                         issuer=self.settings.issuer, audience="any", jwks_url=str(keys)

@@ -1,10 +1,10 @@
 """Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
 
-A well-formed message takes one pass of the SDK's parser. What that refuses, or reads as something
-else, is read again here: what is odd and means one thing works (a byte order mark, NUL bytes at the
-ends of a line, several messages on a line, `7.0` as an id, `[]` where an object is meant), and
-everything else is answered as JSON-RPC says, so that a client does not wait for an answer that
-never comes. Notifications and responses are never answered.
+A well-formed message takes one pass of the SDK's parser. A message that this parser refuses, or
+takes for another kind, is read again here. Odd forms with a single meaning are accepted (a byte
+order mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]` where
+an object is meant). Everything else gets the error that JSON-RPC demands, so that a client does not
+wait for an answer that never comes. Notifications and responses are never answered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ideabridge.tools.encoding import kind_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOISE: Final = b"\0 \t\r\n"
-"""What is skipped at the ends of a line."""
+"""The bytes that are skipped at the ends of a line."""
 
 _SPACES: Final = re.compile(r"[\s\0]*")
 _DECODER: Final = json.JSONDecoder()
@@ -39,10 +39,10 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A message that is not taken.
+    """A message that is not accepted.
 
     Attributes:
-        id: the id of the request; None: it has none, or none that can be used.
+        id: the id of the request; None if it has no usable id.
         code: the error code of JSON-RPC.
         why: what is wrong, for people.
     """
@@ -53,13 +53,13 @@ class RefusedMessage:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The error that is sent, as a JSON object."""
+        """The error that is sent as the answer, as a JSON object."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages on a line or in a body, in their order. Empty: there is nothing to do and
-    nothing to answer.
+    """The messages on a line or in a body, in their order. If the list is empty, there is nothing
+    to do or to answer.
 
     `data` is within the limits of `problem`.
     """
@@ -94,7 +94,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
 
 
 def read_body(body: bytes) -> bytes | RefusedMessage:
-    """The body of a POST, which is one message, with what is odd in it repaired.
+    """Read the body of a POST, which is one message, and repair odd forms in it.
 
     `body` is within the limits of `problem`.
     """
@@ -115,8 +115,8 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Whether a body is certainly one well-formed request or notification: the SDK reads it again,
-    so this is quick.
+    """Return whether a body is certainly one well-formed request or notification. This check is
+    quick, because the SDK reads the body again.
     """
     try:
         message: object = orjson.loads(body)
@@ -136,10 +136,11 @@ def _is_plain(body: bytes) -> bool:
 
 
 def _read_plain(data: bytes) -> JSONRPCMessage | None:
-    """The message, if the SDK's parser accepts it and cannot have read it as another kind.
+    """Return the message if the SDK's parser accepts it and cannot have mistaken it for another
+    kind.
 
-    That parser ignores members that it does not know: it takes a request with the id null for a
-    notification, and an error that has a result, too, for a response.
+    The parser ignores members that it does not know: it takes a request with the id null for a
+    notification, and an error that also has a result for a response.
     """
     try:
         message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
@@ -155,8 +156,8 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
 
 
 def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
-    """The messages in a JSON value: one, or those of a batch, each of which is
-    answered by itself.
+    """The messages in a JSON value: one message, or those of a batch, each of which gets its own
+    answer.
     """
     if not isinstance(value, list):
         return _read(value)
@@ -187,8 +188,8 @@ def _read(value: object) -> list[JSONRPCMessage | RefusedMessage]:
         return _read_response(message)
     if "id" not in message and isinstance(message.get("method"), str):
         params = message.get("params")
-        # The sender of a notification cannot be told what is wrong with it, so the
-        # rest of it counts.
+        # The sender of a notification gets no answer that could name an error, so the valid rest of
+        # it is used.
         if isinstance(params, dict):
             members = cast("dict[str, Any]", params)
         else:
@@ -226,7 +227,7 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
         )
 
     if params == []:
-        # Some languages have one empty value for lists and objects.
+        # Some languages have the same empty value for lists and objects.
         params = {}
 
     if isinstance(params, list):
@@ -244,8 +245,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
 
 
 def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
-    """A response to a request of ours. A malformed one fails that request, which would
-    wait for nothing.
+    """Read a response to a request of this server. If it is malformed, the request fails; otherwise
+    it would wait in vain.
     """
     request = _usable_id(message.get("id"))
     if request is None:
@@ -289,8 +290,8 @@ def _read_error(error: object) -> types.ErrorData:
 
 
 def _usable_id(value: object) -> int | str | None:
-    """The id of a request; None if it is none that MCP knows. `7.0` is the integer 7, as
-    in JSON Schema.
+    """Return the id of a request; None if MCP does not allow it. `7.0` is the integer 7, as in JSON
+    Schema.
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -300,7 +301,7 @@ def _usable_id(value: object) -> int | str | None:
 
 
 def _is_fraction(value: object) -> bool:
-    """Whether a value is a number that JSON-RPC allows as an id, and MCP does not."""
+    """Return whether a value is a number that JSON-RPC allows as an id and MCP does not."""
     return (
         isinstance(value, float)
         and value == value
@@ -310,7 +311,7 @@ def _is_fraction(value: object) -> bool:
 
 
 def _without_surrogates(value: object) -> object:
-    """A value whose lone surrogates, which no UTF-8 text can hold, are replaced by U+FFFD."""
+    """Return a value in which U+FFFD replaces lone surrogates, which UTF-8 text cannot contain."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):

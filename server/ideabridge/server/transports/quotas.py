@@ -1,7 +1,7 @@
 """Quotas: limits for each caller, so that one caller cannot use up the server, and limits
 for each message.
 
-Resources of a request (a place among the requests in progress, a stream, a session) are counted by
+What a request uses (a place among the requests in progress, a stream, a session) is counted by
 caller. A caller over a limit gets an error that states the limit.
 """
 
@@ -23,7 +23,8 @@ from ideabridge.tools.errors import LimitExceededError
 # -- quotas ----------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
-"""(caller, kind) pairs that `spend` remembers; the least recently used one is forgotten first."""
+"""The most (caller, kind) pairs that `spend` remembers. The least recently used pair is forgotten
+first."""
 
 
 class QuotaError(LimitExceededError):
@@ -39,14 +40,14 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """What each caller holds, and how often it has used something recently, by a monotonic
+    """Counts what each caller holds, and how often it has used something recently, by a monotonic
     clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._amounts: dict[tuple[str, str], int] = {}
-        # (uses left, time of this count); the least recently used pair is first.
+        # The (remaining uses, time of this count) of each pair, the least recently used first.
         self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     @contextmanager
@@ -100,27 +101,27 @@ class Quotas:
 
 # -- limits of a message ---------------------------------------------------------------------------
 #
-# The SDK does not answer a message over the limits on stdio, and answers with a bare status
-# over HTTP. Here it gets an error that states what is wrong, if the id of the request can
-# be found in it.
+# The SDK does not answer a message over the limits on stdio, and answers with a bare status over
+# HTTP. Here such a message gets an error that states what is wrong, if its id can be found.
 
 MAX_MESSAGE: Final = 2 * MAX_BYTES
-"""Bytes of one message."""
+"""The most bytes of one message."""
 
 MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
-"""Levels of nesting in one message: those of the arguments, and the envelope."""
+"""The most levels of nesting in one message: those of the arguments, and those of the envelope."""
 
 MAX_MESSAGE_VALUES: Final = 250_000
-"""JSON values in one message. Parsing, checking and copying them takes less than a second, in which
-the server answers no other request. 8 MB of empty lists contain ten times as many."""
+"""The most JSON values in one message. Parsing, checking and copying them takes less than a second,
+in which the server answers no other request. 8 MB of empty lists would contain ten times as
+many."""
 
 ENDS: Final = 4096
-"""Bytes kept of the beginning and of the end of a message that is too large."""
+"""The bytes that are kept of the beginning, and of the end, of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
-# What follows is looked at, too: of an integer that is cut off, the rest would be another id.
+# The pattern includes what follows the id, because an integer that is cut off would be another id.
 _ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{0,200}")(?=\s*[,}])'
-# An `id` belongs to the message only if all members beside it are members of the envelope.
+# An `id` is the id of the message only if all members beside it are members of the envelope.
 _HEAD: Final = re.compile(rb"\s*\{\s*(?:" + _SIMPLE + rb"\s*,\s*)*" + _ID)
 _TAIL: Final = re.compile(_ID + rb"\s*(?:,\s*" + _SIMPLE + rb"\s*)*\}\s*\Z")
 _METHOD: Final = re.compile(
@@ -129,7 +130,7 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return why a message of allowed size is refused, by its bytes before parsing; None if
+    """Return why a message of allowed size is refused, judging by its bytes before parsing; None if
     it is accepted.
     """
     if count_values(message, MAX_MESSAGE_VALUES) > MAX_MESSAGE_VALUES:
@@ -146,8 +147,8 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
-    """The answer to a refused message as a JSON-RPC object; None if no id is found in its
-    beginning or end.
+    """The answer to a refused message as a JSON-RPC object; None if neither its beginning nor its
+    end has an id.
     """
     request_id = id_at_start(head)
     if request_id is None:
@@ -157,7 +158,7 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
     if request_id is None:
         return None
     if _METHOD.match(head[:ENDS]) is not None:
-        # The host's model sees a tool error, and not a protocol error.
+        # The host's model sees a tool error, but not a protocol error.
         result = {
             "content": [{"type": "text", "text": reason}],
             "isError": True,
@@ -173,16 +174,16 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
 
 
 def id_at_start(message: bytes) -> int | str | None:
-    """The id of a message that cannot be read, if it stands at its beginning, where it can be that
-    of nothing else.
+    """The id of a message that cannot be read, if it is at the beginning, where it can only be the
+    id of the message.
     """
     match = _HEAD.match(message[:ENDS])
     return None if match is None else _read_id(match[2])
 
 
 def _read_id(text: bytes) -> int | str | None:
-    """An id as it is written; None if it is not JSON, such as `007` or a text with bytes
-    that are not UTF-8.
+    """Read an id as it is written; None if it is not JSON, such as `007` or a text with bytes that
+    are not UTF-8.
     """
     try:
         return cast("int | str", orjson.loads(text))

@@ -1,5 +1,5 @@
-"""The stdio transport: one message per line, of bounded length; it ends as soon as the host
-closes the stream.
+"""The stdio transport: one message per line, of bounded length. It ends as soon as the host closes
+the stream.
 
 The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and
 does not answer an invalid line.
@@ -29,14 +29,14 @@ from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, s
 
 _CHUNK: Final = 64 * 1024
 _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
-"""Bytes that a write to a ready pipe accepts without blocking (POSIX)."""
+"""The bytes that a write to a ready pipe accepts without blocking (POSIX)."""
 
 
 @contextmanager
 def claimed_stdio() -> Generator[tuple[int, int]]:
-    """File descriptors of stdin and stdout for the protocol alone.
+    """Yield file descriptors of stdin and stdout that only the protocol uses.
 
-    Meanwhile other output of the process goes to stderr, and other reads of stdin get nothing.
+    Meanwhile, other output of the process goes to stderr, and other reads of stdin return nothing.
     """
     sys.stdout.flush()
     reading = os.dup(0)
@@ -61,7 +61,8 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
     Args:
         descriptor: the file descriptor to read.
         writer: writes the answers to refused messages.
-        ended: called when the host has closed the stream, before `receive` reports it.
+        ended: the function that is called when the host has closed the stream, before `receive`
+            reports it.
     """
 
     def __init__(self, descriptor: int, writer: StdioWriter, ended: Callable[[], None]) -> None:
@@ -74,7 +75,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._closed = False
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message.
+        """Return the next message.
 
         Raises:
             anyio.EndOfStream: the host has closed the stream.
@@ -93,7 +94,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
         try:
             await anyio.wait_readable(self._descriptor)
         except PermissionError:
-            # A regular file is always ready, and cannot be waited for.
+            # A regular file is always ready, and the event loop cannot wait for it.
             await anyio.lowlevel.checkpoint()
 
         try:
@@ -111,7 +112,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             self._waiting.append(rest)
 
     async def _enqueue(self, line: bytes | LongLine) -> None:
-        """Put the messages on a line into the queue, and answer those that are refused."""
+        """Put the messages on a line into the queue, and answer refused messages."""
         if isinstance(line, LongLine):
             await self._refuse(line.head, line.tail, size_problem(line.size))
             return
@@ -128,7 +129,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
                 self._messages.append(SessionMessage(message))
 
     async def _refuse(self, head: bytes, tail: bytes, reason: str) -> None:
-        """Answer a message over the limits, of which the beginning and the end are known."""
+        """Answer a message over the limits. Only its beginning and its end are known."""
         answer = refused(head, tail, reason)
         if answer is None:
             answer = RefusedMessage(None, types.INVALID_REQUEST, reason).answer
@@ -157,7 +158,7 @@ class StdioWriter(ObjectSendStream[SessionMessage]):
         await self.write(_encoded(item.message))
 
     async def write(self, data: bytes) -> None:
-        """Write one line; raises as `send`."""
+        """Write one line; raises the errors of `send`."""
         if self._closed:
             raise anyio.ClosedResourceError
         async with self._lock:
