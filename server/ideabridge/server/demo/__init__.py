@@ -1,3 +1,3 @@
-"""The demo: two assistants, two MCP servers of others, and one plan that becomes a tool
+"""The demo: two assistants, two existing MCP servers, and one plan that becomes a tool
 (`docs/cli.md`).
 """

@@ -40,8 +40,8 @@ class Bar:
 
 @dataclass(slots=True)
 class ToolReply:
-    """The structured content of a result, the size of the whole result as JSON, which a model has
-    to read, and the calls that progress notifications reported.
+    """The structured content of a result, the size of the whole JSON that a model has to read, and
+    the calls that progress notifications reported.
     """
 
     content: Members
@@ -51,7 +51,7 @@ class ToolReply:
 
 
 async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
-    """Call a tool; an error result is raised as `CheckFailedError`."""
+    """Call a tool. Raise `CheckFailedError` if the result is an error."""
     began = time.monotonic()
     bars: dict[str, Bar] = {}
 
@@ -76,7 +76,7 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
-    """Return, for each call, the calls that were running when it started, itself included."""
+    """Return, for each call, the calls that were running when it started, including itself."""
     return [[bar.call for bar in bars if bar.started <= own.started < bar.finished] for own in bars]
 
 
@@ -120,7 +120,7 @@ async def visit(address: str, tool: str, arguments: Members) -> Members:
 
 
 def cause_of(error: BaseException) -> str:
-    """The error in one line, taken out of the exception groups around it."""
+    """The error in one line, without the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if isinstance(error, IdeabridgeError):

@@ -37,10 +37,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 SECONDS: Final = 120
-"""The time after which the demo is cancelled; it takes a few seconds."""
+"""Seconds after which the demo is cancelled. It normally takes a few seconds."""
 
 MOST: Final = 500
-"""The largest number of commits that the demo reads."""
+"""The most commits that the demo reads."""
 
 NAME: Final = "git_activity"
 RECORDED_NAME: Final = "git_activity_recorded"
@@ -50,11 +50,11 @@ DESCRIPTION: Final = (
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE: Final = 4_000_000
-"""Bytes of a patch that the server may refuse: a result has at most 8 MiB of JSON."""
+"""Bytes above which the server may refuse a patch: a result has at most 8 MiB of JSON."""
 
 _OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
-"""The root folder. It is not a project, so the server treats the configuration as
-given by the user."""
+"""The root folder. It is not a project, so the server treats the configuration as the user's
+own."""
 
 
 class DemoSetupError(IdeabridgeError):
@@ -62,15 +62,15 @@ class DemoSetupError(IdeabridgeError):
 
 
 def example(name: str) -> Path:
-    """A file of `examples/`: in the checkout, or the copy in an installed package."""
+    """Return a file of `examples/`, in the checkout or as the copy in an installed package."""
     module_file = Path(__file__).absolute()
     copy = module_file.with_name(name)
     return copy if copy.is_file() else module_file.parents[4] / "examples" / name
 
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
-"""Nine calls to two MCP servers and a file of Python tools. In a shallow clone git cannot make a
-patch: then `no_patch` is the reason, and the plan goes on."""
+"""Nine calls of two MCP servers and a file of Python tools. In a shallow clone git cannot make a
+patch. Then `no_patch` has the reason, and the plan goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,9 @@ class Repository:
     commits: int
 
     def newest(self, count: int) -> list[tuple[str, str, datetime]]:
-        """The hash, author and author date of the newest `count` commits, the newest first."""
+        """Return the hash, author and author date of the newest `count` commits, the newest
+        first.
+        """
         words = (
             "log",
             f"--max-count={count}",
@@ -95,9 +97,10 @@ class Repository:
         return [(sha, author, datetime.fromisoformat(date)) for sha, author, date in commits]
 
     def newest_change(self) -> tuple[JSONObject, int] | None:
-        """The lines that the newest commit `added` and `removed`, and the bytes of its patch.
+        """Return the lines that the newest commit `added` and `removed`, and the bytes of its
+        patch.
 
-        None if git cannot compare: a shallow clone does not have the parent.
+        Return None if git cannot compare, because a shallow clone does not have the parent.
         """
         has_parent = (
             "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
@@ -125,11 +128,11 @@ class Repository:
 
 
 def find_repository(folder_given: Path | None) -> Repository:
-    """The given repository, or else this project's own checkout, or else that of the
-    current folder.
+    """Return the chosen repository, or else this project's own checkout, or else the repository of
+    the current folder.
 
     Raises:
-        DemoSetupError: there is none, it has no commits, or git is not installed.
+        DemoSetupError: there is no repository, it has no commits, or git is not installed.
     """
     own = Path(__file__).absolute().parents[4]
     if folder_given is None:
@@ -159,8 +162,8 @@ def find_repository(folder_given: Path | None) -> Repository:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # git sets these three while it runs a hook. They name another repository than the
-    # one in `folder`.
+    # git sets these three variables while it runs a hook. They name another repository than the one
+    # in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -188,7 +191,7 @@ def _git(folder: Path, *words: str) -> str:
 
 class Checks:
     """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" if
-    it does not hold.
+    a check does not hold.
     """
 
     def __init__(self) -> None:
@@ -203,7 +206,7 @@ class Checks:
         )
 
     def holds(self, check: str, truth: bool, otherwise: str) -> None:
-        """Record whether something holds; `otherwise` says why it does not."""
+        """Record whether a check holds; `otherwise` says why it does not."""
         self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
@@ -231,7 +234,7 @@ def check_answer(
     checks.same(f"{who}: the newest commit", answer["newest"], newest)
     newest_local = datetime.fromisoformat(answer["newest_there"])
     right = newest_local.astimezone(ZoneInfo(zone)).utcoffset() == newest_local.utcoffset()
-    # The server that converts times knows only the time of day, so the date is today's.
+    # The server that converts times handles only the time of day, so it uses today's date.
     time, expected = (f"{moment.astimezone(UTC):%H:%M}" for moment in (newest_local, date))
     check = f"{who}: the newest commit's time of day in {zone}"
     problem = f"got {newest_local}, expected {expected} UTC"
@@ -250,7 +253,7 @@ def check_answer(
 
 @dataclass
 class Demo:
-    """One run of the demo. `executable` are the words that start ideabridge; `say` prints a
+    """One run of the demo. `executable` contains the words that start ideabridge; `say` prints a
     line in a style.
     """
 
@@ -267,7 +270,7 @@ class Demo:
             DemoSetupError: the demo cannot start.
             CheckFailedError: a step failed.
         """
-        # With the user's own token the server would refuse the assistants of the demo.
+        # If the user's own token were set, the server would refuse the assistants of the demo.
         os.environ.pop(TOKEN_VARIABLE, None)
         with tempfile.TemporaryDirectory(
             prefix="ideabridge-demo-", ignore_cleanup_errors=True
@@ -337,7 +340,7 @@ class Demo:
             )
             first = await self._hand_over(client, for_a, folder / "ideas.sqlite")
             await self._publish(client, first["run"], NAME, "plan")
-            # A is still connected: two servers in two processes use one store.
+            # Assistant A is still connected, so two servers in two processes use one store.
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
             differs = second["content"]["report"] != first["output"]["report"]
             self.checks.holds(
@@ -376,7 +379,7 @@ class Demo:
         self._show("assistant A", arguments, output, reply)
         self.checks.same("assistant A: errors", content["errors"], [])
         sizes = await anyio.to_thread.run_sync(_result_bytes, store, content["run"])
-        # In a shallow clone there is no patch to measure.
+        # In a shallow clone, there is no patch to measure.
         skipped = 1 if "message" in output["change"] else 0
         self.checks.same("assistant A: calls that ran", len(sizes), len(calls) - skipped)
         tokens = content.get("usage", {}).get("tokens", 0)
@@ -434,7 +437,7 @@ class Demo:
                     NAME,
                     json.dumps(arguments),
                 ]
-                # The address is local: a configured proxy must not get the requests.
+                # The address is local, so a configured proxy must not get the requests.
                 environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
                 done = await anyio.run_process(words, check=False, env=environment)
             finally:
@@ -462,7 +465,7 @@ class Demo:
     async def _recorded(
         self, client: Client, first: Members, same: Members, changed: Members
     ) -> Members:
-        """The recorded answer: the same input returns the stored output at once, and other
+        """Show the recorded answer: the same input returns the stored output at once, and other
         input is refused.
         """
         await self._publish(client, first["run"], RECORDED_NAME, "recorded")
@@ -530,7 +533,7 @@ class Demo:
 
 
 async def _address_of(server: Process) -> str:
-    """The address that a server over HTTP prints when it is ready."""
+    """Return the address that a server over HTTP prints when it is ready."""
     output = ""
     assert server.stderr is not None
     async for text in TextReceiveStream(server.stderr, errors="replace"):

@@ -1,14 +1,15 @@
 """Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
 
-Such a client reads the resource `ui://ideabridge/run`, a page without any foreign part, shows it
-beside the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and passes on what
-it asks. The view asks `view_run`, a tool for views alone, which models are not shown. Other
-clients see neither.
+Such a client reads the resource `ui://ideabridge/run`, a page that loads nothing from elsewhere. It
+shows the page beside the answers of `run_plan`, `solve`, `check_run` and `decide_approval`, and
+passes on the calls that the page makes. The view calls `view_run`, a tool only for views that is
+not shown to models. Other clients see neither.
 
-The view shows a question as the page does (`views/shown.py`): one that it does not show whole can
-only be denied in it. A click in the view reaches the server as a call of `decide_approval`, which a
-model could send, too. So a decision in the view counts as the assistant's, and is refused where
-only a person decides: in a client with forms, and with `approval.by` in the configuration.
+The view shows a question as the page does (`views/shown.py`): if it does not show a question whole,
+the question can only be denied in it. A click in the view reaches the server as a call of
+`decide_approval`, which a model could send, too. So a decision in the view counts as the
+assistant's, and is refused if only a person decides: in a client with forms, and with `approval.by`
+in the configuration.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ TOOL: Final[dict[str, Any]] = {
 
 
 def wants_views(request: ToolRequest) -> bool:
-    """Return whether the client declares that it shows views in HTML."""
+    """Return whether the client declares that it can show views in HTML."""
     capabilities = request.context.session.client_capabilities
     extensions = None if capabilities is None else capabilities.extensions
     declared = (extensions or {}).get(EXTENSION)
@@ -67,8 +68,8 @@ def wants_views(request: ToolRequest) -> bool:
 
 
 def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A page of tools for a client that shows views: ours name the view, and the page with them
-    has `view_run`.
+    """Return a page of tools for a client that shows views: own tools name the view, and the page
+    that contains them also has `view_run`.
     """
     views = [
         {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}}
@@ -82,7 +83,7 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def page() -> dict[str, Any]:
-    """The result of reading the view."""
+    """The result of reading the resource of the view."""
     text = (Path(__file__).parent / "app.html").read_text(encoding="utf-8")
     content = {"uri": URI, "mimeType": MIME, "text": text, "_meta": {"ui": {"prefersBorder": True}}}
     return {"contents": [content], "resultType": "complete"}
@@ -96,11 +97,11 @@ class RunViews:
         self._histories = Histories(bridge.store)
 
     async def call(self, arguments: JSONObject, caller: str, *, may_decide: bool) -> ToolAnswer:
-        """The timeline of a run of this caller, its errors and open decisions.
+        """Return the timeline of a run of this caller, its errors and open decisions.
 
         Raises:
             ArgumentError: the arguments are not `{"run": ID}`.
-            UnknownRunError: this caller has no run of that id.
+            UnknownRunError: this caller has no run with that id.
         """
         run_id = arguments.get("run")
         if not isinstance(run_id, str) or len(arguments) != 1:
@@ -118,7 +119,7 @@ class RunViews:
                 decisions = await self._histories.pending(record, history)
 
             view: JSONObject | None = None
-            # The trace of a large run is enough.
+            # For a large run the trace is enough.
             if history is not None or not (waits or read.is_small):
                 view = await compute_in_thread(run_view_of, read)
 
@@ -132,7 +133,7 @@ class RunViews:
         if history is None and waits:
             decisions = await self._histories.pending(record)
 
-        # A thread, because a call may be long.
+        # This runs in a thread, because a call may be long.
         approvals = await compute_in_thread(lambda: [_approval(pending) for pending in decisions])
         answered: JSONObject = {
             "run": record.id,

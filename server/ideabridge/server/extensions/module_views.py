@@ -1,8 +1,8 @@
-"""The views of modules: which are passed on to hosts, and what becomes of the others.
+"""The views of modules: which of them are passed on to hosts, and what replaces the others.
 
-A host knows one server, ideabridge, and lets a view call each of its tools that is marked for
-views. So ideabridge passes on the views of one module at most, marks the tools of everybody else
-for models alone, and does not offer its own view of a run beside them.
+A host knows one server, ideabridge, and lets a view call every tool of it that is marked for views.
+So ideabridge passes on the views of at most one module, marks all other tools as tools for models
+only, and then does not offer its own view of a run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FOR_MODELS: Final = {"visibility": ["model"]}
 
 
 class ModuleViews:
-    """Decides which views of modules are passed on, and takes the others out of messages.
+    """Decides which views of modules are passed on, and removes the others from messages.
 
     Attributes:
-        module: the module whose views are passed on; None: no views are passed on.
+        module: the module whose views are passed on; None if no views are passed on.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -50,7 +50,7 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a module may have, or report a change of, the resource with this URI."""
+        """Return whether a module may offer, or report a change of, the resource with this URI."""
         if not is_view_uri(uri):
             return True
         return module == self.module and not is_own_view_uri(uri)
@@ -62,7 +62,7 @@ class ModuleViews:
         return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
-        """A part of a message of a module with its `_meta` as it is passed on."""
+        """A part of a module's message, with its `_meta` as it is passed on."""
         meta = part.get("_meta")
         if not isinstance(meta, dict):
             return part
@@ -81,13 +81,15 @@ class ModuleViews:
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """The definition of a tool that is not the module's: no view of the module may call it."""
+        """The definition of a tool that does not belong to the module, so that no view of the
+        module may call it.
+        """
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """The result of a call or of a prompt of a module. A text replaces each view that is
-        withheld. HTML that is not a view is passed on as plain text.
+        """The result of a call or a prompt of a module, in which a text replaces each withheld
+        view. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))
         content = result.get("content")
@@ -104,7 +106,7 @@ class ModuleViews:
         """The result of reading a resource of a module.
 
         Raises:
-            MCPError: it is a view that is withheld.
+            MCPError: the resource is a withheld view.
         """
         contents = result.get("contents")
         parts: list[JSON] = []
@@ -119,7 +121,7 @@ class ModuleViews:
         return {**self.part(module, result), "contents": parts}
 
     def reason_withheld(self, module: str, part: JSONObject) -> str:
-        """Why a view of a module is withheld."""
+        """The reason why a view of a module is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
             return f"server {module!r} gives {uri!r}, and views of that name are ideabridge's own"
@@ -158,7 +160,7 @@ class ModuleViews:
         return block
 
     def _withheld(self, module: str, resource: JSONObject) -> JSONObject | None:
-        """The text that replaces a view which is withheld; None for any other resource."""
+        """The text that replaces a withheld view; None for any other resource."""
         if not self._withholds(module, resource):
             return None
         return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}

@@ -1,11 +1,11 @@
 """Published ideas as skills: instructions that hosts load when a task calls for them (the Skills
 extension, SEP-2640).
 
-The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`: how to call
-the tool, and beside it what a call runs. Its last segment is the name that the format of skills
-allows; the first one keeps two ideas apart whose names differ in what that format does not have.
+The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`. It says how
+to call the tool; a file beside it contains what a call runs. The last folder is the name in the
+format of skills. The first one distinguishes ideas whose names would be equal in that format.
 Nothing is stored: a skill is made from the present version of its idea, and its digests change with
-it. A list does not write the files again for digests that it knows.
+it. A list does not make the files again if it knows their digests.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from ideabridge.tools.threads import compute_in_thread
 
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 PAGE: Final = 50
-"""Skills of one page."""
+"""The most skills on one page."""
 
 _URI: Final = re.compile(
     rf"skill://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})/([a-z0-9-]{{1,64}})/(.{{1,200}})\Z"
 )
 _MAIN: Final = "SKILL.md"
 _LONGEST: Final = 1024
-"""Characters of a description that the format of skills allows."""
+"""The most characters of a description in the format of skills."""
 
 LARGEST: Final = 200_000
-"""Characters of a plan or program that a skill has as a file. A model could read no more."""
+"""The most characters of a plan or program that a skill has as a file. A model could not read
+more."""
 
 _REMEMBERED: Final = 2000
 """The most skills whose digests are remembered."""
@@ -58,13 +59,14 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What the files of a skill depend on: another stamp, other files.
+    """What the files of a skill depend on. If the stamp changes, the files change.
 
     Attributes:
-        version: of the publication.
-        time: when it was published: a store that was replaced has the same versions of other ideas.
-        learned: the digest of what its evidence teaches.
-        secrets: the number of texts that are hidden.
+        version: the version of the publication.
+        time: when it was published: a store that replaced another may have the same versions of
+            other ideas.
+        learned: the digest of what the evidence shows.
+        secrets: the number of texts that are hidden as secrets.
     """
 
     version: int
@@ -74,7 +76,7 @@ class _Stamp:
 
 
 class IdeaSkills:
-    """The handlers of `skills/*`, and of resources below `skill://`."""
+    """Handles `skills/*`, and resources below `skill://`."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -86,22 +88,22 @@ class IdeaSkills:
         """One page of skills.
 
         Raises:
-            MCPError: the cursor is not one of this list.
+            MCPError: the cursor did not come from this list.
         """
         store = self._bridge.store
         lacking = self._bridge.offer.missing.lacking
         caller = caller_of(context)
         cursor = params.cursor if params else None
         try:
-            # The plans of a page may have megabytes, so threads read them and write the files that
-            # digests are of.
+            # The plans of a page may have megabytes, so threads read them and make the files for
+            # the digests.
             page = await compute_in_thread(
                 partial(store.publications.page, PAGE, cursor, caller=caller)
             )
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
 
-        # A skill tells to call its tool.
+        # A skill tells its reader to call its tool, so it depends on that tool.
         callable_here = [
             publication
             for publication in page.items
@@ -114,7 +116,7 @@ class IdeaSkills:
         return {**result, "nextCursor": page.next} if page.next is not None else result
 
     async def entry(self, context: Context, params: GetSkillParams) -> dict[str, Any]:
-        """One skill by the URI of its SKILL.md.
+        """Return one skill by the URI of its SKILL.md.
 
         Raises:
             MCPError: there is no such skill.
@@ -127,7 +129,7 @@ class IdeaSkills:
         return {"skill": await compute_in_thread(self._entry, publication), **_complete()}
 
     async def read(self, uri: str, caller: str) -> dict[str, Any]:
-        """A file of a skill as a resource.
+        """Read a file of a skill as a resource.
 
         Raises:
             MCPError: there is no such file.
@@ -156,15 +158,13 @@ class IdeaSkills:
                 if publication.live and match[2] == skill_name(publication.name):
                     return publication, match[3]
         except UnknownPublicationError:
-            # The same answer as for a name that nobody ever had.
+            # The answer is the same as for a name that nobody has ever used.
             match = None
 
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:
-        """The entry of a skill. Whoever lists again costs no more than the look for
-        what has changed.
-        """
+        """The entry of a skill. A repeated list costs only the search for changes."""
         learned = sha256(encode_text(publication.learned).encode()).digest()
         stamp = _Stamp(publication.version, publication.time, learned, self._bridge.secrets.count)
         cached = self._entries.get(publication.name)
@@ -172,8 +172,7 @@ class IdeaSkills:
             return cached[1]
 
         entry = self._new_entry(publication)
-        # Several threads are here at once, so each step on the entries is one that
-        # none can interrupt.
+        # Several threads run this at once, so each step on the entries must be atomic.
         if len(self._entries) >= _REMEMBERED:
             self._entries.clear()
 
@@ -201,12 +200,12 @@ class IdeaSkills:
         return {"name": skill_name(publication.name), "description": description[:_LONGEST]}
 
     def _files(self, publication: Publication) -> dict[str, str]:
-        """The files of a skill, by their paths."""
+        """The files of a skill, by path."""
         plan = publication.present_plan or {}
         mask = self._bridge.secrets.mask
         program = plan.get("program")
         read: JSONObject = {key: plan[key] for key in _READ if key in plan}
-        # Writing a value for people takes far longer than this, and is bounded by it.
+        # This check is far quicker than writing a value for people, and limits how long that takes.
         is_long = len(program if isinstance(program, str) else encode_text(read)) > LARGEST
         files = {_MAIN: ""}
         if is_long:
@@ -227,7 +226,7 @@ class IdeaSkills:
 
     def _text(self, publication: Publication, runs: str) -> str:
         """The text of SKILL.md; `runs` says what a call runs."""
-        # A JSON text is a YAML scalar, whatever characters it has.
+        # A JSON text is a YAML scalar, no matter which characters it contains.
         head = [
             f"{key}: {encode_text(value)}" for key, value in self._frontmatter(publication).items()
         ]
@@ -286,7 +285,7 @@ _WORDS: Final = (
 )
 
 _VALUE: Final = 80
-"""The most characters of a value in the line of a parameter."""
+"""The most characters of a value in the line about a parameter."""
 
 
 def skill_name(name: str) -> str:
@@ -295,7 +294,7 @@ def skill_name(name: str) -> str:
 
 
 def _input(schema: JSONObject, indent: str = "") -> list[str]:
-    """The parameters, one line each; below an object, its members."""
+    """The parameters, one line each; the members of an object follow below it."""
     properties = schema.get("properties")
     required = schema.get("required")
     if not isinstance(properties, dict) or not properties:
@@ -327,7 +326,7 @@ def _input(schema: JSONObject, indent: str = "") -> list[str]:
 
 
 def _kind_of(schema: JSONObject) -> str:
-    """The values that a parameter takes, in words."""
+    """The values that a parameter accepts, in words."""
     values = schema.get("enum")
     if isinstance(values, list) and values:
         return f"one of {_shortened(values)}"

@@ -1,10 +1,10 @@
 """Tasks: long runs in clients that declare the Tasks extension (SEP-2663).
 
-A task is a run, under the same id: nothing else is stored. `run_plan` and `solve` answer such a
-client with a task if the run has not ended after a few seconds; the client asks `tasks/get` until
-it has a result, which is the answer that `check_run` would give. A run that waits for a decision or
-a solution is a completed task, because the next step is the assistant's: its result says what to
-do, as the tool's own answer does.
+A task is a run under the same id; nothing else is stored. `run_plan` and `solve` answer such a
+client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`
+until it gets a result, which is the answer that `check_run` would give. A run that waits for a
+decision or a solution is a completed task, because the assistant takes the next step: the result
+says what to do, as the tool's own answer does.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class UpdateTaskParams(TaskParams):
 
 
 def takes_tasks(request: ToolRequest) -> bool:
-    """Return whether the client declares tasks on this request."""
+    """Return whether the client declares tasks in this request."""
     capabilities = request.context.session.client_capabilities
     extensions = None if capabilities is None else capabilities.extensions
     return request.has_rounds and EXTENSION in (extensions or {})
 
 
 class RunTasks:
-    """The handlers of `tasks/*`, and answers that are tasks."""
+    """Handles `tasks/*`, and turns answers into tasks."""
 
     def __init__(self, running: Running) -> None:
         self._bridge = running.bridge
         self._running = running
 
     def answer(self, result: ToolAnswer) -> ToolAnswer:
-        """The answer of a tool that has started a run: a task if the run is still at
-        work, else as it is.
+        """Return the answer of a tool that has started a run: a task if the run is still at work,
+        otherwise the tool's own answer.
         """
         content = cast("JSONObject", result.get("structuredContent") or {})
         run_id = content.get("run")
@@ -95,7 +95,7 @@ class RunTasks:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
     async def get(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
-        """The state of a task, with its result once it has one.
+        """Return the state of a task, with its result once it has one.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.
@@ -118,7 +118,7 @@ class RunTasks:
         return {**self._task(run.id, "completed"), "result": result, "resultType": "complete"}
 
     async def update(self, params: UpdateTaskParams, request: ToolRequest) -> dict[str, Any]:
-        """Acknowledge answers. No task asks for any, so they change nothing.
+        """Acknowledge answers. Tasks never ask for answers, so they change nothing.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.
@@ -127,7 +127,7 @@ class RunTasks:
         return {"resultType": "complete"}
 
     async def cancel(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
-        """End the run of a task; what has ended stays as it is.
+        """End the run of a task. A run that has ended does not change.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.

@@ -1,9 +1,10 @@
 """Health of a server over HTTP, for supervisors and load balancers.
 
-`/healthz` answers while the process works; a supervisor restarts it otherwise. `/readyz` answers
-with 200 while the server can serve requests, and else with 503 and the reasons; a balancer sends it
-no requests meanwhile. Both need no token and accept every Host, because a probe often has only an
-address. So they contain nothing of users, of the configuration, or of errors.
+`/healthz` answers while the process works; if it does not, a supervisor restarts the process.
+`/readyz` answers with 200 while the server can serve requests, and otherwise with 503 and the
+reasons; a balancer then sends the server no requests. Both need no token and accept every Host,
+because a probe often knows only an address. So their answers contain nothing about users, the
+configuration, or errors.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from ideabridge.server.running import Running
 from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
-"""The connection is closed, because it is none of the callers': nobody gains one by
-asking for health."""
+"""The header closes the connection: it is not one of the callers' connections, so nobody gains one
+by asking for health."""
 
 
 class Health:
-    """ASGI application that answers `/healthz` and `/readyz`."""
+    """An ASGI application that answers `/healthz` and `/readyz`."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -42,7 +43,7 @@ class Health:
         await answer(scope, receive, send)
 
     def obstacles(self) -> list[str]:
-        """Why the server cannot serve requests now; empty if it can."""
+        """The reasons why the server cannot serve requests now; empty if it can."""
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:
@@ -56,7 +57,7 @@ class Health:
         if bridge.obstacle is not None:
             reasons.append("the store cannot be written")
 
-        # A module that has failed is tried again later, and the server serves without it.
+        # A failed module is tried again later, and the server serves requests without it.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()
         )

@@ -2,7 +2,7 @@
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client controls
 the number of records. In each period only a few similar records are written, followed by the number
-of omitted ones.
+of omitted records.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Final
 from ideabridge.server.operations.requests import LogLevel
 
 STRETCH_SECONDS: Final = 10.0
-"""The length of a period."""
+"""The length of a period in seconds."""
 
 MOST_ALIKE: Final = 5
-"""Records of one logger with the same unformatted text in a period."""
+"""The most records of one logger with the same unformatted text in a period."""
 
 MOST: Final = 50
-"""All records in a period."""
+"""The most records in a period."""
 
 MOST_CHARACTERS: Final = 4000
-"""Characters of one record; a longer one is written without its middle."""
+"""The most characters of one record. A longer record is written without its middle."""
 
 
 class BoundedLog(logging.Handler):
@@ -63,7 +63,7 @@ class BoundedLog(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Write the number of records omitted last."""
+        """Write the number of records that were omitted last."""
         self._sum_up()
         super().close()
 
@@ -88,8 +88,8 @@ def _bounded(text: str) -> str:
 
 @contextmanager
 def bounded_log(level: LogLevel) -> Generator[None]:
-    """A scope in which the log of errors and warnings goes to standard error, unless the program
-    that embeds ideabridge has set up logging. With the level `error` it has no warnings.
+    """Return a scope in which errors and warnings are logged to standard error, unless the program
+    that embeds ideabridge has set up logging. With the level `error`, warnings are left out.
     """
     root = logging.getLogger()
     handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)

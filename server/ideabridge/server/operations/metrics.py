@@ -1,9 +1,9 @@
 """Metrics of a server for Prometheus, at `/metrics`. They exist only with `serve --http --metrics`.
 
-A label never holds what a user or a model wrote: methods are those of MCP, tools those of this
-server, of its tool files and of the modules, and published ideas and tools without code count under
-`idea` and `latent`. Of the tools, the first `MOST_TOOLS` have series of their own; all later ones
-share `other`. So the number of series is bounded.
+A label never contains what a user or a model wrote. Methods are methods of MCP; tools are tools of
+this server, of its tool files and of the modules; published ideas and tools without code count
+under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and all later
+tools share `other`. So the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from ideabridge.tools.errors import IdeabridgeError
 PATH: Final = "/metrics"
 
 MOST_TOOLS: Final = 500
-"""Tools with series of their own."""
+"""The most tools with series of their own."""
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one server. `observe` takes its requests; its runs and direct calls are
-    counted from now on.
+    """The metrics of one server. `observe` counts its requests; its runs and direct calls are
+    counted from the creation of this object on.
     """
 
     def __init__(self, bridge: Bridge, direct_calls: DirectCalls, version: str) -> None:
@@ -102,7 +102,7 @@ class Metrics:
         direct_calls.observers.append(self._observe_direct)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The metrics that are read when somebody asks for them."""
+        """The metrics whose values are read only when somebody asks for them."""
         bridge = self._bridge
         up = GaugeMetricFamily(
             "ideabridge_module_up", "Whether a server is connected.", labels=["module"]
@@ -116,7 +116,7 @@ class Metrics:
         yield GaugeMetricFamily(
             "ideabridge_runs_at_work", "Runs that this process drives now.", at_work
         )
-        # If the store cannot be read, the number is not known, and the next metric is 0.
+        # If the store cannot be read, this number is unknown, and the next metric is 0.
         with suppress(StoreError):
             queued = bridge.store.queue.count(most=MOST_QUEUED)
             yield GaugeMetricFamily(
@@ -135,7 +135,7 @@ class Metrics:
             )
 
     def text(self) -> bytes:
-        """All metrics as Prometheus reads them."""
+        """All metrics in the text format that Prometheus reads."""
         return generate_latest(self._registry)
 
     # -- what is counted ---------------------------------------------------------------------------
@@ -156,12 +156,12 @@ class Metrics:
             self.count(self._named(call.module, call.tool), call.outcome, call.seconds)
 
     def count(self, tool: tuple[str, str], outcome: str, seconds: float) -> None:
-        """Count a call of a tool, (module, name)."""
+        """Count a call of a tool, given as (module, name)."""
         self._calls.labels(*tool, outcome).inc()
         self._call_seconds.labels(tool[0]).observe(seconds)
 
     def label(self, effect: Execute) -> tuple[str, str]:
-        """The (module, name) under which a call of a run counts."""
+        """The (module, name) under which a call of a run is counted."""
         tool = effect.tool
         if effect.is_latent:
             return "", "latent"

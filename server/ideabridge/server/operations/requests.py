@@ -1,9 +1,9 @@
-"""Requests, as those see them who run the server: the method, the tool, the user, how it ended, and
-how long it took.
+"""Requests as operators of the server see them: the method, the tool, the user, how the request
+ended, and how long it took.
 
-`RequestWatch` notes this about each request, and passes it to observers. `request_log` is one of
-them: it writes a line for each request. Nothing here holds parameters, results, messages of errors
-or names that a client made up.
+`RequestWatch` notes this about each request, and passes it to observers. One of them is
+`request_log`, which writes a line for each request. Nothing here contains parameters, results,
+messages of errors or names that a client made up.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.names import visible
 
 RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
-"""How a request ended. asked: the client is asked for something, and sends the request again.
-error: the answer is an error. failed: by an error of ideabridge itself. refused: before it was
-read. disconnected: the client went away."""
+"""How a request ended. asked: the client is asked for something, and repeats the request. error:
+the answer is an error. failed: an error of ideabridge itself ended it. refused: it was refused
+before it was read. disconnected: the client disconnected."""
 
 ToolKind = Literal["own", "exposed", "idea"]
 LogLevel = Literal["error", "warning", "info", "debug"]
 Observer = Callable[["ServedRequest"], None]
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")
-"""Paths that are requested every few seconds. The log has them only at the level `debug`."""
+"""Paths that are requested every few seconds. They are logged only at the level `debug`."""
 
 _PATHS: Final = ("/mcp", "/ui", *PROBES)
 _HTTP_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
@@ -59,13 +59,13 @@ class ServedRequest:
 
     Attributes:
         method: the method of MCP, or the method and the path of another request over HTTP;
-            `unknown` if there is none of that name.
+            `unknown` if there is no method of that name.
         tool: the name of the called tool; "" if there is no such tool, or none was called.
-        kind: whose tool it is.
+        kind: to whom the tool belongs.
         user: the name of the user, or another caller; "" if nobody proved who they are.
-        status: how it ended.
-        seconds: from its arrival to its answer; for a stream to the end of the stream.
-        http: the status of HTTP; None on stdio.
+        status: how the request ended.
+        seconds: from the arrival of the request to its answer, or to the end of its stream.
+        http: the HTTP status; None on stdio.
         is_call: whether it is a request of MCP.
     """
 
@@ -80,14 +80,14 @@ class ServedRequest:
     began: float = field(default_factory=time.perf_counter)
 
     def end(self, otherwise: RequestStatus) -> None:
-        """Note the end. The status is `otherwise` unless it is known."""
+        """Note the end of the request. Its status is `otherwise` unless it is already known."""
         self.status = self.status or otherwise
         self.seconds = time.perf_counter() - self.began
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """(module, name) of a tool as the operator may see it: `other` unless a module or a tool file
-    has such a tool, because a model may define a tool with names that it made up.
+    """The (module, name) of a tool as the operator may see it. It is `other` unless a module or a
+    tool file has such a tool, because a model may define tools with names that it made up.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"
@@ -101,14 +101,16 @@ _now: ContextVar[ServedRequest | None] = ContextVar("_now", default=None)
 
 
 def note_user(scope: Scope, caller: str) -> None:
-    """Note whose request over HTTP it is."""
+    """Note who sent the present request over HTTP."""
     served: ServedRequest | None = scope.get(_KEY)
     if served is not None:
         served.user = person_of(caller)
 
 
 def note_tool(name: str, kind: ToolKind) -> None:
-    """Note which tool the present request calls; a name of this server, not of the client."""
+    """Note which tool the present request calls. The name comes from this server, not from the
+    client.
+    """
     served = _now.get()
     if served is not None:
         served.tool = name
@@ -132,11 +134,11 @@ class RequestWatch:
     def __init__(self, server: Server[Any], observers: Sequence[Observer]) -> None:
         self._server = server
         self._observers = observers
-        # Outside of everything that turns errors into answers.
+        # This middleware is outside of everything that turns errors into answers.
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """ASGI middleware around everything that answers requests over HTTP."""
+        """Return ASGI middleware around everything that answers requests over HTTP."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -196,7 +198,7 @@ class RequestWatch:
                 self._report(served)
 
     def _method_label(self, method: str) -> str:
-        """The method, or "unknown" for one that nothing handles: clients choose these names."""
+        """The method, or "unknown" if nothing handles it, because clients choose these names."""
         server = self._server
         is_known = (
             method in _SDK_METHODS
@@ -224,7 +226,7 @@ requests_logger: Final = logging.getLogger("ideabridge.requests")
 
 
 def log_request(served: ServedRequest) -> None:
-    """Write the line of a request, as pairs KEY=VALUE."""
+    """Write the line of a request as pairs KEY=VALUE."""
     is_probe = served.method.partition(" ")[2] in PROBES
     if served.status == "failed":
         level = logging.ERROR
@@ -252,7 +254,7 @@ def log_request(served: ServedRequest) -> None:
 
 
 def _value(text: str) -> str:
-    """A value on one line; in quotes unless it is one word."""
+    """A value on one line, in quotes unless it is a single word."""
     if _PLAIN.fullmatch(text) and text.isascii():
         return text
     return '"{}"'.format(visible(text).replace("\\", "\\\\").replace('"', '\\"'))
@@ -265,8 +267,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """A scope in which requests are logged at a level; gives the observers, none if no request
-    would be logged.
+    """A scope in which requests are logged at a level. It yields the observers, or none if no
+    request would be logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """
@@ -279,7 +281,7 @@ def request_log(level: LogLevel) -> Generator[list[Observer]]:
     adds_handler = not logging.getLogger().handlers
     requests_logger.setLevel(level.upper())
     if adds_handler:
-        # Not through the log of errors, which leaves out what is alike.
+        # These lines bypass the log of errors, which leaves out similar lines.
         requests_logger.addHandler(handler)
         requests_logger.propagate = False
 

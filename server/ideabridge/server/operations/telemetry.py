@@ -1,17 +1,17 @@
-"""Spans of OpenTelemetry: of runs, of Requests to minds, and of calls, by the semantic
-conventions for GenAI.
+"""Spans of OpenTelemetry for runs, Requests to minds, and calls, following the semantic conventions
+for GenAI.
 
-They exist only where the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`), and
-hold nothing of parameters, results, errors or prompts, and no name that a user or a model wrote.
+Spans exist only if the standard variables name a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). They
+contain no parameters, results, errors or prompts, and no names that a user or a model wrote.
 
-One run is one trace, whatever processes drive it. The ids of a run's span are derived from its id,
-so every process can put its calls below it. If the request that asked for the run has a trace
-(`traceparent` in `_meta`), the run is a part of it: the journal keeps the traceparent. While a call
-runs, its span is the current one, and the SDK of MCP passes it on to the module. A span is sent
-when it has ended; that of a run, by the process in which the run ends.
+One run is one trace, no matter which processes drive it. The ids of a run's span are derived from
+the id of the run, so every process can put calls below it. If the request that asked for the run
+has a trace (`traceparent` in `_meta`), the run is a part of it: the journal stores the traceparent.
+While a call runs, its span is the current span, and the SDK of MCP passes it on to the module. A
+span is sent when it has ended. The process in which a run ends sends the span of the run.
 
-The spans are not those of the global tracer provider: the SDK of MCP would add the messages
-of errors to it.
+The spans do not come from the global tracer provider, because the SDK of MCP would add the messages
+of errors to them.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
 ENDS_SECONDS: Final = 0.5
-"""Seconds for which the last spans are sent when the server ends."""
+"""The most seconds for which the last spans are sent when the server ends."""
 
 _WRITER: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = "traceparent"
 
 
 class Telemetry:
-    """The spans of one process: `with telemetry:`. It watches the runs that begin, or are
-    read, from now on.
+    """Makes the spans of one process, within `with telemetry:`. It watches runs that begin or are
+    read after its creation.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Telemetry:
             id_generator=self._ids,
             shutdown_on_exit=False,
         )
-        # Not each attempt to reach a collector that is down: after the last one, the
-        # exporter logs an error.
+        # Attempts to reach a collector that is down are not logged one by one: the exporter logs an
+        # error after the last attempt.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
-        # It has a bounded queue and a thread; it never waits for the collector.
+        # The processor has a bounded queue and a thread, so nothing here waits for the collector.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._provider = provider
         self._tracer = provider.get_tracer("ideabridge", version)
@@ -110,7 +110,9 @@ class Telemetry:
         ending.join(ENDS_SECONDS)
 
     def watch_direct(self, entry: Entry) -> Callable[[], None]:
-        """Begin the span of a direct call in the present task; returns what ends it there."""
+        """Begin the span of a direct call in the present task. Return the function that ends it
+        there.
+        """
         tool = entry.tool
         module, name = (
             ("", "idea")
@@ -138,13 +140,13 @@ class Telemetry:
         within: Context,
         began: int,
     ) -> Span:
-        """A span that began at a time in nanoseconds since 1970."""
+        """Return a span that began at a time in nanoseconds since 1970."""
         return self._tracer.start_span(name, within, kind, attributes, start_time=began)
 
     def span_of_run(
         self, name: str, attributes: Mapping[str, AttributeValue], run: ObservedRun, began: int
     ) -> Span:
-        """The span of a run, with its ids."""
+        """Return the span of a run, with the ids that are derived from the run."""
         with self._ids.forced(*_ids_of(run)):
             return self.span(name, SpanKind.INTERNAL, attributes, self.above(run), began)
 
@@ -163,8 +165,8 @@ class Telemetry:
             yield span
 
     def above(self, run: ObservedRun) -> Context:
-        """The context that a run belongs to: that of the run of a room, or of the request that
-        asked for the run.
+        """The context above a run: for a room the context of its run, otherwise the context of the
+        request that asked for the run.
         """
         if run.parent is not None:
             return self.within(run.parent)
@@ -174,7 +176,7 @@ class Telemetry:
         return _WRITER.extract({_TRACEPARENT: parent}, Context())
 
     def within(self, run: ObservedRun) -> Context:
-        """The context of what happens in a run: the same in every process, and so is the
+        """The context for everything in a run. It is the same in every process, and so is the
         decision of a sampler.
         """
         trace_id, span_id = _ids_of(run)
@@ -192,7 +194,7 @@ class Telemetry:
 
 
 class _Ids(RandomIdGenerator):
-    """Makes ids, or takes those that are forced."""
+    """Generates ids, or uses ids that were set in advance."""
 
     def __init__(self) -> None:
         self._forced: tuple[int, int] | None = None
@@ -213,8 +215,8 @@ class _Ids(RandomIdGenerator):
 
 
 def _ids_of(run: ObservedRun) -> tuple[int, int]:
-    """(trace id, span id) of a run, by its id; the trace is that of the run of a room,
-    or of the caller.
+    """The (trace id, span id) of a run, derived from its id. A room has the trace of its run, and a
+    run that a traced request asked for has the trace of the caller.
     """
     root = run
     while root.parent is not None:
@@ -245,7 +247,7 @@ def _parsed(traceparent: str) -> SpanContext | None:
 
 
 def _traceparent() -> str | None:
-    """The trace of the present request; None if it has none."""
+    """The traceparent of the present request; None if it has none."""
     carrier: dict[str, str] = {}
     _WRITER.inject(carrier)
     return carrier.get(_TRACEPARENT)
@@ -363,7 +365,7 @@ class _RunSpans:
         span.end()
 
     def _created(self) -> int:
-        """When another process created the run."""
+        """The time at which another process created the run."""
         try:
             record = self._telemetry.bridge.store.runs.get(self._run.id)
         except StoreError:

@@ -1,1 +1,1 @@
-"""What the command line and the page show of runs: histories, and open decisions."""
+"""What the command line and the page show about runs: histories and open decisions."""

@@ -1,4 +1,4 @@
-"""Checks: what `ideabridge doctor` and the page look at, and what they found."""
+"""Checks: what `ideabridge doctor` and the page check, and what they find."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        topic: what it is, for example `store` or `module git`.
+        topic: what was checked, for example `store` or `module git`.
         text: what was found.
-        is_wrong: somebody has to mend it.
-        hint: what a person can do, or more about it, in one or more lines.
+        is_wrong: whether somebody has to fix it.
+        hint: what a person can do, or details, in one or more lines.
     """
 
     topic: str
@@ -38,18 +38,18 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Findings:
-    """What checks have found, in order; `watch` is called with each finding at once."""
+    """The results of checks, in order. `watch` is called with each result at once."""
 
     watch: Callable[[CheckResult], None] | None = None
     found: list[CheckResult] = field(default_factory=list[CheckResult])
 
     @property
     def wrong(self) -> int:
-        """How many are wrong."""
+        """The number of results that are wrong."""
         return sum(finding.is_wrong for finding in self.found)
 
     def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
-        """Add a finding."""
+        """Add a result."""
         finding = CheckResult(topic, text, wrong, hint)
         self.found.append(finding)
         if self.watch is not None:
@@ -57,7 +57,7 @@ class Findings:
 
 
 def check_program(findings: Findings) -> None:
-    """The versions of the program, the SQLite under it, and the interpreter of programs."""
+    """Check the versions of ideabridge, of SQLite, and of the interpreter of programs."""
     from importlib.metadata import version
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("ideabridge", "mcp"))
@@ -67,7 +67,7 @@ def check_program(findings: Findings) -> None:
 
 
 def check_interpreter(findings: Findings) -> None:
-    """Whether programs and `compute` can run."""
+    """Check whether programs and `compute` can run."""
     from ideabridge.bridge.errors import ProgramError
     from ideabridge.bridge.programs.sandbox import interpreter
 
@@ -83,7 +83,7 @@ def check_interpreter(findings: Findings) -> None:
 
 
 def check_sqlite(findings: Findings) -> None:
-    """Whether SQLite has a bug that slows writes down."""
+    """Check whether SQLite has a bug that slows down writes."""
     from ideabridge.bridge.store.sqlite import FIXED_IN, IS_FIXED, described
 
     if IS_FIXED:
@@ -100,7 +100,7 @@ def check_sqlite(findings: Findings) -> None:
 
 
 def check_configuration(findings: Findings, configuration: Configuration) -> None:
-    """Which files it comes from, what was refused, and the rules."""
+    """Check the configuration: its files, refused settings, and rules."""
     from ideabridge.bridge.loop.policy import approval_parts
 
     if configuration.source is None and configuration.untrusted is None:
@@ -186,7 +186,7 @@ def check_store(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_store(findings: Findings, store: Store, configuration: Configuration) -> None:
-    """How large an open store is, its latest runs, and what is deleted when.
+    """Describe the size of an open store, its latest runs, and what is deleted when.
 
     Raises:
         StoreError: the store cannot be read.
@@ -255,7 +255,7 @@ def check_tool_files(findings: Findings, configuration: Configuration) -> None:
 
 
 def describe_module(findings: Findings, status: ModuleStatus) -> None:
-    """The state of a module."""
+    """Describe the state of a module."""
     if status.state == "up":
         text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
@@ -272,8 +272,8 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
 
 
 async def check_mind(findings: Findings, configuration: Configuration) -> None:
-    """Check who answers. A model gets no request, but its package and key must exist, and a server
-    of the user is asked for its models.
+    """Check which mind answers. A model gets no request, but its package and key must exist, and a
+    model server of the user is asked for its models.
     """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
@@ -333,7 +333,7 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 
 def check_hosts(findings: Findings, project: Path) -> None:
-    """Which hosts of this machine have ideabridge."""
+    """Check which hosts of this machine have ideabridge."""
     from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment, read_host_document
 
     places = HostEnvironment(project=project)

@@ -22,11 +22,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 Line: TypeAlias = tuple[str, str | None]
-"""A line of text, and its style: `bold`, `dim` or a colour; None: plain."""
+"""A line of text, and its style: `bold`, `dim` or a colour; None for plain text."""
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """What the result of a run rests on without knowing it: its assumptions and notes."""
+    """Lines about what the result of a run takes for granted: its assumptions and notes."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
@@ -43,8 +43,8 @@ class HistoryEntry:
     """One event of a run, described for people by `text`.
 
     Attributes:
-        number: its sequence number, from 1.
-        at: its time in seconds since 1970; None if the store has no time.
+        number: the sequence number of the event, from 1.
+        at: the time of the event in seconds since 1970; None if the store has no time.
     """
 
     number: int
@@ -66,8 +66,8 @@ class RunHistory:
     broken: str | None = None
 
     def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the next events of the journal, with their times by number. It stops at one that
-        cannot be read.
+        """Add the next events of the journal, with their times by number. This stops at an event
+        that cannot be read.
         """
         for number, raw in journal:
             try:
@@ -81,8 +81,8 @@ class RunHistory:
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """The history of a run, from (number, event) of its journal and the times of the
-    events by number.
+    """Return the history of a run, from the (number, event) pairs of its journal and the times of
+    the events by number.
     """
     history = RunHistory()
     history.add(journal, times)
@@ -182,8 +182,8 @@ def _call_line(event: Event, machine: Machine) -> Line:
 
 
 def _question_line(event: Event, machine: Machine) -> Line:
-    """The line of a question about the outcome of a call, of one that a server asks during a
-    call, or of an answer to them.
+    """The line of a question about the outcome of a call, of a question that a server asks during a
+    call, or of an answer to either.
     """
     match event:
         case events.OutcomeAsked():

@@ -32,8 +32,8 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
 
 _WAITING: Final = ("needs_approval", "running", "queued", "needs_solution", "interrupted")
-"""The statuses of runs that may have open decisions. Beside them, other calls may run, or rooms
-need solutions."""
+"""The statuses of runs that may have open decisions. While a decision is open, other calls may run,
+or rooms may need solutions."""
 
 _PAGE: Final = 200
 
@@ -43,14 +43,15 @@ class Pending:
     """One open decision.
 
     Attributes:
-        record: the run; if a room asks, the run that it belongs to.
-        approval: the id of the question in the run; if a room asks, after the room's name.
+        record: the run; if a room asks, the run to which the room belongs.
+        approval: the id of the question in the run; if a room asks, it follows the name of the
+            room.
         question: the question.
         asked: the time of the question in seconds since 1970; None if the journal has no time.
-        deadline: when the question is refused if nobody has decided; None: never.
-        at_work: true while a process executes the run.
+        deadline: when the question is refused if nobody has decided; None if never.
+        at_work: whether a process executes the run.
         grants: what people have allowed for later calls of the run that asks.
-        instances: how many instances the run that asks has.
+        instances: the number of instances of the run that asks.
     """
 
     record: RunRecord
@@ -68,13 +69,13 @@ class Pending:
         return f"{self.record.id}:{self.approval}"
 
     def shown(self, room: Room) -> ShownQuestion:
-        """The question as a place shows it."""
+        """The question as `room` shows it."""
         content = content_of(self.question)
         sums = sums_of(self.question.kind, content, self.instances)
         return show_question(content, self.question.why, room, sums)
 
     def to_json(self) -> JSONObject:
-        """The decision as `approvals list --json` prints it."""
+        """The open decision as `approvals list --json` prints it."""
         asked = None
         if self.asked is not None:
             asked = datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
@@ -102,14 +103,14 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestions:
-    """What one journal leaves open. This has no results of calls, so it is much smaller than the
-    folded journal.
+    """The open questions of one journal. They contain no results of calls, so they are much smaller
+    than the folded journal.
 
     Attributes:
-        asked: (question, when it was asked) of each open question; see `Pending.asked`.
-        seconds: how long a question waits; None: for ever.
+        asked: (question, time at which it was asked) of each open question; see `Pending.asked`.
+        seconds: how long a question waits; None for ever.
         grants, instances: see `Pending`.
-        rooms: the executions that rooms answer now.
+        rooms: the executions that rooms answer at present.
     """
 
     asked: tuple[tuple[Question, float | None], ...] = ()
@@ -120,7 +121,9 @@ class OpenQuestions:
 
     @classmethod
     def of(cls, history: RunHistory) -> OpenQuestions:
-        """What a folded journal leaves open: nothing if it cannot be read, or its run has ended."""
+        """The open questions of a folded journal; none if it cannot be read, or its run has
+        ended.
+        """
         machine = history.machine
         if history.broken or machine.ended:
             return cls()
@@ -157,8 +160,8 @@ class OpenQuestions:
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
-        """Its questions as open decisions of `root`, the run that the journal belongs to. `prefix`
-        begins the ids of their approvals.
+        """The questions as open decisions of `root`, the run to which the journal belongs. The ids
+        of their approvals begin with `prefix`.
         """
         at_work = root.status == "running" and not is_left(root)
         for question, asked_at in self.asked:
@@ -173,9 +176,7 @@ class OpenQuestions:
     def open_rooms(
         self, store: Store, record: RunRecord, prefix: str
     ) -> Iterator[tuple[RunRecord, str]]:
-        """(room, the beginning of the approvals in it) of each room of the run
-        `record` that is open.
-        """
+        """Each open room of the run `record`, with the beginning of the ids of its approvals."""
         if not self.rooms:
             return
         for room in store.runs.rooms(record.id):
@@ -184,13 +185,13 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """The open decisions in the journals, those of the newest run first. It folds each of
-    these journals.
+    """The open decisions in the journals, those of the newest run first. Each of these journals is
+    folded.
 
     Args:
-        store: has the journals.
-        chosen: only the decisions of this run, or of the run that this room belongs to.
-        caller: whose runs. A chosen run is not checked against it.
+        store: the store of the journals.
+        chosen: only the decisions of this run, or of the run to which this room belongs.
+        caller: the owner of the runs. A chosen run may have another owner.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
     for root in roots:
@@ -209,7 +210,7 @@ def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
 
 
 def root_of(store: Store, record: RunRecord) -> RunRecord:
-    """The run that a room belongs to; the run itself if it is not a room."""
+    """The run to which a room belongs; the run itself if it is not a room."""
     while record.parent is not None and (parent := store.runs.get(record.parent)) is not None:
         record = parent
     return record
@@ -223,7 +224,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
 
 
 def _asked(history: RunHistory) -> dict[str, float]:
-    """The time of each question, by its approval id."""
+    """The time of each question, by the id of its approval."""
     times: dict[str, float] = {}
     for entry in history.entries:
         event = entry.event

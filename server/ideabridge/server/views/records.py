@@ -1,4 +1,4 @@
-"""Records: what the table of runs says about a run, without its journal."""
+"""Records: what the table of runs says about a run without reading its journal."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ListedStatus: TypeAlias = Literal[
     "cancelled",
     "failed",
 ]
-"""What `run_status` says: `RunStatus`, and `queued` for a run that waits for a worker."""
+"""The values of `run_status`: `RunStatus`, and `queued` for a run that waits for a worker."""
 
 _MOST_READ: Final = 200
 """The most rows that one query of the list of runs reads."""
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """(status, its reason if that is stored) of a run."""
+    """The (status, reason) of a run; the reason is None unless it is stored."""
     from ideabridge.bridge.driving.driver import LEFT, is_left
 
     if is_left(record):
@@ -59,15 +59,15 @@ def listed_runs(
     """The runs that a list shows, newest first, without rooms.
 
     Args:
-        store: has the runs.
-        caller: whose runs.
+        store: the store of the runs.
+        caller: the owner of the runs; None for the runs of everybody.
         limit: the most runs.
-        status: only runs with this `run_status`; None: all.
-        after: the id of a run; only those that follow it in the list.
+        status: only runs with this `run_status`; None for all.
+        after: the id of a run; only runs that follow it in the list are returned.
         chosen: further conditions.
     """
-    # Whether a run that is stored as running is interrupted depends on its process, so
-    # the query cannot decide it.
+    # Whether a run that is stored as running is interrupted depends on its process, so the query
+    # cannot determine it.
     if status is None:
         stored = []
     elif status == "interrupted":
@@ -92,7 +92,7 @@ def listed_runs(
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
-    """The runs and ideas that the run comes from or led to."""
+    """The runs and ideas from which a run comes, or to which it led."""
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
@@ -110,7 +110,7 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 
 def input_of(store: Store, run_id: str) -> JSONObject:
-    """The input of a run, without those of instances."""
+    """The input of a run, without the inputs of instances."""
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 

@@ -1,8 +1,8 @@
 """Shown: a question as people see it, and whether they see all of it.
 
 The form, the page, the view inside an assistant and the terminal differ in how much of a question
-fits. `show_question` decides for all of them whether it is shown whole. A person cannot allow what
-they have not seen: a question that is not shown whole can only be refused.
+fits. `show_question` determines for all of them whether a question is shown whole. A person cannot
+allow what they have not seen, so a question that is not shown whole can only be refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.names import readable_json, visible
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that let nothing happen. A person may make them without seeing the whole
+"""The decisions that do not let anything happen. A person may make them without seeing the whole
 question."""
 
 _COLUMNS: Final = 80
@@ -30,9 +30,9 @@ class Room:
     """How much of a question one place can show.
 
     Attributes:
-        characters: the most characters of what would happen, as JSON in one line.
-        lines: the most lines of the same, 80 columns wide. Each line end in a text begins another
-            line.
+        characters: the most characters of the content, what would happen, as JSON in one line.
+        lines: the most lines of the content, 80 columns wide. Each line end in a text begins
+            another line.
         reasons: the most characters of the reasons for the question.
     """
 
@@ -42,31 +42,32 @@ class Room:
 
 
 FORM: Final = Room(6000, 120, 2000)
-"""A form of a client."""
+"""The room of a form of a client."""
 
 VIEW: Final = Room(6000, 120, 2000)
-"""The view of a run inside an assistant."""
+"""The room of the view of a run inside an assistant."""
 
 PAGE: Final = Room(20_000, 400, 20_000)
-"""A card among others on the page."""
+"""The room of one card among others on the page."""
 
 WHOLE_PAGE: Final = Room(2_000_000, 100_000, 2_000_000)
-"""A page with one question alone."""
+"""The room of a page with a single question."""
 
 TERMINAL: Final = Room(2**63, 2**63, 2**63)
-"""A terminal, in which a person can scroll back."""
+"""The room of a terminal, in which a person can scroll back."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
-    """A question in one place.
+    """A question as one place shows it.
 
     Attributes:
-        content: what would happen as indented JSON for people, or its beginning if the question
-            is not whole.
-        why: the reasons, or their beginning.
-        omitted: about how many characters are not shown; 0 if the question is whole.
-        sums: how often something would happen: `3,000 executions`; empty if only once.
+        content: what would happen, as indented JSON for people, or only its beginning if the
+            question is not whole.
+        why: the reasons, or only their beginning.
+        omitted: the approximate number of characters that are not shown; 0 if the question is
+            whole.
+        sums: how often something would happen, such as `3,000 executions`; empty if only once.
         whole: whether a person sees all that an approval covers.
         digest: a hash of all that an approval covers; empty if the question is not whole.
     """
@@ -79,15 +80,15 @@ class ShownQuestion:
     digest: str
 
     def choices(self, choices: Iterable[Choice]) -> tuple[Choice, ...]:
-        """Those of the choices that a person has here."""
+        """Return the choices that a person has in this place."""
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """The text in a form which proves that the form showed the question whole; empty if it
-        does not.
+        """Return the text with which a form proves that it showed the question whole; empty if it
+        did not.
 
         Args:
-            secret: the secret of the session, so that nobody else can make the text.
+            secret: the secret of the session, so that nobody else can produce the text.
             key: the run and the approval.
         """
         if not self.whole:
@@ -97,7 +98,7 @@ class ShownQuestion:
 
 
 def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> ShownQuestion:
-    """Show what a question asks in a place, and decide whether it is shown whole there.
+    """Show a question in a place, and determine whether it is shown whole there.
 
     Args:
         content: what would happen: the call with its values, the plan, or what a module asks.
@@ -111,7 +112,7 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
         digest = hashlib.sha256(f"{line}\n{sums}\n{reasons}".encode()).hexdigest()
         return ShownQuestion(readable_json(content, 2), reasons, 0, sums, True, digest)
 
-    # A call may have megabytes, and JSON for people takes a second for each of them.
+    # A call may have megabytes, and making JSON for people takes a second for each of them.
     part = Beginning(content, room.characters)
     text = readable_json(part.value, 2)
     beginning = _beginning(text, room)
@@ -122,19 +123,19 @@ def show_question(content: JSONObject, why: str, room: Room, sums: str = "") -> 
 
 
 def fits(content: JSONObject, why: str, room: Room) -> bool:
-    """Return whether a place shows what a question asks whole; see `show_question`."""
+    """Return whether a place shows a question whole; see `show_question`."""
     return _line_of(content, room) is not None and _reasons_of(why, room) is not None
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
-    """The choices that a person has: all of them if they see the question whole, else those
-    that refuse it.
+    """The choices that a person has: all of them if the person sees the question whole, otherwise
+    only refusals.
     """
     return tuple(choice for choice in choices if whole or choice in REFUSING)
 
 
 def _line_of(content: JSONObject, room: Room) -> str | None:
-    """What a question asks in one line; None if it does not fit."""
+    """The content of a question in one line; None if it does not fit."""
     if Beginning(content, room.characters).is_cut:
         return None
     line = readable_json(content)
@@ -155,13 +156,13 @@ def _reasons_of(why: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """What a place shows of a text that does not fit."""
+    """The beginning of a text that does not fit, as a place shows it."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
 
 def content_of(question: Question) -> JSONObject:
-    """What a question is about: the call, the plan, or what a module asks during a call."""
+    """The content of a question: the call, the plan, or what a module asks during a call."""
     content = shown_without_ids(question)
     elicitation = question.asked
     if elicitation is None:
@@ -170,21 +171,23 @@ def content_of(question: Question) -> JSONObject:
 
 
 def shown_without_ids(question: Question) -> JSONObject:
-    """The call or the plan of a question, as a person sees it."""
+    """The call or the plan of a question as a person sees it."""
     if question.kind == "plan":
         return plan_without_ids(question.shown)
     return call_without_ids(question.shown)
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """A call as a person sees it: without its id and the ids of the calls for which it has
-    waited, which change nothing of what it does.
+    """A call as a person sees it: without its id and the ids of the calls for which it has waited,
+    which do not affect what it does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """A plan as a person sees it: without the ids of its calls. A call waits for `calls.2`."""
+    """A plan as a person sees it, without the ids of its calls. Places such as `calls.2` say for
+    which calls a call waits.
+    """
     calls = plan.get("calls")
     if not isinstance(calls, list):
         return plan
@@ -198,7 +201,7 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
 
 
 def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
-    """A call of a plan without its id; `places` has the place of each call by its id."""
+    """A call of a plan without its id; `places` contains the place of each call by its id."""
     if not isinstance(call, dict):
         return call
 
@@ -217,7 +220,7 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
     Args:
         kind: the kind of the question.
         content: see `show_question`.
-        instances: the instances of the run; 0: it has none.
+        instances: the number of instances of the run; 0 if it has none.
     """
     if kind == "plan":
         calls = content.get("calls")

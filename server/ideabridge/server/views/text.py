@@ -13,17 +13,17 @@ _LONGEST_VALUE: Final = 160
 """The most characters of a value that is shown in one line."""
 
 _SENT: Final = 1000
-"""The most characters of what a tool sent although its call failed."""
+"""The most characters shown of a value that a tool sent although its call failed."""
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
+    """A number with its noun: `1 call`, `2 calls`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
-    """A value as JSON in one line, cut after `most` characters; of a large value with about
-    how many it has.
+    """A value as JSON in one line, cut after `most` characters. For a large value it states the
+    approximate number of characters.
     """
     beginning = Beginning(value, most)
     text = readable_json(beginning.value, compact=True)
@@ -34,14 +34,16 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The part of a value whose JSON for people has the same first `most` characters,
-    and hardly more.
+    """A part of a value whose JSON for people has the same first `most` characters, and hardly
+    more.
 
-    JSON for people of a result of megabytes takes seconds, and people see its beginning.
+    Making JSON for people from a result of megabytes takes seconds, and people see only its
+    beginning.
 
     Attributes:
         value: the part.
-        is_cut: whether it is less than the value. Then the text of the value is longer than `most`.
+        is_cut: whether the part is smaller than the value. Then the text of the value is longer
+            than `most`.
     """
 
     def __init__(self, value: JSON, most: int) -> None:
@@ -52,7 +54,7 @@ class Beginning:
     def _of(self, value: JSON) -> JSON:
         if isinstance(value, str):
             return self._of_text(value)
-        # Its text has a character at least.
+        # Each member takes at least one character.
         self._left -= 1
         if isinstance(value, dict):
             members: dict[str, JSON] = {}
@@ -88,8 +90,8 @@ class Beginning:
 
 
 def source_text(program: str) -> str:
-    """The text of a program for people: its lines and indentation as they are, everything that
-    hides as escapes.
+    """The text of a program for people, with its lines and indentation. Hidden characters are shown
+    as escapes.
     """
     lines: list[str] = []
     for line in program.split("\n"):
@@ -104,13 +106,13 @@ def message_of(error: JSON) -> str:
 
 
 def skipped_line(skipped: JSONObject) -> str:
-    """One skipped call of a run: the place, the tool, and the reason."""
+    """A line about one skipped call of a run: the place, the tool, and the reason."""
     instance = f" of {skipped['instance']}" if "instance" in skipped else ""
     return f"calls[{skipped.get('place')}] {skipped.get('tool')}{instance}: {skipped.get('why')}"
 
 
 def error_line(entry: JSONObject) -> str:
-    """An error of a run in one line, after the name of its call."""
+    """A line about an error of a run, which begins with the name of its call."""
     call = entry.get("call")
     if isinstance(call, dict):
         name = f"{call.get('_id') or call.get('_tool')}: "
@@ -128,5 +130,5 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """What a Request of so many bytes costs, as text; the tokens are an estimate."""
+    """A text that says what a Request of this size costs; the number of tokens is an estimate."""
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

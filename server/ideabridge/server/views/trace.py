@@ -1,10 +1,10 @@
-"""Trace: when each call of a run was listed, asked about, started and finished, read from
-the journal alone.
+"""Trace: when each call of a run was listed, asked about, started and finished, from the journal
+alone.
 
-A page must open at once, also that of a run of 10,000 calls. Folding its journal takes seconds,
-because the machine binds references and checks parameters. A trace only notes times, which takes
-100 ms. What a trace cannot know (why a call never started, what its references resolved to) comes
-from the folded `RunHistory`.
+A page must open at once, even for a run of 10,000 calls. Folding its journal takes seconds, because
+the machine binds references and checks parameters. A trace only records times, which takes 100 ms.
+What a trace cannot know (why a call never started, what its references resolved to) comes from the
+folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ideabridge.tools.encoding import JSON, JSONObject
 BarStatus: TypeAlias = Literal[
     "waiting", "asking", "running", "done", "failed", "denied", "not run"
 ]
-"""The status of a bar. `failed`: the call returned an error, also one that was caught, or the run
-ended while it ran. `denied`: a person or a rule refused it. `not run`: the run ended before the
-call started."""
+"""The status of a bar. `failed`: the call returned an error, even if it was caught, or the run
+ended during the call. `denied`: a person or a rule refused the call. `not run`: the run ended
+before the call started."""
 
 
 @dataclass(slots=True)
 class CallBar:
-    """One call of a run, or one answer of its mind, in time. Times are seconds since 1970; None:
-    not yet, or never.
+    """The times of one call of a run, or of one answer of its mind. Times are seconds since 1970,
+    or None for not yet or never.
 
     Attributes:
         number: the number of the call in the run; -1 for an answer of the mind.
-        name: its tool, or the name of the mind.
+        name: the tool of the call, or the name of the mind.
         call: the call as it was written.
-        approvals: (decider, seconds) of each decision that it needed to run: who decided, in
-            words, and how long after the question. The decision on its plan is first.
-        items: how many executions have started; more than 1 with `_each`.
-        open: how many executions are running now.
-        event: the number of the event that listed it.
+        approvals: (decider, seconds) of each decision that the call needed to run: who decided, in
+            words, and how long after the question. The decision on its plan comes first.
+        items: the number of executions that have started; more than 1 with `_each`.
+        open: the number of executions that are running now.
+        event: the number of the event that listed the call.
     """
 
     number: int
@@ -56,7 +56,7 @@ class CallBar:
     event: int = 0
 
     def finish(self, error: JSON, at: float | None) -> None:
-        """End one of its executions, with an error unless it is null."""
+        """End one execution of the call, with an error unless it is null."""
         self.open = max(0, self.open - 1)
         self.finished = at
         if isinstance(error, dict):
@@ -68,25 +68,25 @@ class CallBar:
 
 @dataclass(slots=True)
 class Trace:
-    """The bars of a run. `add` makes them from the events of its journal, in order, and takes more
-    events as the journal grows.
+    """The bars of a run. `add` makes them from the events of its journal, in order, and accepts
+    more events as the journal grows.
 
     Attributes:
         bars: a bar for each call, by its number.
         minds: a bar for each answer of the mind.
-        last: the number of the last event.
-        begun, ended: the times of the first event, and of the end of the run.
+        last: the number of the last added event.
+        begun, ended: the time of the first event, and the time of the end of the run.
         mode: `plan` or `solve`.
-        mind: the name of the mind; empty: the run is answered by turns, or needs no mind.
+        mind: the name of the mind; empty if the run is answered by turns, or needs no mind.
         program: the text of the program, if the last Solution is one.
         printed: what programs printed.
-        output: the output as written.
-        modules: tool -> its module, for tools of modules.
-        decisions: (time, call, decision, decider, reason) of each decision, except those by a
+        output: the output as it is written in the Solution.
+        modules: the module of each tool that belongs to one.
+        decisions: (time, call, decision, decider, reason) of each decision, except decisions by a
             grant.
-        plan_asked: when the approval of the last plan was asked for.
-        tokens, cost: the usage of the answers so far.
-        proposed: the number of the first call of the last Solution that arrived whole.
+        plan_asked: when the last plan was presented for approval.
+        tokens, cost: the usage of all answers so far.
+        proposed: the number of the first call of the last complete Solution.
     """
 
     bars: list[CallBar] = field(default_factory=list[CallBar])
@@ -110,7 +110,7 @@ class Trace:
     proposed: int = 0
 
     def add(self, events: Iterable[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Take (number, event) of a journal, and the time of each event by its number."""
+        """Add the (number, event) pairs of a journal, with the time of each event by its number."""
         for number, event in events:
             at = times.get(number)
             self.last = number
@@ -150,7 +150,7 @@ class Trace:
         if event.get("decision") == "approve":
             self._accept(decider_text(event), at)
         else:
-            # What was proposed does not run; an edited plan runs in its place.
+            # The proposed calls do not run; an edited plan runs instead.
             del self.bars[self.proposed :]
 
         self._add_calls(event, at)
@@ -203,7 +203,7 @@ class Trace:
             case "call_finished":
                 bar.finish(event.get("error"), at)
             case "approval_asked":
-                # Stricter rules ask again; a decision answers the last question.
+                # Stricter rules may ask again. A decision answers the last question.
                 bar.asked = at
                 bar.decided = None
                 bar.status = "asking"
@@ -236,7 +236,7 @@ class Trace:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
-        """The plan that waited is accepted: its calls are those that wait now."""
+        """Accept the plan that waited: from now on, its calls are the ones that wait."""
         if at is None or self.plan_asked is None:
             return
         for bar in self.bars:
@@ -276,7 +276,7 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """The module of a bar's call; empty for code of this process."""
+    """The module of the call of a bar; empty for code of this process."""
     named = bar.call.get("_module")
     if isinstance(named, str):
         return named
