@@ -126,7 +126,7 @@ async def test_a_user_of_the_server_signs_in(
             1,
             [
                 "nobody is signed in to tickets",
-                "still signed in to tickets, which --user signs out: alice",
+                "still signed in to tickets (--user signs them out): alice",
             ],
         )
         done = await apart(lambda: ideabridge("servers", "logout", "tickets", "--user", "alice"))

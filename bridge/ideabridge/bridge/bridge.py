@@ -286,8 +286,8 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Whether error messages of a module may be quoted: with several users, they may contain
-        the arguments of another user.
+        """Return whether errors and notes may quote what a module wrote: with several users, it may
+        contain the arguments of another user.
         """
         try:
             return not self.store.users.exist()
@@ -415,9 +415,9 @@ class Bridge:
             ref: as in `Ideas.get`.
             caller: who asks. An idea that others do not share with this caller does not exist for
                 it.
-            results: include values that come from results of calls. They may be private, so by
-                default they are left out of the ideas of later Requests: the document lists them in
-                `left_out`, has an id of its own, and names the `original`.
+            results: whether to include values that come from results of calls. They may be private,
+                so by default they are left out of the ideas of later Requests: the document lists
+                them in `left_out`, has an id of its own, and names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
@@ -457,7 +457,7 @@ class Bridge:
 
         Args:
             document: a result of `export_idea`.
-            publish: also publish the idea.
+            publish: whether to publish the idea, too.
             caller: who imports it.
             edited: a person has reviewed the document, so it may differ from what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import may replace.
@@ -642,7 +642,7 @@ class Bridge:
             caller: the owner of the runs.
 
         Raises:
-            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            UnknownIdeaError, UnknownRunError: one of `refs` names no idea or run of this caller.
             PublicationError: `refs` is empty, or a run has not ended.
         """
         if not refs:
@@ -671,7 +671,7 @@ class Bridge:
 
         Raises:
             PublicationError: the run cannot become a plan, or a decision does not fit the plan.
-            UnknownIdeaError, UnknownRunError: no run of this caller made it.
+            UnknownIdeaError, UnknownRunError: `ref` names no idea and no run of this caller.
         """
         check_text("ref", ref)
         chosen = read_object("choices", choices)
@@ -805,8 +805,8 @@ class Bridge:
         Args:
             plan: the plan with its recorded input.
             output: the recorded output.
-            effects: run the plan even if its calls may do more than read. A call that asks for
-                approval counts as a difference.
+            effects: whether to run the plan even if its calls may do more than read. A call that
+                asks for approval counts as a difference.
             caller: the owner of the run.
 
         Returns:
@@ -828,8 +828,8 @@ class Bridge:
 
         Args:
             names: the ideas, each NAME or NAME@VERSION; empty: every idea that this caller sees.
-            live: run plans that only read.
-            effects: also run the other plans.
+            live: whether to run plans that only read.
+            effects: whether to run the other plans, too.
             caller: who asks.
 
         Raises:
@@ -911,8 +911,8 @@ class Bridge:
         shown: Mapping[str, int] | None = None,
         choice: Choice | None = None,
     ) -> Settings:
-        """The settings of a run under this configuration; see `settings_under`. If the mind of the
-        `choice` says how much it is shown, this overrides the configuration.
+        """Return the settings of a run under this configuration; see `settings_under`. If the mind
+        of the `choice` says how much it is shown, this overrides the configuration.
         """
         check_object("limits", limits)
         asked = {} if shown is None else read_shown(shown)
@@ -1051,7 +1051,7 @@ class Bridge:
         return await checking.drawing(plan, catalogue, settings, form)
 
     async def _offered(self, plan: Plan, caller: str) -> tuple[Settings, Catalogue]:
-        """The settings of a run of this plan, and the tools that it may call."""
+        """Return the settings of a run of this plan, and the tools that it may call."""
         settings = self.settings(output_by_instance=plan.output_by_instance)
         return settings, await self._open_runs.catalogue_of(plan, settings, caller)
 
@@ -1476,8 +1476,8 @@ class Bridge:
         await (recovery.keep() if keep else recovery.run())
 
     def worker(self, most: int = 32) -> Worker:
-        """The worker of a bridge with the `role` `worker`. Its `run` drives queued runs, up to a
-        maximum at once.
+        """Return the worker of a bridge with the `role` `worker`. Its `run` drives queued runs, up
+        to a maximum at once.
         """
         if self._role != "worker" or self._writer is None:
             raise RuntimeError(

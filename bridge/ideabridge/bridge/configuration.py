@@ -486,7 +486,9 @@ class Configuration(BaseModel):
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
-        """The layer that a module's entry came from, or None if it was not read from a file."""
+        """Return the layer that a module's entry came from, or None if it was not read
+        from a file.
+        """
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def exposes(self, module: str) -> bool:
@@ -494,7 +496,7 @@ class Configuration(BaseModel):
         return "modules" in self.expose and module not in self.unexposed
 
     def with_only(self, modules: Collection[str]) -> Configuration:
-        """A copy in which all other modules are disabled.
+        """Return a copy in which all other modules are disabled.
 
         Raises:
             ConfigurationError: one of `modules` is not configured.
@@ -512,12 +514,12 @@ class Configuration(BaseModel):
         return self.model_copy(update={"modules": entries})
 
     def folder_of(self, module: str) -> Path:
-        """The absolute folder that relative paths in a module's entry are relative to."""
+        """Return the absolute folder that relative paths in a module's entry are relative to."""
         layer = self.layer_of(module)
         return (self.folder if layer is None else layer.file.parent).absolute()
 
     def variables_of(self, module: str) -> Variables | None:
-        """The variables that a module's entry may name; None: every variable."""
+        """Return the variables that a module's entry may name; None: every variable."""
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
 
@@ -527,8 +529,8 @@ class Configuration(BaseModel):
         return [line for layer in self.layers for line in layer.refused]
 
     def opened_by(self, *, needs_token: bool) -> str | None:
-        """Why an HTTP server must not start with this configuration: an ignored file would have let
-        fewer people in. None: the server may start.
+        """Return why an HTTP server must not start with this configuration: an ignored file would
+        have let fewer people in. None: the server may start.
 
         Args:
             needs_token: whether the server refuses everybody without a token.
@@ -540,7 +542,7 @@ class Configuration(BaseModel):
         if files and self.auth is None:
             return (
                 f"{files[0]}: auth is not used, because a project file cannot set it, so this "
-                f"server would let in others than the file says. Move auth into {user_file()}, or "
+                f"server would let in people whom the file refuses. Move auth into {user_file()}, or "
                 "into a file outside the project that --config names, or remove it"
             )
 
@@ -556,7 +558,7 @@ class Configuration(BaseModel):
         return None
 
     def digest_of(self, tool_file: str) -> str | None:
-        """The SHA-256, in hex, that a tool file must have to be loaded; None: any."""
+        """Return the SHA-256, in hex, that a tool file must have to be loaded; None: any."""
         for layer in self.layers:
             if layer.digests is not None and tool_file in layer.digests:
                 return layer.digests[tool_file]
@@ -632,7 +634,7 @@ def _found(value: Any) -> str:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
-    """The model of the object at `path`, seen from an object of `model`."""
+    """Return the model of the object at `path`, as seen from an object of `model`."""
     annotation: Any = model
     for key in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -648,7 +650,7 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
 
 
 def _annotation_of(model: type[BaseModel], key: str) -> Any:
-    """The type of the value that a key of an object of `model` has."""
+    """Return the type of a key's value in an object of `model`."""
     for name, field in model.model_fields.items():
         if key in (name, field.alias):
             return field.annotation
@@ -786,8 +788,8 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
 
 
 def place_of(store: str, folder: Path) -> str:
-    """The absolute path of a store whose configured path is relative to a folder. The address of a
-    PostgreSQL database stays as it is.
+    """Return the absolute path of a store whose configured path is relative to a folder. Return the
+    address of a PostgreSQL database as it is.
     """
     if is_address(store):
         return store
@@ -1088,7 +1090,7 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 
 
 def fingerprint(configuration: Configuration) -> str:
-    """A SHA-256 over everything that changes how runs behave.
+    """Return a SHA-256, in hex, over everything that changes how runs behave.
 
     It covers the modules (see `module_fingerprint`), tool files, approval, order and limits, and
     the folder if a program or a tool file runs in it. A run continues under another fingerprint
@@ -1113,7 +1115,7 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def start_definitions(configuration: Configuration) -> dict[str, str]:
-    """The fingerprint of each enabled module, by its name (see `module_fingerprint`).
+    """Return the fingerprint of each enabled module, by its name (see `module_fingerprint`).
 
     The member "" is for the Python tools. If the configuration names tool files, it covers the
     folder of the configuration: projects share a store, and a run that calls the tools of one
@@ -1132,7 +1134,7 @@ def _enabled(configuration: Configuration) -> list[str]:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """A SHA-256 over the definition of a module, without its secrets.
+    """Return a SHA-256, in hex, over the definition of a module, without its secrets.
 
     It covers the name, the command, its arguments, the address, the allowed and denied tools, the
     names of headers and environment variables, and, for a program, the folder that it runs in.

@@ -204,7 +204,7 @@ def data_words(
     *,
     is_own_program: bool,
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, who names it) for each word after a command that may
+    """Yield (number of the word, path, place that names it) for each word after a command that may
     name a data file.
 
     Args:
@@ -235,8 +235,8 @@ def data_words(
 
 
 def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, path, who names it) for each variable of a server that may
-    name a data file.
+    """Yield (variable, path, place that names it) for each variable of a server that may name a
+    data file.
     """
     for name, text in environment.items():
         value = _path(text)
@@ -288,8 +288,8 @@ def is_in_project(path: Path, folder: Path) -> bool:
 def may_be_data(path: Path, folder: Path) -> bool:
     """Return whether a file inside a folder is absent, or an ordinary file that cannot be executed.
 
-    It is false for a hidden file, a file in a hidden folder or behind a link, a file with a second
-    hard link, an executable permission, or the first bytes of a program.
+    Return False for a hidden file, a file in a hidden folder or behind a link, and a file with a
+    second hard link, an executable permission, or the first bytes of a program.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

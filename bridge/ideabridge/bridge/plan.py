@@ -106,8 +106,8 @@ class Plan:
     state_schemas: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def context(self) -> list[JSON]:
-        """The context messages of the plan: its tools, its own messages, its input, and a state
-        for each instance.
+        """Return the context messages of the plan: its tools, its own messages, its input, and a
+        state for each instance.
         """
         messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
         messages += self.messages
@@ -179,8 +179,8 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """The plan. A program over instances becomes one call, which runs the program once for each
-        instance, with the common input and the state of the instance.
+        """Return the plan, in which a program over instances becomes one call. The call runs the
+        program once for each instance, with the common input and the state of the instance.
         """
         if self.program is None or not self.instances:
             return self
@@ -197,8 +197,8 @@ class Plan:
         return dataclasses.replace(self, calls=[call], output=f"{DAGGER}results.0", program=None)
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
-        """The calls, with a copy for every instance of each call that names no instance, and the
-        places of all in the plan.
+        """Return the calls, with a copy for every instance of each call that names no instance, and
+        their places in the plan.
         """
         return spread(self.calls, list(self.instances))
 
@@ -308,8 +308,9 @@ def _is_message(state: JSON) -> TypeGuard[JSONObject]:
 
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """The arguments of a published idea, and the `default` of each absent optional parameter that
-    has one. Absent required parameters stay absent, and members of parameters are not filled in.
+    """Return the arguments of a published idea, and the `default` of each absent optional parameter
+    that has one. Absent required parameters stay absent, and members of parameters are not filled
+    in.
 
     `schema` is the input schema; None: the idea has no parameters.
     """
@@ -344,8 +345,8 @@ def read_published(
     `fixed` has the members of the input that the caller does not pass. A plan with a program has
     `program`, `names` and `reached` (see `Plan`), and no output. Its `recorded_defaults` names the
     members of the input whose defaults are values of one recorded run, and which its author does
-    not call constant. A plan has an `output_schema` if it differs from the tool's: with instances,
-    the tool returns a map of outputs.
+    not call constant. A plan has an `output_schema` of its own if the tool's differs: with
+    instances, the tool returns a map of outputs.
     """
     calls = plan.get("calls")
     instances = plan.get("instances")
@@ -446,13 +447,13 @@ class Rehearsal:
     missing: tuple[str, ...] = ()
 
     def dry_run(self) -> JSONObject:
-        """The order of the calls, which of them run in parallel, and what each reads and writes;
-        see `Bridge.dry_run`.
+        """Return the order of the calls, which of them run in parallel, and what each reads and
+        writes; see `Bridge.dry_run`.
         """
         return dry_run_report(self.graph, self.missing)
 
     def draw(self, form: str = "text") -> str:
-        """A drawing of the plan: `text` or `mermaid`.
+        """Return a drawing of the plan: `text` or `mermaid`.
 
         Raises:
             PlanError: the form is unknown.
@@ -504,7 +505,7 @@ def _checked(
 
 
 def needed_inputs(plan: Plan) -> list[Reference]:
-    """The references to the input that have no alternative."""
+    """Return the references to the input that have no alternative."""
     holes: list[Hole] = []
     compile_value([*plan.calls, _imported(plan), plan.output], holes, [])
     needed: list[Reference] = []
@@ -520,7 +521,7 @@ def needed_inputs(plan: Plan) -> list[Reference]:
 
 
 def _imported(plan: Plan) -> list[JSON]:
-    """The references of `_imports` that are written without a dagger."""
+    """Return the references of `_imports` that are written without a dagger."""
     listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
     names = [name for names in listed if isinstance(names, list) for name in names]
     return [
@@ -529,7 +530,7 @@ def _imported(plan: Plan) -> list[JSON]:
 
 
 def _placeholder(needed: list[Reference]) -> JSONObject:
-    """An input with a value for each of these references."""
+    """Return an input with a value for each of these references."""
     root: JSONObject = {}
     for operand in needed:
         here = root
@@ -570,7 +571,7 @@ class WaitingPlan(Rehearsal):
         return self.question.shown["output"]
 
     def to_json(self) -> JSONObject:
-        """`{"calls", "output", "instances"?, "dry_run", "drawing"}`."""
+        """Return `{"calls", "output", "instances"?, "dry_run", "drawing"}`."""
         shown: JSONObject = dict(self.question.shown)
         if self.instances:
             shown["instances"] = self.instances
@@ -578,7 +579,7 @@ class WaitingPlan(Rehearsal):
 
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
-    """The plan of a lazy run that waits for a decision; None if no plan waits."""
+    """Return the plan of a lazy run that waits for a decision; None if no plan waits."""
     question = machine.plan_question
     plan = machine.waiting_plan
     if question is None or plan is None:

@@ -1,11 +1,10 @@
-"""Reading: reads much of the store without blocking the event loop, so that the work can be
-stopped.
+"""Reading: reads much of the store without blocking the event loop, in work that can be stopped.
 
-Some work takes longer the larger the journals are that it reads: a fork, a check of a published
-plan, a page of a run. A worker process does this work: it has a deadline, bounded memory and a
-read-only connection to the store, and a cancelled request kills it. If the journals are small, a
-thread does the work in less time than a process needs to start. A store in memory, which no other
-process can read, is always read in a thread.
+Some work takes longer with larger journals: a fork, a check of a published plan, a page of a run. A
+worker process does this work: it has a deadline, bounded memory and a read-only connection to the
+store, and a cancelled request kills it. If the journals are small, a thread does the work in less
+time than a process needs to start. A store in memory, which no other process can read, is always
+read in a thread.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ async def read_beside(
 
 
 def are_small(store: Store, runs: Sequence[str]) -> bool:
-    """Whether the journals of these runs can be folded in a few milliseconds.
+    """Return whether the journals of these runs can be folded in a few milliseconds.
 
     Raises:
         UnknownRunError: a run does not exist.

@@ -34,12 +34,12 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MIN_LENGTH: Final = 6
-"""The least number of characters of a secret. Shorter values occur in ordinary text, which
+"""The minimum length of a secret, in characters. Shorter values occur in ordinary text, which
 masking would garble."""
 
 _LEAST_BASE64: Final = 7
-"""The least number of characters of base64. Two random texts of seven characters are equal once in
-4 * 10^12 cases."""
+"""The minimum length of a form in base64, in characters. Two random texts of seven characters are
+equal once in 4 * 10^12 cases."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _WRAPPED: Final = re.compile(
@@ -94,8 +94,8 @@ _LOCK: Final = RLock()
 
 
 class Secrets:
-    """Collects secret values, and replaces them by `[secret:NAME]`, also in their encoded
-    forms (`forms_of`).
+    """Collects secret values, and replaces them with `[secret:NAME]`, even in their encoded forms
+    (`forms_of`).
     """
 
     def __init__(self) -> None:
@@ -194,8 +194,8 @@ class Secrets:
         return list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
-        """Replace every secret in a text by `[secret:NAME]` (longest first), and bearer
-        tokens by `[secret]`.
+        """Replace every secret in a text with `[secret:NAME]` (longest first), and bearer tokens
+        with `[secret]`.
         """
         finder = self._finder("any")
         if finder is not None:
@@ -285,7 +285,7 @@ class _Finder:
 
     Args:
         names: the name of the secret, by form.
-        is_escaped: True if JSON escapes a character of a secret.
+        is_escaped: whether JSON escapes a character of any secret.
     """
 
     def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
@@ -379,7 +379,7 @@ class _Finder:
         return spans
 
     def replaced(self, text: str) -> str:
-        """Replace each secret in a text by `[secret:NAME]`."""
+        """Replace each secret in a text with `[secret:NAME]`."""
         parts: list[str] = []
         last = 0
         for start, end, name in self.spans(text):
@@ -512,7 +512,7 @@ class Keyring:
     _SERVICE: Final = "ideabridge"
 
     def read(self, name: str) -> str | None:
-        """The text that is stored under a name, or None."""
+        """Return the text that is stored under a name, or None."""
         text: object = self._call("get_password", name)
         return text if isinstance(text, str) else None
 

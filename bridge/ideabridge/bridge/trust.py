@@ -51,8 +51,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
 MAX_NAMES: Final = 10_000
-"""The most possible paths that are looked up: one for each word in each folder that it may be
-relative to."""
+"""The maximum number of possible paths that are looked up: one for each word in each folder that it
+may be relative to."""
 
 HARMLESS: Final = frozenset(
     {
@@ -113,8 +113,8 @@ _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 a module."""
 
 _MOST_PROGRAM_NAMES: Final = 20
-"""The most names of a server's command, including those of link targets, for which its arguments
-are read."""
+"""The maximum number of names of a server's command, including those of link targets, for which its
+arguments are read."""
 
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
 """The files that Python and Node execute if they are started with a folder."""
@@ -180,9 +180,9 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """The first link on the way from a folder to a path in it that leads out of the folder; None if
-    no link does, or if the path is not in the folder. Whoever made the folder, for example the
-    author of a repository, chose such a link.
+    """Return the first link on the way from a folder to a path in it that leads out of the folder;
+    None if no link does, or if the path is not in the folder. Whoever made the folder, for example
+    the author of a repository, chose such a link.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -424,8 +424,8 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that may be data: those that are named only as data, by whichever of their
-    paths.
+    """Return the files that may be data: those that the content names only as data, by whichever
+    path.
     """
     if not named:
         return {}
@@ -769,7 +769,7 @@ class ProjectTrust:
 
     Attributes:
         found: the present content of the file.
-        before: the trust that a person has put in the file; None: none.
+        before: the trust that a person has stored for the file, or None.
         problem: the problem of `trust.json`, or None.
     """
 
@@ -779,7 +779,7 @@ class ProjectTrust:
 
     @property
     def is_trusted(self) -> bool:
-        """True if a person has trusted exactly this content."""
+        """Whether a person has trusted exactly this content."""
         if self.before is None or not self.before.data <= self.found.data_files.keys():
             return False
         return dict(self.before.digests) == self._covered
@@ -923,8 +923,8 @@ def _why_not_data(found: ProjectFile) -> str:
 
 
 def trust_file(file: Path) -> None:
-    """Trust the present content of a project file. Only a program that wrote it itself may call
-    this.
+    """Trust the present content of a project file. Only a program that wrote the file itself may
+    call this.
 
     Raises:
         TrustError: it is not JSON, others may write it, or trust cannot be stored.
@@ -1047,7 +1047,7 @@ class Variables:
 
 
 def variables_text(names: Sequence[str]) -> str:
-    """Variables as the subject of a sentence: `the variable A`, `the variables A and B`."""
+    """Return variables as the subject of a sentence: `the variable A`, `the variables A and B`."""
     if len(names) == 1:
         return f"the variable {names[0]}"
     *first, last = names

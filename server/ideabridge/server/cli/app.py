@@ -442,8 +442,8 @@ def run_command_line(arguments: list[str]) -> int:
 def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets, because it may
-    quote modules.
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) without secrets: it may contain text from
+    modules.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(printable(everywhere_masked(text)))

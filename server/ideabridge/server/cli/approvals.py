@@ -1,4 +1,4 @@
-"""`ideabridge approvals`: list the decisions that runs wait for, and make them."""
+"""`ideabridge approvals`: lists the decisions that runs wait for, and makes them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-# Python's own: it loads faster than the store's, and no store is open in this process
+# Python's own module loads faster than the store's, and no store is open in this process
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing

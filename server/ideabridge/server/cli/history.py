@@ -51,8 +51,8 @@ async def import_history(
             "--module",
             metavar="LOGNAME=SERVER",
             help=(
-                "The server that a server in the logs is, if the host has another name "
-                "for it; may be repeated."
+                "The configured server that LOGNAME in the logs stands for, if its name in the "
+                "host differs; may be repeated."
             ),
         ),
     ] = None,

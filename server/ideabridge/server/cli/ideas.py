@@ -604,7 +604,7 @@ def idea_lines(
 
 
 def _result_lines(result: JSONObject) -> list[Line]:
-    """Return lines for a result of `idea_result`; no lines if it is empty."""
+    """Return lines for a result of `idea_result`, or no lines if it is empty."""
     if not result:
         return []
 
@@ -773,7 +773,7 @@ def _plan(solution: JSON) -> list[Line]:
         source = source_text(program)
         lines += [(f"  {line}", None) for line in source.split("\n")]
         if source != program:
-            lines.append(("  it holds characters that hide; they are written as escapes", "yellow"))
+            lines.append(("  it contains hidden characters, which are shown as escapes", "yellow"))
 
         body = {key: value for key, value in body.items() if key != "program"}
         if calls:

@@ -10,7 +10,7 @@ import inspect
 import os
 import shlex
 
-# Python's own: it loads faster than the store's, and no store is open in this process
+# Python's own module loads faster than the store's, and no store is open in this process
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -481,7 +481,7 @@ async def publish_idea(
     they came from. If they leave open what the tool does for other input, the command says so, and
     a program settles it (--program). `ideas lift` shows the tool before it is published.
 
-    `session` stands for what an assistant called last, tool by tool.
+    The REF `session` means what an assistant called last, tool by tool.
     """
     from ideabridge.bridge.lifting.choices import read_choices
     from ideabridge.bridge.publishing.publish_request import PublishRequest
@@ -605,8 +605,8 @@ def _say_open(publication: Publication, ref: str) -> None:
     )
     say(f"  ideabridge ideas publish {ref} {publication.name} --program ask")
     say(
-        "or write it yourself (--program show says what it must do, --program FILE hands it "
-        "in). --no-program: none."
+        "or write it yourself (--program show says what it must do, --program FILE submits "
+        "it). --no-program publishes without one."
     )
 
 
@@ -615,9 +615,9 @@ def _audience_text(name: str, shares: tuple[str, ...]) -> str:
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
-        return f"{name} is its owner's alone"
+        return f"only its owner can use {name}"
     return (
-        f"{name} is given to "
+        f"{name} is shared with "
         f"{'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
     )
 

@@ -173,8 +173,8 @@ async def work(
 ) -> None:
     """Run the runs of servers that were started with `serve --http --workers` on the same store.
 
-    A worker takes a run from the queue if the servers that the run may call run here. SIGTERM or
-    Ctrl-C lets it begin no more calls; it ends when its running calls have ended, and other workers
+    A worker takes a run from the queue if the servers that the run may call run here. After SIGTERM
+    or Ctrl-C it begins no more calls, and ends when its running calls have ended. Other workers
     continue its runs.
     """
     configuration = options.configuration()

@@ -107,7 +107,7 @@ class _Import:
         files: the existing files of the host.
         adoptions: what happens to each server of the host.
         receiving: the configurations that receive servers.
-        trusted: the project's files among them that are trusted afterwards.
+        trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
         staying: with `--move`, a line for each server that stays in the host.
         changes: the files of the host from which servers are removed, each with its new content.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS: Final = 60.0
-"""Seconds of a sign-in that do not depend on the person."""
+"""Extra seconds for a sign-in, on top of the time that the person has."""
 
 app = typer.Typer(
     help="List, test, sign in to and import the MCP servers behind ideabridge.",
@@ -118,7 +118,7 @@ async def list_servers(options: Options) -> int:
 
 
 def _say_notes(status: ModuleStatus) -> None:
-    """Report the peculiarities of a server."""
+    """Report the notes on a server."""
     for note in status.notes:
         say(f"  {status.name}: {note}", "dim")
 
@@ -196,7 +196,7 @@ async def check_server(
                 _check_call(configuration, definition, tool, parameters)
 
         result = await _call(module, tool, parameters)
-        # The call may have revealed more peculiarities.
+        # The call may have added notes.
         status = module.status()
         if options.json:
             print_json({"module": _status_json(status), "tool": tool, "result": result})
@@ -229,7 +229,7 @@ def _check_call(
 
 
 async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
-    """Call a tool. If the call fails, report the peculiarities of the server."""
+    """Call a tool. If the call fails, report the notes on the server."""
     from ideabridge.bridge.modules.errors import ModuleError
 
     try:
@@ -279,7 +279,7 @@ async def log_in(
         bool,
         typer.Option(
             "--no-browser",
-            help="Print the address, and take the one where the browser ends from stdin.",
+            help="Print the address, and read the one where the browser ends up from stdin.",
         ),
     ] = False,
     device: Annotated[
@@ -466,7 +466,7 @@ def log_out(
         say(f"{user} is not signed in to {name}")
 
     if others:
-        say(f"still signed in to {name}, which --user signs out: {', '.join(others)}", "dim")
+        say(f"still signed in to {name} (--user signs them out): {', '.join(others)}", "dim")
 
     return ExitCode.DONE if addresses else ExitCode.FAILED
 

@@ -284,9 +284,8 @@ def query_store(
     changed.
 
     At most 10,000 rows are read, in at most 30 seconds. Bytes are printed as hex digits. A table
-    shortens long values, and where the terminal is too narrow for it, each row is printed as lines
-    of names and values.
-    A store in PostgreSQL is read with psql.
+    shortens long values. If the terminal is too narrow for it, each row is printed as lines of
+    names and values. A store in PostgreSQL is read with psql.
     """
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.sqlite.query import query
