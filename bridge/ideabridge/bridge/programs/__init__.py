@@ -1,3 +1,3 @@
-"""Programs: Python text in place of a list of calls, run by a sandboxed interpreter in a
-worker process.
+"""Programs: Python text in place of a list of calls. A sandboxed interpreter runs it in a worker
+process.
 """

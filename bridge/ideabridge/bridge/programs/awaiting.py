@@ -1,13 +1,13 @@
 """Awaiting: finds the calls of a program whose results are never awaited.
 
-A call starts where it is made, and `await` gives its result. So a program may make calls first
-and await them later, one by one or with `asyncio.gather`. What is found here can be neither: the
-value of the call is thrown away, or used where only its result can be meant, as in
-`git.log()["x"]` or `f"{git.log()}"`. The type checker of the interpreter sees some of these, and
-says nothing about what to write.
+A call starts where it is made, and `await` gives its result. So a program may make calls first and
+await them later, one by one or with `asyncio.gather`. This file finds calls that are certainly
+never awaited: the value of the call is thrown away, or used where only its result can be meant, as
+in `git.log()["x"]` or `f"{git.log()}"`. The type checker of the interpreter sees some of these, but
+does not say what to write.
 
-What may be awaited somewhere is left alone: a call that is passed on, returned by a plain function,
-kept in a list, or in a variable that is also used in another way.
+A call that may be awaited elsewhere is left alone: it is passed on, returned by a plain function,
+kept in a list, or held by a variable that is also used in another way.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _READERS: Final = frozenset(
         *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
     }
 )
-"""Functions of Python that read a value, and await nothing."""
+"""Built-in functions that read a value and await nothing."""
 
 _WAITS: Final = frozenset({"gather", "sleep"})
-"""Functions of `asyncio` whose values are awaited, too."""
+"""Functions of `asyncio` whose values must be awaited, too."""
 
 _ROUNDS: Final = 3
-"""How many functions may return the calls of each other, so that this is seen: each round reads
-the whole program."""
+"""The longest chain of functions that return each other's calls and are still recognised: each
+round reads the whole program.
+"""
 
 _CONTAINERS: Final = (
     ast.List,
@@ -62,8 +63,8 @@ class Unawaited:
     """A call whose result is not awaited where it is needed.
 
     Attributes:
-        line: from 1.
-        column: from 1.
+        line: its line, from 1.
+        column: its column, from 1.
         text: what is wrong, and what to write.
     """
 
@@ -75,12 +76,12 @@ class Unawaited:
 def unawaited(
     tree: ast.Module, tools: Mapping[str, frozenset[str]], functions: frozenset[str]
 ) -> list[Unawaited]:
-    """The calls that no program can have meant without `await`.
+    """The calls of a program that cannot be meant without `await`.
 
     Args:
         tree: the program.
         tools: the names of the functions of each module that can be imported.
-        functions: global functions whose values are awaited.
+        functions: the global functions whose values must be awaited.
     """
     return sorted(
         _Program(tree, tools, functions).find(), key=lambda call: (call.line, call.column)
@@ -130,8 +131,8 @@ class _Program:
                 pass
 
     def _add_functions(self) -> None:
-        """Add the functions of the program whose values are awaited: those of `async def`, and
-        those that return calls of others.
+        """Add the functions of the program whose values must be awaited: functions that `async def`
+        defines, and functions that return calls of such functions.
         """
         own = [
             node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -154,10 +155,10 @@ class _Program:
         )
 
     def _imported(self) -> tuple[dict[str, str], set[str]]:
-        """The modules with tools by the names that they have in the program, and the functions
+        """The modules with tools, by their names in the program, and the functions that are
         imported from them.
 
-        A name that is bound anywhere else may be something else.
+        A name that is also bound elsewhere is left out, because it may mean something else.
         """
         modules: dict[str, str] = {}
         functions: set[str] = set()
@@ -181,7 +182,7 @@ class _Program:
         return all(isinstance(node, ast.Import | ast.ImportFrom) for node in self._bound[name])
 
     def _starts(self, node: ast.AST) -> bool:
-        """Whether an expression is a call whose value is awaited."""
+        """Whether an expression is a call whose value must be awaited."""
         match node:
             case ast.Call(func=ast.Name(id=name)):
                 return name in self._functions
@@ -223,7 +224,7 @@ class _Program:
         name = target.id
         bound = self._bound[name]
         if bound[0] is not target:
-            # It was looked at with the first call.
+            # The variable was examined with its first call.
             return
         if not all(self._holds_call(other) for other in bound):
             return
@@ -259,8 +260,8 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Whether a value is nothing but a statement, or part of one: that of the last
-        statement is the output.
+        """Whether a value is a whole statement, or a part of a container that is one. In the last
+        statement, such a value is the output.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):
@@ -268,7 +269,7 @@ class _Program:
         return isinstance(parent, ast.Expr)
 
     def _needs_result(self, node: ast.AST) -> bool:
-        """Whether an expression stands where only the result of a call can be meant."""
+        """Whether an expression is used where only the result of a call can be meant."""
         parent = self._parents[node]
         match parent:
             case (
@@ -298,8 +299,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Whether a call takes what it awaits itself: one of `asyncio`, or of a function
-        of the program.
+        """Whether a called function may await its arguments itself: a function of `asyncio`, or one
+        that the program defines.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
@@ -315,7 +316,7 @@ class _Program:
 
 
 def _shown(call: ast.Call) -> str:
-    """A call as it is named in a message, without its arguments."""
+    """The form in which a message names a call, without its arguments."""
     return f"{ast.unparse(call.func)}({'...' if call.args or call.keywords else ''})"
 
 

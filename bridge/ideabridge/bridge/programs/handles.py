@@ -1,15 +1,15 @@
-"""Handles: what a program gets in place of a large result.
+"""Handles: the objects that a program gets in place of large results.
 
 A result over `LARGE` bytes stays in this process, because it takes long to hand it to the
 interpreter, and it may not fit into the memory of a program. The program gets a `Handle`: it reads
-a part with `await tools.read(handle, path)`, passes it as a parameter, or returns it. As a
-parameter or an output it is a reference to the result (`†results.0.rows`), which the machine
-resolves like any reference of a plan. So the journal does not have the value twice, and a resumed
+a part with `await tools.read(handle, path)`, passes the handle as a parameter, or returns it. As a
+parameter or an output, a handle is a reference to the result (`†results.0.rows`), which the machine
+resolves like any reference of a plan. So the journal does not store the value twice, and a resumed
 program gets the same handles.
 
 A handle is an object of this process, which the interpreter knows by an id of its session. Results
-of tools are JSON, so none can be or imitate a handle; a class of the same name in a program is
-another class. A session has only handles of its own results.
+of tools are JSON, so no result can be a handle or imitate one, and a class of the same name in a
+program is another class. A session has only handles of its own results.
 
     rows = await db.query(sql="...")        # Handle(call=0, path='', type='array', length=40000, bytes=5200000)
     await tools.read(rows, "0.name")        # a part; over `LARGE` bytes it is a handle again
@@ -109,8 +109,8 @@ class Handle:
 
 
 def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
-    """Return the result of a call, or a part of it, as a program gets it: the value, or a handle
-    if it is large.
+    """Return the result of a call, or a part of it, as a program gets it: the value itself, or a
+    handle if the value is large.
     """
     if not isinstance(value, str | list | dict) or (
         isinstance(value, str) and len(value) <= LARGE // 6
@@ -122,8 +122,8 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:
-    """The part of a handle, or of a value, at a path as references write it: `rows.0["odd key"]`;
-    "" is all of it.
+    """The part of a handle or of a value at a path, which is written as in references: `rows.0["odd
+    key"]`. The path "" means all of it.
 
     Raises:
         ProgramError: the path is malformed, or leads to nothing.
@@ -144,7 +144,7 @@ def read_part_of(result: object, path: object) -> JSON | Handle:
         if not isinstance(part, Missing):
             return part
 
-    # The error names the place as a reference does.
+    # The error names the place like a reference.
     document: JSON = whole
     for key in reversed(root):
         document = {key: document}
@@ -170,11 +170,11 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value of a program as calls have it: texts are escaped, and `refer`
+    """Return a value of a program in the form that calls have: texts are escaped, and `refer`
     replaces each handle.
 
-    `refer` None: there are no handles; `what` names the value. Raises what `normalise` raises, and
-    ProgramError for an object of Python that the interpreter has made a text of.
+    `refer` is None if there are no handles; `what` names the value in errors. Raises the errors of
+    `normalise`, and `ProgramError` for a Python object that the interpreter has turned into text.
     """
     expect_written(raw, what=what)
     if refer is None:
@@ -194,15 +194,15 @@ _OBJECT: Final = re.compile(
     r"|<re\.Match object; .*>|dict_(keys|values|items)\(.*\)|range\(-?\d+, -?\d+(, -?\d+)?\)",
     re.DOTALL,
 )
-"""The text that the interpreter makes of an object that is not JSON."""
+"""The text into which the interpreter turns an object that is not JSON."""
 
 
 def _without_objects(value: JSON, what: str) -> JSON:
-    """Return the value.
+    """Return the value unchanged.
 
     Raises:
-        ProgramError: a text within it stands for a call that was not awaited, a function, a class,
-            or another object.
+        ProgramError: a text in the value was a call that was not awaited, a function, a class, or
+            another Python object.
     """
     for text in values_in(value):
         if isinstance(text, str) and text[:1] in ("<", "d", "r") and _OBJECT.fullmatch(text):
@@ -217,8 +217,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Put a reference into the place of the null that `_without` left; `value` is of
-    this call alone.
+    """Put a reference into the place of the null that `_without` left. Only this call uses `value`,
+    so it may be changed.
     """
     if not path:
         return reference
@@ -237,8 +237,8 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
 def _without(
     raw: object, handles: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
 ) -> object:
-    """A copy with null in the place of each handle; a value that nests too deep for JSON
-    stays as it is.
+    """A copy with null in the place of each handle. A value that nests too deep for JSON stays as
+    it is.
     """
     if isinstance(raw, Handle):
         handles.append((path, raw))

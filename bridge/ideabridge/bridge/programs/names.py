@@ -1,10 +1,10 @@
-"""ProgramNames: what programs call modules, tools and parameters.
+"""ProgramNames: the names of modules, tools and parameters in programs.
 
-A program imports one Python module for each MCP server (`import git`), `tools` (the tools of
-this process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A name
-that Python does not allow changes: other characters become `_`, keywords get `_` behind them,
-and of two names that become equal the second gets `_2`. The mapping is one to one, and depends
-only on the tools.
+A program imports one Python module for each MCP server (`import git`), `tools` (the tools of this
+process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A name that
+Python does not allow changes: other characters become `_`, `_` is appended to keywords, and if two
+names become equal, `_2` is appended to the second. The mapping is one to one, and depends only on
+the tools.
 """
 
 from __future__ import annotations
@@ -49,23 +49,25 @@ _OWN: Final = sys.stdlib_module_names | {
     "state",
     "tools",
 }
-"""Names that a server's module cannot have: Python's own modules, and the names that
-a program finds."""
+"""The names that a server's module cannot have: the names of Python's own modules, and the names
+that a program finds.
+"""
 
 _KEPT: Final = 64
 _STUBS: Final[dict[tuple[tuple[str, int], ...], tuple[list[Tool], str]]] = {}
-"""The latest stubs with their tools, by the functions and the ids of the tools, which live as long
-as this has them. The digest of a large schema would take longer than its stub.
+"""The latest stubs with their tools, by the names of the functions and the ids of the tools. The
+tools are kept so that their ids stay valid. A digest of a large schema would take longer than its
+stub.
 """
 
 _LOCK: Final = threading.Lock()
-"""Sessions of programs ask for stubs in threads of their own."""
+"""Guards `_STUBS`, because sessions of programs ask for stubs in threads of their own."""
 
 _IMPORTED: Final = re.compile(
     r"\b(?:from|import)\b((?:[^\n;()\\]++|\\\r?\n|\((?:#[^\n]{0,300}+|[^()#]++){0,500}+\))*+)"
 )
-"""The text between `from` or `import` and the end of the statement. The expression never goes back,
-and text in parentheses is bounded, so a hostile program is read in linear time.
+"""The text between `from` or `import` and the end of the statement. The expression never
+backtracks, and text in parentheses is bounded, so a hostile program is read in linear time.
 """
 
 _MEMBER: Final = re.compile(r"\.\s*(\w+)")
@@ -75,10 +77,10 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
-    """Return the Python identifier for a name, of ASCII characters: letters of other scripts can
-    look like these. `other` matches the characters that `_` replaces.
+    """Return the Python identifier for a name. It has only ASCII characters, because letters of
+    other scripts can look like them. `other` matches the characters that `_` replaces.
     """
-    # Python reads identifiers in this form.
+    # Python normalises identifiers to this form.
     text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST]))[:LONGEST]
     # The interpreter hides members of modules whose names begin with an underscore.
     text = text.lstrip("_") or "name"
@@ -88,11 +90,11 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """The identifier of a parameter, in any script: it can be mistaken only for another parameter
-    of the same tool.
+    """The identifier of a parameter. It may be in any script, because it can be mistaken only for
+    another parameter of the same tool.
     """
     text = identifier(name, _NO_LETTER)
-    # Some letters and digits of Unicode are in no identifier.
+    # Identifiers cannot have some letters and digits of Unicode.
     if text.isidentifier() and text == unicodedata.normalize("NFKC", text):
         return text
     return identifier(name)
@@ -103,8 +105,8 @@ def _mapped(
     reserved: Collection[str] = (),
     identify: Callable[[str], str] = identifier,
 ) -> dict[str, str]:
-    """The real names by their identifiers. Names that need no change come first, so that
-    they keep theirs.
+    """The real names by their identifiers. Names that need no change are mapped first, so that they
+    stay as they are.
     """
     listed = dict.fromkeys(names)
     real_names = {name: name for name in listed if name not in reserved and identify(name) == name}
@@ -116,7 +118,7 @@ def _mapped(
 
         text = base
         while text in reserved or text in real_names:
-            # Each number is tried once, however many names become equal.
+            # Each number is tried only once, however many names become equal.
             numbers[base] = numbers.get(base, 1) + 1
             text = f"{base.removesuffix('_')}_{numbers[base]}"
 
@@ -129,7 +131,7 @@ class ProgramNames:
     """The names of tools in programs.
 
     Args:
-        tools: the tools that programs may call. Clean rooms are called with `ask`.
+        tools: the tools that programs may call. Clean rooms are left out: `ask` calls them.
 
     Attributes:
         tools: the tools by module and function.
@@ -139,7 +141,8 @@ class ProgramNames:
     def __init__(self, tools: Iterable[Tool]) -> None:
         own: dict[str, list[Tool]] = {}
         for tool in tools:
-            # A program reads parts of values with its own `tools.read`.
+            # The reading tool is left out: a program reads parts of values with its own
+            # `tools.read`.
             if tool.module != ANONYMOUS and not is_reader(tool):
                 own.setdefault(_module_of(tool), []).append(tool)
 
@@ -188,9 +191,9 @@ class ProgramNames:
         return names
 
     def used_by(self, program: str) -> JSONObject:
-        """Return the names that a program may use, as `of` reads them: those of its
-        imports and those behind a dot, also within texts. A variable with the name of a
-        tool is not one of them.
+        """Return the names that a program may use, in the form that `of` reads: the names in its
+        imports and the names after a dot, even within texts. A variable with the name of a tool
+        does not count.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool]}}, "servers": {NAME:
         MODULE}}`, with the names that tools have at their modules.
@@ -215,7 +218,7 @@ class ProgramNames:
                     if function in words
                 }
 
-        # Sleeping is a call, too.
+        # Sleeping is also a call, so its tool is needed.
         sleep = self.find(TOOLS, "sleep")
         if "sleep" in words and sleep is not None:
             own = modules.setdefault(TOOLS, {})
@@ -234,7 +237,9 @@ class ProgramNames:
 
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
-        """(real name, name in programs) of each module, tool and parameter whose name changed."""
+        """The (real name, name in programs) of each module, tool and parameter whose name
+        changed.
+        """
         modules = {
             (tool.module, module): None
             for module, functions in self.tools.items()
@@ -257,7 +262,7 @@ class ProgramNames:
         return [*modules, *tools, *parameters]
 
     def place(self, tool: Tool) -> tuple[str, str] | None:
-        """(module, function) of a tool; None if programs cannot call it."""
+        """The (module, function) of a tool; None if programs cannot call it."""
         return self._places.get(tool.key)
 
     def find(self, module: str, function: str) -> Tool | None:
@@ -277,11 +282,11 @@ class ProgramNames:
         return real_names
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
-        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count:
-        int = 10) -> Any`.
+        """The signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10) ->
+        Any`.
 
         Args:
-            tool: one that programs can call.
+            tool: a tool that programs can call.
             observed: the shape of its earlier results.
         """
         module, function = self._places[tool.key]
@@ -309,9 +314,10 @@ class ProgramNames:
         """Return the call that a program makes.
 
         Args:
-            module: its name in the program.
+            module: the name of the module in the program.
             function: the name of the tool in the program.
-            arguments: as calls have them: with escaped texts, and references in place of handles.
+            arguments: the arguments in the form that calls have: with escaped texts, and with
+                references in place of handles.
 
         Raises:
             ProgramError: the tool does not exist, or a parameter has the name of a meta-property.
@@ -354,11 +360,11 @@ LISTED: Final = 4_000
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
-    """Return the schema of a program in a Solution: it tells a mind how to write one, and what its
-    modules contain.
+    """Return the schema of a program in a Solution. It tells a mind how to write a program, and
+    what its modules contain.
 
-    Only names are listed, because the schema of calls has the parameters and the
-    result of each tool.
+    Only names are listed, because the schema of calls has the parameters and the result of each
+    tool.
     """
     names = ProgramNames(tools)
     lines: list[str] = []
@@ -384,8 +390,8 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
-    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees the data and
-    nothing else. The arguments are as in `ProgramNames.call`.
+    """Return the call of `ask(text, data, schema=...)`: a task for a mind, which sees only the
+    data. The arguments are as in `ProgramNames.call`.
 
     Raises:
         ProgramError: an argument is wrong.
@@ -414,8 +420,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """The key of a tool in journals. A tool that passes its calls on has a key of its own, beside
-    that of the tool that answers them.
+    """The key of a tool in journals. A tool that passes its calls on has a key of its own, besides
+    the key of the tool that answers them.
     """
     return tool.origin if tool.passes_to is None else tool.key
 
@@ -425,7 +431,9 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _module_of(tool: Tool) -> str:
-    """The server of a tool; `tools:` or `ideas:` (no names of servers) if it has none."""
+    """The server of a tool. If it has none, this is `tools:` or `ideas:`, which cannot be names of
+    servers.
+    """
     if tool.module is None:
         return f"{TOOLS}:"
     if tool.module.startswith(IDEA):
@@ -434,8 +442,8 @@ def _module_of(tool: Tool) -> str:
 
 
 def _function_of(tool: Tool) -> str:
-    """The real name of a function: that of the idea, or that at the module; of a tool that passes
-    its calls on, its own name.
+    """The real name of a function: the name of the idea, or the name of the tool at its module. For
+    a tool that passes its calls on, it is the name of this tool itself.
     """
     if tool.passes_to is not None:
         return tool.name

@@ -1,14 +1,14 @@
 """Program: runs the program that is the Solution of a run, and passes its calls to the machine.
 
-Theory of operation. To the machine a program is an answer that streams: `CallProposed` for each
-call, at the end `OutputProposed` and `SolutionClosed`. A program waits when all of its tasks wait.
-Then it gets the result of one call: of those that have settled, the first that it has not had. The
-machine settles calls in the order of the journal. So a program that runs again, in this process or
-in another one, gets the same results in the same order as before, and makes the same calls.
-`ProgramRunner` compares each call with the journaled one; where they differ, the run ends.
+Theory of operation. To the machine, a program is an answer that streams: `CallProposed` for each
+call, and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks
+wait. Then it gets the result of the first settled call whose result it has not had. The machine
+settles calls in the order of the journal. So a program that runs again, in this process or in
+another one, gets the same results in the same order as before, and makes the same calls.
+`ProgramRunner` compares each call with the journaled one, and ends the run if they differ.
 
-A program runs only while this process holds the lease of its run. When the run waits for a person
-its worker is released, and the program begins again once there is something to do.
+A program runs only while this process holds the lease of its run. When the run waits for a person,
+the worker is released, and the program begins again once there is something to do.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""How often a program begins again after its worker died without any progress."""
+"""The number of times that the worker of a program may die at the same place before the program is
+given up.
+"""
 
 _MESSAGE: Final = 2_000
 """The most characters of an error that a program gets."""
 
 
 class _KeptBytes(Protocol):
-    """What the run keeps: `KeptBytes`, which documents this member."""
+    """The bytes that the run keeps: `KeptBytes`, which documents this member."""
 
     def list_call(self, size: int) -> None: ...
 
@@ -84,8 +86,8 @@ class _Runner(Protocol):
 
 
 def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -> Setting:
-    """Return what a program finds around it: a module for each server, and its global
-    names; see `Setting`.
+    """Return the setting of a program: a module for each server, and the global names; see
+    `Setting`.
     """
 
     def call(module: str, function: str, arguments: JSONObject) -> JSONObject:
@@ -108,8 +110,8 @@ def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -
 
 
 def values_of(machine: Machine) -> JSONObject:
-    """The global names of a program, with the values that they have when it begins:
-    `input` and `state`.
+    """The global names of a program, `input` and `state`, with the values that they have when it
+    begins.
     """
     document = machine.documents.get("") or {}
     members = document if isinstance(document, dict) else {}
@@ -122,7 +124,7 @@ class ProgramRunner:
     Args:
         runner: takes its calls and its output.
         sandbox: the workers.
-        group: task group of its sessions.
+        group: the task group of its sessions.
         caller: the owner of the run, who takes turns with others for a worker.
     """
 
@@ -134,13 +136,14 @@ class ProgramRunner:
         self._session: ProgramSession | None = None
         self._program: ProgramProposed | None = None
         self._first = 0
-        # The calls that the program has made in this session, and the results that it has had.
+        # The number of calls that the program has made in this session, and the calls whose results
+        # it has had.
         self._made = 0
         self._heard: list[int] = []
         self._waits = False
-        # How many printed characters the journal has already.
+        # The number of printed characters that the journal already has.
         self._printed = 0
-        # The results that the program had when its worker was given to another one.
+        # The number of results that the program had had when another program got its worker.
         self._parked: int | None = None
         self._crashes = 0
         self._crashed_at = -1
@@ -151,8 +154,8 @@ class ProgramRunner:
         return self._session is not None and not self._waits
 
     def drive(self) -> None:
-        """Start the program of the run if it does not run, and give it the next result if
-        it waits for one.
+        """Start the program of the run if it is not running, and give it the next result if it
+        waits for one.
         """
         machine = self._runner.machine
         program = machine.program
@@ -162,7 +165,7 @@ class ProgramRunner:
 
         if self._session is None:
             if program is self._program and len(machine.settled) == self._parked:
-                # Its worker was given to another program, and there is nothing new for it.
+                # Another program got its worker, and there is no new result for this one.
                 return
             self._start(program)
 
@@ -177,7 +180,7 @@ class ProgramRunner:
             session.close()
 
     def _park(self) -> None:
-        """Give the worker up. The program begins again once it can have another result."""
+        """Give up the worker. The program begins again once there is another result for it."""
         self._parked = len(self._heard)
         self.stop()
 
@@ -188,7 +191,8 @@ class ProgramRunner:
             self._crashes = 0
             self._crashed_at = -1
 
-        # The state as it was before the first call: calls of programs do not write it.
+        # The program sees the state as it was before the first call: calls of programs do not write
+        # to it.
         names = ProgramNames.of(program.names, machine.offer.every.tools)
         setting = setting_of(names, values_of(machine), program.now, program.seed)
         self._made = 0
@@ -207,13 +211,14 @@ class ProgramRunner:
             calls=machine.settings.calls,
             on_park=self._park,
         )
-        # The author of a plan has seen the result of its check; one that has made calls
-        # is well formed.
+        # A plan was checked before it began, and a program that has made calls is well formed.
         is_checked = machine.mode == "plan" or bool(machine.solution.calls)
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
     async def _run(self, session: ProgramSession, unchecked: str | None, setting: Setting) -> None:
-        """Run a program, if it is well formed; `unchecked` is its text if it was not checked."""
+        """Run a program if it is well formed; `unchecked` is its text if it has not been checked
+        yet.
+        """
         asked_by.set(self._caller)
         problem: str | None = None
         if unchecked is not None:
@@ -307,8 +312,8 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """The line of a call that no recorded run has made; None if one has, or if no recording
-        judged the program.
+        """The line of a call that no recorded run has made; None if a run has made it, or if no
+        recording judged the program.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:
@@ -316,8 +321,8 @@ class ProgramRunner:
         return site.line
 
     def _crashed(self, message: str) -> list[Event]:
-        """Begin the program again after its worker died; give it up if it dies again and again at
-        the same place.
+        """Begin the program again after its worker died, or give it up if workers keep dying at the
+        same place.
         """
         self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
         self._crashed_at = self._made
@@ -345,7 +350,7 @@ class ProgramRunner:
     # -- results for the program -------------------------------------------------------------------
 
     def _feed(self) -> None:
-        """Give a program that waits the next result that is journaled."""
+        """Give the next journaled result to a program that waits."""
         session = self._session
         machine = self._runner.machine
         if session is None or not self._waits or self._runner.is_behind:
@@ -371,7 +376,7 @@ class ProgramRunner:
 
 
 class _DivergedError(ProgramError):
-    """The program makes another call than the journal has."""
+    """The program makes a different call than the journal has."""
 
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
         now = "ends" if call is None else f"calls {show(call, 500)}"
@@ -386,8 +391,9 @@ def _error(kind: str, message: str) -> JSONObject:
 
 
 def result_for_program(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
-    """The result of a call as a program gets it: its value, or its error as an exception. Its text
-    names the tool as the module does, so it is the same for the same call of any run.
+    """The result of a call as a program gets it: its value, or its error as an exception. The text
+    of the exception names the tool as the module does, so it is the same for the same call of any
+    run.
     """
     if error is None:
         return Result(value)

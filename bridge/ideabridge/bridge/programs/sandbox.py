@@ -1,5 +1,5 @@
-"""Sandbox: runs the text of programs in Monty, an interpreter of a part of Python, in
-worker processes.
+"""Sandbox: runs the text of programs in worker processes with Monty, an interpreter for a subset of
+Python.
 
 Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once, in a
 thread of its own, because each step of the interpreter blocks until the worker answers. The thread
@@ -14,10 +14,10 @@ passes `Step`s to the event loop, in order:
     Failed       an exception that nothing caught, a malformed   nothing
                  program, a limit, or a dead worker
 
-A program has no clock, no randomness, no file and no network of its own: the clock is frozen,
-`random` is seeded, and whatever else it asks of the system fails inside it. So two sessions of one
-program that get the same results in the same order take the same steps. Resuming a run relies on
-this: the program runs again, and gets the journaled results.
+A program has no real clock, no true randomness, no files and no network: the clock is frozen,
+`random` is seeded, and any other request to the system fails inside the program. So two sessions of
+one program that get the same results in the same order take the same steps. Resuming a run relies
+on this: the program runs again, and gets the journaled results.
 
 The interpreter is imported, and the first worker starts, when the first program runs.
 """
@@ -71,27 +71,27 @@ PRINTED: Final = 64 * 1024
 """The most characters of printed text that are kept."""
 
 TURN_SECONDS: Final = 5.0
-"""Seconds of computing between two waits."""
+"""The most seconds of computing between two waits."""
 
 MEMORY: Final = 256 * 1024 * 1024
-"""Bytes of memory of a program."""
+"""The most bytes of memory of a program."""
 
 RECURSION: Final = 500
 READS: Final = 20_000
 """The most parts of results that a program reads."""
 
 _CHECK_SECONDS: Final = 2.0
-"""The time for checking a program, which includes what it computes before its first call."""
+"""The most seconds for checking a program, which include its computing before the first call."""
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
-"""The most sessions that have a worker; the other workers check programs."""
+"""The most sessions that have a worker. The other workers check programs."""
 
 _AGAIN: Final = 0.002
-"""About how many seconds it takes to run a program again, per call that it has made."""
+"""The approximate seconds that it takes to run a program again, for each call that it has made."""
 
 _CHECKED: Final = 256
-"""The most programs whose check is remembered."""
+"""The most programs whose check results are remembered."""
 
 _MESSAGE: Final = 4_000
 """The most characters of an error."""
@@ -102,8 +102,8 @@ ASK: Final = "ask"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
-    """The place of a call in the text of a program: the line, from 1, and the bytes before it in
-    the line. Line 0: the interpreter does not say.
+    """The place of a call in the text of a program: the line, from 1, and the number of bytes
+    before the call in that line. Line 0 means that the interpreter does not say.
     """
 
     line: int
@@ -120,8 +120,8 @@ class Called:
 
     Attributes:
         number: the number of the call in its session.
-        call: the call, with escaped texts, and references in place of handles.
-        site: where the call stands in the text.
+        call: the call, with escaped texts, and with references in place of handles.
+        site: the place of the call in the text.
     """
 
     number: int
@@ -143,8 +143,8 @@ class PrintedText:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The value of the program's last expression, as calls have it: with escaped texts, and
-    references in place of handles.
+    """The value of the program's last expression, in the form that calls have: with escaped texts,
+    and with references in place of handles.
     """
 
     output: JSON
@@ -158,9 +158,9 @@ class Failed:
     """The program has ended without a value.
 
     Attributes:
-        kind: `malformed`: it was refused before anything ran; `exception`: nothing caught
-            it; `limit`: of time or memory; `crashed`: its worker died; `missing`: there is
-            no interpreter.
+        kind: `malformed`: the program was refused before anything ran; `exception`: nothing caught
+            an exception; `limit`: it reached a limit of time or memory; `crashed`: its worker died;
+            `missing`: there is no interpreter.
         message: the reason, with the line.
     """
 
@@ -187,7 +187,7 @@ class ImportedModule:
     Attributes:
         functions: the names of its functions.
         stub: returns the text of its `.pyi` file; it is called when a program imports the module.
-        reads: True if it also has what reads large results; see `handles.py`.
+        reads: True if it also has the function that reads large results; see `handles.py`.
     """
 
     functions: Sequence[str]
@@ -197,17 +197,17 @@ class ImportedModule:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a program finds around it.
+    """The modules, names and values that a program finds when it begins.
 
     Attributes:
         modules: the modules by the names under which they can be imported.
-        servers: those names by the names after `from servers import`: the interpreter has a `time`
-            of its own, so a server of that name is imported so.
+        servers: the names of these modules by the names after `from servers import`. A server
+            called `time` is imported this way, because the interpreter has a `time` of its own.
         values: the values of global names, such as `input`.
-        call: returns the call of (module, function, arguments); the module is "" for `ask` and for
-            sleeping. It raises ProgramError if there is no such call.
-        now: the time, in seconds since 1970, which does not pass.
-        seed: of the module `random`.
+        call: returns the call for (module, function, arguments); the module is "" for `ask` and for
+            sleeping. It raises `ProgramError` if there is no such call.
+        now: the time of its frozen clock, in seconds since 1970.
+        seed: the seed of the module `random`.
     """
 
     modules: Mapping[str, ImportedModule]
@@ -220,11 +220,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class AbsentServers:
-    """Why a module that a program imports may not be here.
+    """The reasons why a module that a program imports may not be here.
 
     Attributes:
-        servers: why configured servers are not up, as sentences, by the names under which
-            programs import them.
+        servers: why configured servers are not up, as sentences, by the names under which programs
+            import them.
         why: other reasons, as sentences, each after a space.
     """
 
@@ -232,7 +232,7 @@ class AbsentServers:
     why: str = ""
 
 
-# The interpreter has this exception, and its checker does not know it.
+# The interpreter has this exception, but its type checker does not know it.
 _GLOBALS: Final = """from typing import Any
 class PermissionError(OSError): ...
 input: dict[str, Any]
@@ -276,19 +276,18 @@ class Sandbox:
         self._checked: dict[tuple[str, tuple[str, ...], tuple[str, ...]], str] = {}
         # The sessions that have a worker.
         self._held: set[ProgramSession] = set()
-        # The session that gets the next worker has the one place; the callers of the
-        # others take turns.
+        # The session that gets the next worker has the only place. Callers take turns for it.
         self._next = FairPlaces(1)
         self._checks = FairPlaces(_WORKERS - SESSIONS)
-        # Set once a session waits, or needs no worker any more.
+        # Set when a session waits, or no longer needs a worker.
         self._changed = asyncio.Event()
 
     async def enter(self, session: ProgramSession) -> None:
         """Wait until a session may take a worker, or is closed.
 
-        A program may wait for a call that another program answers. So where every worker is taken,
-        a session that waits gives its own up, and runs again later. It does so once it has waited
-        as long as running again takes, so that giving up at most doubles the work.
+        A program may wait for a call that another program answers. So if every worker is taken, a
+        session that waits gives up its worker, and runs again later. It does so only after it has
+        waited as long as running again takes, so that giving up at most doubles the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -310,7 +309,7 @@ class Sandbox:
             self._held.add(session)
 
     def leave(self, session: ProgramSession) -> None:
-        """Note that a session needs no worker any more."""
+        """Note that a session no longer needs a worker."""
         self._held.discard(session)
         self.note_change()
 
@@ -343,12 +342,12 @@ class Sandbox:
             pool.__exit__(None, None, None)
 
     async def check(self, program: str, setting: Setting) -> str | None:
-        """Return why a program is malformed: its syntax, unknown names, wrong arguments;
-        None if it is not.
+        """Return the reason why a program is malformed, such as its syntax, unknown names or wrong
+        arguments; None if it is well formed.
 
-        It runs up to its first call, which is not made.
+        The program runs up to its first call, which is not made.
         """
-        # In a thread: making the types of 500 tools takes 30 ms.
+        # The check runs in a thread, because making the types of 500 tools takes 30 ms.
         absent = self._absent()
         problem = await self._checks.run(
             lambda process: self._known_check(program, setting, absent, process)
@@ -358,7 +357,8 @@ class Sandbox:
     def _known_check(
         self, program: str, setting: Setting, absent: AbsentServers, process: HeldProcess
     ) -> str:
-        # The result, and the message about an import that fails, depend only on its imports.
+        # The result of a check depends only on the text, on the stubs of the imported modules and
+        # on the names that the error of an import may list.
         text = prepared(program, setting.servers)
         renamed = {module for server, module in setting.servers.items() if server in text}
         stubs = tuple(
@@ -415,7 +415,7 @@ class Sandbox:
             if isinstance(error.exception(), ImportError) or _UNSUPPORTED in str(error):
                 return _explained(error)
         except library.MontyError:
-            # What fails when it runs is no fault of its form.
+            # A program that fails when it runs is not malformed.
             pass
 
         return _cut(
@@ -468,7 +468,7 @@ def _handle_class() -> Any:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     async def function(**_: Any) -> Any:
-        """Named only: the session makes the call."""
+        """Do nothing but give the function its name: the session makes the call."""
 
     function.__name__ = name
     function.__qualname__ = f"{module}.{name}"
@@ -479,7 +479,7 @@ def _start(
     session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
 ) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
-        """Named only: the session asks."""
+        """Do nothing but give the function its name: the session asks."""
 
     def printed(_: str, text: str) -> None:
         on_print(text)
@@ -491,17 +491,17 @@ def _start(
 
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
-    """Return a program in which each `from servers import NAME` imports the module of that
-    server; see `Setting`.
-    Lines stay lines. An import that names another server stays as it is, and fails.
+    """Return a program in which each `from servers import NAME` imports the module of that server;
+    see `Setting`. Line numbers stay the same. An import that names any other server stays as it is,
+    and fails.
     """
     if "servers" not in program:
         return program
 
     tree = parsed(program)
     if tree is None:
-        # The interpreter reports what is wrong with it, or knows more than this Python: 3.12 has
-        # f"{row["name"]}".
+        # Either the interpreter will report what is wrong with the program, or it reads more than
+        # this Python does: Python 3.12 has f"{row["name"]}".
         return _IMPORT_LINE.sub(
             lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
             program,
@@ -530,8 +530,8 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 
 def _imported(names: str, servers: Mapping[str, str]) -> str | None:
-    """The import of the modules of some servers, of names such as `time, git as g`; None if
-    one is no server.
+    """The statement that imports the modules of some servers, made from names such as `time, git as
+    g`; None if one of them is not a server.
     """
     pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
@@ -551,10 +551,10 @@ _IMPORT_LINE: Final = re.compile(
 
 # -- findings of the type checker ------------------------------------------------------------------
 #
-# The checker refuses much that is right: `re.search(...).group(1)`, `sum(row["n"] for row in rows)`
-# over mixed rows, a tool called with `**arguments`. A program is refused only for what fails
-# wherever it runs. All else is an exception of the program, if it fails at all, and each value is
-# validated when its call is made.
+# The checker refuses much code that is right: `re.search(...).group(1)`, `sum(row["n"] for row in
+# rows)` over mixed rows, a tool called with `**arguments`. A program is refused only for code that
+# always fails when it runs. If other code fails, it raises an exception in the program, and each
+# value is validated when its call is made.
 
 _FINDING: Final = re.compile(r"^program\.py:(\d+):(\d+): error\[([\w-]+)\] (.*)$", re.MULTILINE)
 
@@ -591,21 +591,22 @@ def _certain(
     absent: AbsentServers,
     calls: Sequence[Unawaited],
 ) -> str:
-    """The findings that fail wherever the program runs, each with its place; empty: there are none.
+    """The findings about code that always fails when it runs, each with its place; empty if there
+    are none.
 
     Args:
-        findings: what the checker printed, a line for each finding.
+        findings: the output of the checker, a line for each finding.
         program: the text.
         functions: the names of the tools.
-        setting: has their modules.
-        absent: why other modules are not here.
+        setting: has the modules of the tools.
+        absent: the reasons why other modules are not here.
         calls: the calls that are not awaited.
     """
     lines = program.splitlines()
     stored = _stored_keys(program)
     certain: list[tuple[int, int, str]] = []
     rows: list[tuple[str, str, str, str]] = _FINDING.findall(findings)
-    # Where the syntax is wrong, nothing is imported, so every use of a module would be a finding.
+    # If the syntax is wrong, nothing is imported, so every use of a module would be a finding.
     syntax = [row for row in rows if row[2] == _SYNTAX]
     if not syntax:
         certain += [(call.line, call.column, call.text) for call in calls]
@@ -661,13 +662,14 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
-    """Why an import fails: the server is not up, or else what it could have named.
+    """A message that says why an import fails: the server is not up, or the name is unknown and
+    there are others.
 
     Args:
         message: the finding.
         line: the line of the import.
         setting: has the modules that can be imported.
-        absent: why others are not here.
+        absent: the reasons why other modules are not here.
     """
     is_from_servers = "`servers`" in message
     if is_from_servers:
@@ -699,9 +701,9 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 
 
 def _about_member(name: str, member: str, setting: Setting) -> str:
-    """What the finding does not say of a member that a module lacks: a server of this name is
-    another module, because Python has a module of the same name, or the run has other tools of the
-    module. Empty: it is no module with tools.
+    """An addition to the finding that a module lacks a member: the server of this name is another
+    module, because Python has a module of the same name, or the run has other tools of the module.
+    Empty if it is no module with tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -732,15 +734,15 @@ _IMPORTED_MODULE: Final = re.compile(r"`(\w+)")
 
 
 def _never_fits(message: str, functions: Collection[str]) -> bool:
-    """True if an argument of a tool can have no value that its parameter takes."""
+    """True if no value of an argument's type fits the parameter of the tool."""
     match = _WRONG.fullmatch(message)
     if match is None or match[1] not in functions:
         return False
 
     expected = match[2]
     argument = match[3]
-    # A float may be whole, a text one of those that are listed, and an object or array of
-    # any type may fit.
+    # These may fit: a float may be a whole number, a text may be one of the listed texts, and an
+    # object or array may have any type inside.
     plain = set(expected.split(" | ")) <= _PLAIN
     return argument.startswith("Literal[") or (plain and argument.partition("[")[0] in _FOUND)
 
@@ -750,8 +752,8 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 
 def _stored_keys(program: str) -> set[str] | None:
-    """The keys that a program sets: an object of a result may get further members, and may be read
-    for them then. None if this Python cannot read the program.
+    """The keys that a program sets. It may add members to an object of a result, and may read them
+    afterwards. None if this Python cannot read the program.
     """
     tree = parsed(program)
     if tree is None:
@@ -765,7 +767,7 @@ def _stored_keys(program: str) -> set[str] | None:
 
 
 def _is_stored(message: str, stored: Collection[str]) -> bool:
-    """True if the key that a finding does not know is one that the program sets."""
+    """True if the program itself sets the key that is unknown in a finding."""
     key = _UNKNOWN_KEY.match(message)
     return key is not None and key[1] in stored
 
@@ -817,18 +819,19 @@ class ProgramSession:
 
     Args:
         sandbox: gives the worker.
-        program: the text.
+        program: the text of the program.
         setting: what the program finds around it.
         on_steps: called in the event loop with the next steps.
-        refer: returns what stands in calls and outputs for a handle.
+        refer: returns the reference that replaces a handle in calls and outputs.
         calls: the most calls that the program may make.
-        on_park: called when another session needs the worker of this one, which waits; it closes
-            the session. None: the session keeps its worker.
+        on_park: called when another session needs the worker of this session while it waits; it
+            closes the session. None if the session keeps its worker.
 
     Attributes:
         computes: True while the program may take a step without `answer`.
-        on_park: the argument.
-        ripens: when a session that waits may give its worker up, as `time.monotonic` counts.
+        on_park: see the argument.
+        ripens: the time, by `time.monotonic`, from which a session that waits may give up its
+            worker; None while it does not wait.
     """
 
     def __init__(
@@ -851,17 +854,17 @@ class ProgramSession:
         self._on_steps = on_steps
         self._calls = calls
         self._refer = refer
-        # None: there was no handle so far, so nothing that the program passes can have one.
+        # None until the program gets a handle. Until then, no value that it passes can have one.
         self._handles: Callable[[Handle], JSON] | None = None
-        # The parts of results that are read and not yet awaited, by the ids of their calls.
+        # The parts of results that were read but not yet awaited, with the ids of their calls.
         self._parts: deque[tuple[int, Any]] = deque()
         self._reads = 0
-        # Seconds that reads have taken since the program last waited for a call.
+        # The seconds that reads have taken since the program last waited for a call.
         self._reading = 0.0
         self._steps: deque[Step] = deque()
         self._answers: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
         self._ids: list[int] = []
-        # Where each line of the text begins, in bytes, once a call was made.
+        # The byte at which each line of the text begins. It is filled at the first call.
         self._lines: list[int] = []
         self._printed = 0
         self._pid: int | None = None
@@ -870,7 +873,7 @@ class ProgramSession:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Run the program, until it has ended or the session is closed."""
+        """Run the program until it has ended or the session is closed."""
         try:
             await self._sandbox.enter(self)
             if not self._closed:
@@ -894,7 +897,7 @@ class ProgramSession:
         return self._closed
 
     def close(self) -> None:
-        """End the session, also while it computes. Its steps are dropped."""
+        """End the session, even while it computes. Its steps are dropped."""
         computes = self.computes
         self.computes = False
         self._closed = True
@@ -904,7 +907,7 @@ class ProgramSession:
         self._arrived.set()
         pid = self._pid
         if computes and pid is not None:
-            # A worker that computes hears nothing else; the pool replaces it. One that
+            # A worker that computes can only be killed, and the pool replaces it. A worker that
             # waits is used again.
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -926,7 +929,7 @@ class ProgramSession:
     # -- in the thread -----------------------------------------------------------------------------
 
     def _put(self, step: Step) -> None:
-        # Each step wakes the event loop: it may be about to find the queue empty.
+        # Each step wakes the event loop, which may just have found the queue empty.
         self._steps.append(step)
         self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -939,7 +942,7 @@ class ProgramSession:
             step = Failed("crashed", f"{type(error).__name__}: {error}")
         if not self._closed:
             with contextlib.suppress(RuntimeError):
-                # The event loop may have been closed.
+                # The event loop may already be closed.
                 self._put(step)
 
     def _interpret(self) -> Step:
@@ -967,7 +970,7 @@ class ProgramSession:
             return Failed("malformed", _explained(error))
         except library.MontyRuntimeError as error:
             inner = error.exception()
-            # A limit is raised by the interpreter, not by a line of the program.
+            # The interpreter raises the error of a limit; no line of the program does.
             is_limit = isinstance(inner, TimeoutError | MemoryError) and "limit" in str(inner)
             text = _explained(error)
             if self._handles is not None and CLASS in text:
@@ -975,8 +978,8 @@ class ProgramSession:
 
             return Failed("limit" if is_limit else "exception", text)
         except library.MontyCrashedError as error:
-            # One operation that takes longer than a turn may is ended with its
-            # worker: 10 ** 10 ** 8.
+            # A single operation that takes longer than a turn may, such as 10 ** 10 ** 8, is ended
+            # together with its worker.
             if error.timed_out:
                 return Failed("limit", f"TimeoutError: {_LIMITS['turn time']}")
             return Failed("crashed", str(error))
@@ -1060,8 +1063,8 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Where the call of a snapshot stands. The interpreter counts the bytes of the text
-        that it was given.
+        """The place of the call of a snapshot. The interpreter counts the bytes of the text that it
+        was given.
         """
         position = snapshot.position
         if position is None:
@@ -1077,7 +1080,7 @@ class ProgramSession:
     # -- large results -----------------------------------------------------------------------------
 
     def _external(self, number: int, result: Result) -> Any:
-        """The result of a call, as the interpreter takes it."""
+        """The result of a call, in the form that the interpreter takes."""
         if result.exception is not None:
             return {"exc_type": result.exception, "message": result.message}
         return self._value(handed(number, result.value))
@@ -1090,8 +1093,8 @@ class ProgramSession:
         return {"return_value": value}
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
-        """Read a part of a result. No call is made: the run has the result, so the part is the
-        same at any time.
+        """Read a part of a result. This makes no call: the run has the result, so the part is
+        always the same.
         """
         self._reads += 1
         if self._reads > READS:

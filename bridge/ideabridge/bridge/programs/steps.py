@@ -1,9 +1,9 @@
-"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT,
-"input": {...}}`.
+"""Steps: programs that are calls of a plan, `{"_tool": "run_program", "program": TEXT, "input":
+{...}}`.
 
 Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The
-plan's run has the tools that its programs may call, so the room runs with the definitions that the
-journal has, whatever servers list later. The text is part of the plan itself: what a tool returns
+plan's run has the tools that its programs may call, so the room uses the definitions in its
+journal, whatever servers list later. The text is part of the plan itself, so the result of a tool
 never becomes a program.
 """
 
@@ -25,7 +25,9 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""The most different programs in the calls of one plan: each is checked before anything runs."""
+"""The most different programs in the calls of one plan, because each is checked before anything
+runs.
+"""
 
 RUN_PROGRAM: Final = Tool(
     PROGRAM_STEP[1],
@@ -50,8 +52,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: JSON, catalogue: Catalogue) -> bool:
-    """True if a call means `run_program`; without `_module` it does not if another
-    tool has that name.
+    """True if a call means `run_program`. A call without `_module` does not mean it if another tool
+    has that name.
     """
     if not isinstance(call, dict) or call.get("_tool") != RUN_PROGRAM.name:
         return False
@@ -63,10 +65,10 @@ def names_program(call: JSON, catalogue: Catalogue) -> bool:
 def programs_in(calls: Iterable[JSON], catalogue: Catalogue) -> dict[str, int]:
     """The programs among the calls of a plan, each with the place of the first call that runs it.
 
-    A text that is no text or too long is left out: the check of the plan's calls refuses it.
+    A program that is no text or is too long is left out: the check of the plan's calls refuses it.
 
     Raises:
-        PlanError: a program is a reference, or there are too many.
+        PlanError: a program is a reference, or there are too many programs.
     """
     programs: dict[str, int] = {}
     for place, call in enumerate(calls):
@@ -107,13 +109,13 @@ async def expect_sound(
 
     Args:
         sandbox: checks it.
-        program: the text.
-        names: what it may import.
+        program: the text of the program.
+        names: the names of the tools that it may call.
         arguments: its input.
-        place: names it in errors.
+        place: the place of its call in the plan, for errors.
 
     Raises:
-        PlanError: it is malformed.
+        PlanError: the program is malformed.
         ProgramError: there is no interpreter.
     """
     values: JSONObject = {"input": arguments, "state": {}}
@@ -124,8 +126,8 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs may call these tools: it only reads if all of
-    them only read, and reaches what they reach.
+    """Return `run_program` for a plan whose programs may call these tools. It only reads if all of
+    them only read, and it reaches every module that they reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)
@@ -136,8 +138,8 @@ def with_effects(tools: Iterable[Tool]) -> Tool:
 
 
 def called_in(calls: Iterable[JSON], catalogue: Catalogue) -> Iterator[tuple[int, JSON]]:
-    """Yield the calls of a plan with their places, and for each program the tools that it may call,
-    as calls without parameters.
+    """Yield the calls of a plan with their places and, for each program, the tools that it may
+    call, as calls without parameters.
     """
     names: ProgramNames | None = None
     for place, call in enumerate(calls):

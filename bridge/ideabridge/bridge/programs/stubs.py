@@ -1,12 +1,12 @@
-"""Stubs: the signatures of tools as Python types, made of their JSON Schemas.
+"""Stubs: the signatures of tools as Python types, made from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
 schema that is too rich for Python's types becomes `Any`: a stub may admit too much, because the
 values are validated against the schema itself when the call is made. Parameters take every mapping
 and sequence, so that a typed result can be passed on.
 
-Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub
-only as a literal.
+Schemas come from servers, so every size here has a bound, and a text of a schema enters a stub only
+as a literal.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ideabridge.tools.keywords import ANNOTATIONS
 from ideabridge.tools.tool import Tool
 
 DEPTH: Final = 6
-"""How deep a type follows its schema."""
+"""The depth to which a type follows its schema."""
 
 FIELDS: Final = 60
 """The most fields of a typed object."""
 
 SCHEMAS: Final = 500
-"""The most schemas that are read for one tool; what follows is `Any`."""
+"""The most schemas that are read for one tool. Any further one becomes `Any`."""
 
 SIGNATURE: Final = 1_000
 """The most characters of a signature."""
 
 OBSERVED: Final = " # observed"
-"""The mark of a result that no schema promises."""
+"""The mark of a result type that was only observed: no schema promises it."""
 
 JSON_TEXT: Final = "Json"
-"""`Json[T]` in a signature is a text that contains a T as JSON."""
+"""In a signature, `Json[T]` is a text that contains a T as JSON."""
 
 _UNION: Final = 8
 _LITERALS: Final = 30
@@ -61,7 +61,7 @@ _PLAIN: Final = {
 _RICH: Final = frozenset(
     {"const", "enum", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"}
 )
-"""Keywords with which `type` is not the whole type."""
+"""Keywords of a schema whose `type` alone does not give the whole type."""
 
 _COMBINED: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 """Keywords at the top of a schema that describe further parameters."""
@@ -76,20 +76,21 @@ _TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 Form: TypeAlias = Literal["result", "parameter", "brief"]
-"""What a type is for: a result, whose objects become classes; a parameter, which admits every
-mapping and sequence;
-one line of text, in which an object is `{name: str, size?: int}`."""
+"""The use of a type. Objects of a `result` become classes; a `parameter` takes every mapping and
+sequence; a `brief` type is one line of text, in which an object is `{name: str, size?: int}`.
+"""
 
 
 def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """Return the text of the `.pyi` file of a module.
 
     Args:
-        functions: (name, tool, its real parameters by their names in programs) of each function.
+        functions: (name, tool, its real parameter names by their names in programs) for each
+            function.
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
-    # A function may be called `list`: then `list[str]` would be something else.
+    # A function may be called `list`, so that `list[str]` would mean something else.
     renamed = {
         name: _free(f"_{name}", function_names | _TYPES) for name in sorted(_TYPES & function_names)
     }
@@ -109,15 +110,15 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
 def function_signature(
     name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None
 ) -> str:
-    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count:
-    int = 10) -> list[str]`.
+    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10)
+    -> list[str]`.
 
     Args:
         name: the name of the function, with its module.
         tool: the tool.
-        parameters: its real parameters by their names in programs.
-        observed: the shape of its earlier results, if it declares none. The line then ends
-            with `OBSERVED`.
+        parameters: the real names of its parameters by their names in programs.
+        observed: the shape of its earlier results, if it declares no output schema. The line then
+            ends with `OBSERVED`.
     """
     types = _Types("brief")
     fields = _parameters(tool, parameters, types)
@@ -143,8 +144,8 @@ def function_signature(
 
 
 def first_line_of(text: str) -> str:
-    """The first line of a description with any text, without characters that do not print;
-    possibly empty.
+    """The first line of a description that has any text, without unprintable characters; possibly
+    empty.
     """
     line = next(
         (text_line.strip() for text_line in text[:10_000].splitlines() if text_line.strip()), ""
@@ -169,7 +170,7 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
 
 
 def _free(name: str, reserved: Collection[str]) -> str:
-    """The name, with as many `_` behind it as make it a free one."""
+    """The name, followed by as many `_` as it needs to differ from reserved names."""
     while name in reserved:
         name += "_"
     return name
@@ -208,11 +209,13 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
 
 @dataclass(slots=True)
 class DescribedParameters:
-    """What a schema says of the parameters at its top and in what is combined there.
+    """The parameters that a schema describes at its top, directly or in schemas that are combined
+    there.
 
     Attributes:
-        properties: the schemas of each parameter: one, unless alternatives describe it differently.
-        required: those that every call has.
+        properties: the schemas of each parameter: a single one, unless alternatives describe it
+            differently.
+        required: the parameters that every call must have.
     """
 
     properties: dict[str, list[JSON]]
@@ -220,8 +223,8 @@ class DescribedParameters:
 
 
 def described_parameters(schema: JSONObject) -> DescribedParameters:
-    """Read the parameters of a tool, also those behind `$ref`, `allOf`, `anyOf`, `oneOf`
-    and conditions.
+    """Read the parameters of a tool, including those in `$ref`, `allOf`, `anyOf`, `oneOf` and
+    conditions.
     """
     properties = schema.get("properties")
     if isinstance(properties, dict):
@@ -235,7 +238,7 @@ def described_parameters(schema: JSONObject) -> DescribedParameters:
 
 
 class _Combined:
-    """One reading of a schema whose top is combined of several, within `SCHEMAS` parts."""
+    """Reads a schema whose top combines several schemas, at most `SCHEMAS` of them."""
 
     def __init__(self, root: JSONObject) -> None:
         self._root = root
@@ -269,7 +272,7 @@ class _Combined:
             described = {}
 
         for part in always:
-            # All of them hold, so the first type admits enough.
+            # All these schemas apply, so any one of the types admits enough; the first is taken.
             described = {**part.properties, **described}
 
         for alternatives in self._alternatives(schema, above):
@@ -308,7 +311,7 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True)
 class _Alternatives:
-    """Parts that do not all hold, and the parameters that every call has all the same."""
+    """Schemas that need not all apply, and the parameters that every call must have in any case."""
 
     parts: list[DescribedParameters]
     required: frozenset[str]
@@ -328,7 +331,9 @@ def required_of(schema: JSONObject) -> frozenset[str]:
 
 
 def _default(schema: JSON, kind: str) -> str:
-    """The default of a parameter: itself, if it is short and plain and has the type."""
+    """The default of a parameter as text: the value itself if it is short, plain and of the right
+    type, and otherwise `...`.
+    """
     if not isinstance(schema, dict) or "default" not in schema:
         return "..."
 
@@ -369,12 +374,11 @@ def _is_open(schema: JSONObject) -> bool:
 
 
 class _Types:
-    """Makes types of schemas, and collects the classes of the objects that they need.
+    """Makes types from schemas, and collects the classes that objects need.
 
     Args:
         form: what the types are for.
-        renamed: the names under which types of Python are imported, for those that
-            have another name.
+        renamed: the names of Python types that are imported under another name.
         taken: names that no class may have.
     """
 
@@ -395,7 +399,7 @@ class _Types:
         self._dict = self._named("Mapping" if wide else "dict")
 
     def begin(self) -> None:
-        """Begin another tool, or the other half of one."""
+        """Begin the types of another tool, with a new count of schemas."""
         self._left = SCHEMAS
 
     def _named(self, name: str) -> str:
@@ -404,21 +408,21 @@ class _Types:
     def of(
         self, schema: JSON, root: JSONObject, name: str, depth: int = DEPTH, *, inner: bool = False
     ) -> str:
-        """Return the type of a schema; `Any` if it says too much or nothing.
+        """Return the type of a schema; `Any` if the schema is too rich or says nothing.
 
         Args:
             schema: the schema.
-            root: the schema in which its references are.
-            name: of the class that it may become.
-            depth: how deep it may go.
-            inner: it is that of a part of a value.
+            root: the schema in which its references are looked up.
+            name: the name of the class that it may become.
+            depth: the number of levels that the type may still have.
+            inner: whether it is the type of a part of a value.
         """
         self._left -= 1
         if not isinstance(schema, dict) or depth <= 0 or self._left < 0:
             return self.any
 
         written_type = self._of(schema, root, name, depth, inner=inner)
-        # OpenAPI writes it so; many servers, too.
+        # OpenAPI and many servers write it like this.
         if (
             schema.get("nullable") is True
             and written_type not in (self.any, "None")
@@ -476,7 +480,7 @@ class _Types:
                 return self.any
 
     def either(self, schemas: list[JSON], root: JSONObject) -> str:
-        """Return the type of a parameter that alternatives describe differently."""
+        """Return the type of a parameter that several alternatives describe."""
         return self._union(schemas, root, "", DEPTH, inner=False)
 
     def _union(
@@ -493,7 +497,7 @@ class _Types:
         if self.any in types:
             return self.any
 
-        # None is last, as people write it.
+        # None comes last, as people write it.
         parts = dict.fromkeys(part for written_type in types for part in _parts(written_type))
         return " | ".join(
             [
@@ -509,7 +513,8 @@ class _Types:
         if "patternProperties" in schema:
             return whole
         if not isinstance(properties, dict) or not properties:
-            # A typed object is no `Mapping[str, str]`, even if all of its fields are texts.
+            # For the checker, a typed object is no `Mapping[str, str]`, even if all of its fields
+            # are texts.
             if not isinstance(more, dict) or self._form == "parameter":
                 return whole
             value = self.of(more, root, f"{name}_value", depth - 1, inner=True)
@@ -560,8 +565,8 @@ class _Types:
         return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """The type of some values. The parts of a parameter are not compared with them: a list of
-        texts in a variable is a `list[str]` to the checker, whatever it contains.
+        """The type of some values. Within a parameter, it names no literals: to the checker, a list
+        of texts in a variable is a `list[str]`, whatever it contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]
@@ -582,8 +587,8 @@ class _Types:
 
 
 def _only(schema: JSONObject, *keywords: str) -> bool:
-    """Whether nothing but these keywords says something about values. `definitions` were
-    `$defs` before.
+    """Whether only these keywords of a schema restrict values. `definitions` is the old name of
+    `$defs`.
     """
     return all(
         key in keywords
@@ -594,7 +599,7 @@ def _only(schema: JSONObject, *keywords: str) -> bool:
 
 
 def _parts(union: str) -> list[str]:
-    """The members of a union, if it is one of plain names; otherwise the type as it is."""
+    """The members of a union of plain names; any other type is returned as a single member."""
     parts = union.split(" | ")
     return parts if all(part.isidentifier() for part in parts) else [union]
 
@@ -604,8 +609,8 @@ def _brief(key: str) -> str:
 
 
 def _written(value: JSON) -> str | None:
-    """A value as Python writes it; None if it is too long, or no plain value. The checker has
-    integers of 64 bits.
+    """A value as Python writes it; None if it is too long, or not plain. The integers of the
+    checker have 64 bits.
     """
     match value:
         case str() if len(value) <= _LITERAL:
@@ -621,8 +626,8 @@ def _written(value: JSON) -> str | None:
 
 
 def _target(reference: str, root: JSONObject) -> JSON:
-    """What a local reference such as `#/$defs/x` refers to; None if it is another one, or
-    refers to nothing.
+    """The schema that a local reference such as `#/$defs/x` refers to; None if the reference is not
+    local, or refers to nothing.
     """
     if not reference.startswith("#/"):
         return root if reference == "#" else None

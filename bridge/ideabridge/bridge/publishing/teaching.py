@@ -59,7 +59,7 @@ class Teaching:
             try:
                 record = await compute_in_thread(self._record_of, run_id, publication)
             except anyio.get_cancelled_exc_class():
-                # Those that were not examined are left for the next call of an idea.
+                # The replays that are left are examined at the next call of an idea.
                 self._ended += ended
                 raise
             ended.pop(0)
