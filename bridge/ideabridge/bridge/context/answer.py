@@ -1,8 +1,9 @@
-"""Answer: reads a Solution while it streams in, and returns each call as soon as its object closes.
+"""Answer: reads a Solution while it streams in, and returns each call as soon as its object is
+closed.
 
-The pieces may have any size and be cut anywhere. The scanner only finds where values end, one token
-at a time, and each value is then decoded separately. The cost is linear in the length of the
-answer, integers may have any size, and a Markdown fence or prose around the object is ignored.
+The pieces may have any size and may be cut anywhere. The scanner only finds the ends of values, one
+token at a time; each value is then decoded separately. The cost is linear in the length of the
+answer. Integers may have any size. A Markdown fence or prose around the object is ignored.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class EndPiece:
     """The answer has ended.
 
     Attributes:
-        broken: why it is invalid or incomplete; None if it is neither.
-        extra: its other members.
+        broken: why the answer is invalid or incomplete; None if it is neither.
+        extra: the other members of the answer.
         program: the program, if the answer is one.
     """
 
@@ -97,7 +98,7 @@ class AnswerReader:
         self._ended = False
         # True if there is a call or an output.
         self._has_begun = False
-        # The current value: its text so far, its depth of brackets, and whether a string or an
+        # The current value: its text so far, the depth of its brackets, and whether a string or an
         # escape is open.
         self._captured: list[str] = []
         self._depth = 0
@@ -107,8 +108,8 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next piece of the answer. Return the pieces that it completes; []
-        after an `EndPiece`.
+        """Read the next piece of the answer. Return the values that it completes; [] after an
+        `EndPiece`.
         """
         if self._ended:
             return []
@@ -139,7 +140,7 @@ class AnswerReader:
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer. Return the pieces that this completes."""
+        """End the answer. Return the values that this completes."""
         if self._ended:
             return []
         self._begin_pieces()
@@ -170,8 +171,8 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return (the program of the answer or None, why it is malformed or None). A malformed one
-        remains in `extra`.
+        """Return (the program of the answer or None, why it is malformed or None). A malformed
+        program remains in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))
@@ -224,7 +225,7 @@ class AnswerReader:
                 self._in_calls = False
                 self._state = _State.COMMA
             case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
-                # Most calls arrive in one piece. The scanner finds the end of the others.
+                # Most calls arrive in one piece. For the others, the scanner finds the end.
                 self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]
@@ -312,7 +313,7 @@ class AnswerReader:
 
         self._state = _State.COMMA
         if self._key == "calls":
-            # JSON text that contains an array, a single call, or null.
+            # The text contains the JSON of an array, a single call, or null.
             self._pieces.extend(CallPiece(call) for call in read_calls(value, []))
         elif self._key == "output":
             if value is not None:

@@ -1,11 +1,12 @@
-"""Assumptions: what a replay took where the explanations of a value differ, as text and as
+"""Assumptions: the values that a replay took although their explanations differ, as text and as
 choices for people.
 
-The description of a tool names the values that are open (`evidence_sentence`), an answer what it
-assumed (`assumption_lines`), and a person who is asked chooses another value (`with_choices`).
+The description of a tool names the values that are open (`evidence_sentence`), an answer names what
+it assumed (`assumption_lines`), and a person who is asked can choose another value
+(`with_choices`).
 
-`settle` makes an assumption as JSON; see `Settled.assumed`. It names the value taken and at most
-three others. A long value is shortened there, so it is shown and cannot be chosen.
+`settle` returns an assumption as JSON; see `Settled.assumed`. It names the value taken and at most
+three others. A long value is shortened there: people see its beginning, but cannot choose it.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import readable_json, visible
 
 TEXT_BYTES: Final = 2000
-"""The most bytes of the lines that tell what a run assumed."""
+"""The maximum size of the lines that say what a run assumed, in bytes."""
 
 SENTENCE: Final = 300
-"""The most characters of `evidence_sentence`."""
+"""The maximum number of characters of `evidence_sentence`."""
 
 _VALUE: Final = 60
 _WHOLE: Final = 300
-"""The most characters of a value that a person can choose: of its JSON, in which hidden
-characters are escapes."""
+"""The maximum number of characters of a value that a person can choose. It counts its JSON, in
+which hidden characters are escaped.
+"""
 
 _SOURCE: Final = 80
 _AT: Final = 100
@@ -46,13 +48,13 @@ _AT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value that a literal has, or could have.
+    """A value that a literal has or could have.
 
     Attributes:
         source: the explanation that gives it.
-        value: the value, which a person can choose; MISSING if the explanation has none, or if it
-            is not shown whole.
-        shown: the beginning of the value for people.
+        value: the value, which a person can choose; MISSING if the explanation has no value, or if
+            the value is not shown whole.
+        shown: the beginning of the value, for people.
     """
 
     source: str
@@ -66,7 +68,7 @@ class Candidate:
 
     @property
     def choice(self) -> str:
-        """The same for a person who chooses it: with the whole value, if it can be chosen."""
+        """The same line for a person who chooses: with the whole value, if it can be chosen."""
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
         )
@@ -77,15 +79,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A literal whose value was not determined, or a call that may not belong into the run.
+    """A literal whose value was not determined, or a call that may not belong in the run.
 
     Attributes:
-        at: its place: `calls.3.max_count`, `output.title`, `calls.2`; in a run of an idea after the
-            place of the call that it answers, `calls.0: calls.3.max_count`.
-        why: why it is not determined.
+        at: its place: `calls.3.max_count`, `output.title`, `calls.2`. In a room, the place of the
+            call that the room answers comes first: `calls.0: calls.3.max_count`.
+        why: why the value is not determined.
         taken: the value that was taken; None for a call.
-        instead: what else it could have been.
-        instance: that of the call or of the output; "" if there are no instances.
+        instead: the other values that it could have had.
+        instance: the instance of the call or of the output; "" if there are no instances.
         approved: who was asked about it and approved it; "" if nobody was.
     """
 
@@ -116,8 +118,8 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: the one taken, then the others that are shown whole.
-        Empty if there is only one.
+        """The values that a person can choose: the value taken, then the others that are shown
+        whole. Empty if there is no other.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -166,21 +168,22 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # What nobody saw, nobody chooses: this alone decides it for the form and for the terminal.
+    # Nobody can choose a value that was not shown whole. Only this place decides that, for the form
+    # and for the terminal.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """Return the assumptions of a run, one line each, in at most `most` bytes; a last line counts
+    """Return the assumptions of a run, one line each, in at most `most` bytes. A last line counts
     those that do not fit.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
-    """What is only noted, `{"at", "what"}` each, as `assumption_lines` tells assumptions; `most`
-    None: all of it.
+    """Return notes, `{"at", "what"}` each, in the way in which `assumption_lines` returns
+    assumptions; all of them if `most` is None.
     """
     forms = [note for note in notes if isinstance(note, dict)]
     lines = [
@@ -191,7 +194,7 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """Return the first lines that have at most `most` bytes together, each once, and a line with
+    """Return the first lines, each once, that together have at most `most` bytes, and a line with
     the number of the others.
     """
     lines = list(dict.fromkeys(lines))
@@ -205,11 +208,12 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Which values of a plan its runs leave open, for the description of a tool: at most `SENTENCE`
-    characters. Empty for a plan without such values.
+    """Return a sentence for the description of a tool that names the values that the runs of its
+    plan leave open. It has at most `SENTENCE` characters, and is empty for a plan without such
+    values.
 
     Args:
-        explained: the form of `Explained.to_json`, per literal.
+        explained: the explained literals, each in the form of `Explained.to_json`.
         tools: the tools of the calls, by place.
     """
     literals = [form for form in explained if isinstance(form, dict)]
@@ -246,8 +250,8 @@ def _runs(literal: JSONObject) -> int:
 
 
 def _in_words(at: JSON, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Return a place in a plan as users know it: `path of read_file`, with the number of the call
-    if there are several.
+    """Return a place in a plan in the words of users, such as `path of read_file`, with the number
+    of the call if there are several.
     """
     keys = [str(key) for key in at] if isinstance(at, list) else []
     if keys[:1] == ["output"]:
@@ -267,8 +271,8 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: JSONObject) -> bool:
-    """Return whether a value may differ between explanations, or is selected by a position that
-    few runs confirm.
+    """Return whether the explanations of a value may differ, or whether it is selected by a
+    position that few runs confirm.
     """
     by = literal.get("by")
     if (
@@ -278,18 +282,18 @@ def _is_open(literal: JSONObject) -> bool:
         or literal.get("why") is not None
     ):
         return True
-    # A path with a position also reads the list in which it selects.
+    # A path with a position also reads the list from which it selects.
     is_position = isinstance(by[0], str) and len(read_explanation(by[0]).references) > 1
     return is_position and _runs(literal) < RUNS_FOR_POSITION
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
-    """Return a resolved call with other values for literals of it, by their places.
+    """Return a resolved call with other values for some of its literals, by their places.
 
     In a call with `_each`, a literal has the same value in each of its executions.
 
     Raises:
-        ExplanationError: a place is not one of a literal of the call.
+        ExplanationError: a place is not the place of a literal of the call.
     """
     for at, value in chosen.items():
         path = _path_of(at)
@@ -303,13 +307,13 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after somebody who does not settle them has edited it: a
-    value that was changed is assumed, too.
+    """Return the assumptions about a call after an editor who does not settle them has changed it:
+    a changed value is assumed too.
 
     Args:
         assumed: see `Settled.assumed`.
         call: the resolved call after the edit.
-        who: who chose the values, for people.
+        who: who chose the values, in words for people.
     """
     left: list[JSONObject] = []
     for entry in assumed:
@@ -332,7 +336,7 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
 
 def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
-    """Return the value of a literal; in a call with `_each`, that of its first execution."""
+    """Return the value of a literal; in a call with `_each`, the value for the first item."""
     each = call.get("_each")
     if isinstance(each, list) and each and path[0] != "_each":
         return read(each[0], path)
@@ -340,8 +344,8 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """Return an assumption in which somebody has chosen another value; `choice`: the value as
-    `shortened_member` gives it.
+    """Return an assumption in which somebody has chosen another value. `choice` is that value, as
+    `shortened_member` returns it.
     """
     instead = entry.get("instead")
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
@@ -361,7 +365,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
 
 
 def _path_of(at: str) -> Path:
-    """Return the keys below the call."""
+    """Return the keys of a place below the call."""
     keys: list[str] = []
     unread = at
     while unread:
@@ -385,7 +389,7 @@ def _path_of(at: str) -> Path:
 
 
 def _end_of_text(text: str) -> int:
-    """Return the end of the JSON text at the beginning."""
+    """Return the position where the JSON text at the beginning ends."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1

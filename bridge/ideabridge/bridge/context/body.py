@@ -1,9 +1,9 @@
 """Body: a message, a schema or another part of a Request in its canonical JSON, and the parts of
 a whole Request.
 
-The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run most of
-them are those of the Request before, so that each is encoded once, and only what is new is encoded
-for the next one.
+The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
+of a Request are those of the previous one. So each part is encoded only once, and the next Request
+encodes only what is new.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Final, TypeAlias
 from ideabridge.tools.encoding import JSON, encode
 
 Body: TypeAlias = tuple[bytes, str]
-"""A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and this JSON as text."""
+"""A part in its stored form: the SHA-256 of its canonical JSON (32 bytes), and this JSON as
+text.
+"""
 
 
 def body_of(value: JSON) -> Body:
@@ -26,7 +28,7 @@ def body_of(value: JSON) -> Body:
         InvalidJSONError: the value is not JSON.
     """
     raw = encode(value)
-    # The encoder's bytes are not kept: they hold more memory than they fill.
+    # The encoder's bytes are not kept, because they occupy more memory than they fill.
     return sha256(raw).digest(), raw.decode()
 
 
@@ -39,14 +41,14 @@ class EncodedRequest:
     Args:
         messages: the bodies of its messages.
         schema: the body of its schema.
-        shown: the body of the limits on what it shows; None: none were recorded.
-        last: the Request before it in its run. If this one begins with all messages of that one,
+        shown: the body of the limits on what it shows; None if no limits were recorded.
+        last: the previous Request of its run. If this Request begins with all messages of that one,
             they are not hashed again.
 
     Attributes:
-        messages, schema, shown: as given.
+        messages, schema, shown: the arguments of the same names.
         id: the id of the Request, 32 bytes.
-        size: the number of the bytes that the id is a hash of.
+        size: the number of bytes of which the id is a hash.
     """
 
     def __init__(
@@ -72,14 +74,14 @@ class EncodedRequest:
             self._context_size = last._context_size
 
         texts = [text for _, text in messages[unchanged:]]
-        # With the comma after the messages that are known.
+        # The new text includes the comma after the messages that are already hashed.
         new = ",".join(["", *texts] if unchanged and texts else texts).encode()
         self._context.update(new)
         self._context_size += len(new)
         limits = "" if shown is None else f',"shown":{shown[1]}'
         end = f'],"schema":{schema[1]}{limits}'.encode()
-        # The Request's bytes are a prefix of the idea's but for the last brace: the context
-        # is hashed once.
+        # Except for the last brace, the bytes of the Request are a prefix of those of the idea, so
+        # the context is hashed only once.
         self._open = self._context.copy()
         self._open.update(end)
         closed = self._open.copy()
@@ -89,7 +91,7 @@ class EncodedRequest:
 
     @classmethod
     def of(cls, context: Sequence[JSON], schema: JSON, shown: JSON) -> EncodedRequest:
-        """Encode every part; `shown` None: no limits were recorded.
+        """Encode every part. `shown` is None if no limits were recorded.
 
         Raises:
             InvalidJSONError: a part is not JSON.

@@ -1,14 +1,14 @@
 """Computed literals: values of a plan that are computed when a call runs, and what is
 uncertain about them.
 
-A published plan may have literals that were copied in the run that it was made from. The loop knows
-no more of them than this module says: beside a call, or beside the output, stands a `Computation`.
-It names the references that it reads; when these have their values, it computes the literals and
-says what it assumed. `context/plan_literals.py` reads the computations of a plan.
+A published plan may have literals that were copied in the run from which it was made. The loop
+knows only what this module defines: a call, or the output, may have a `Computation`. It names the
+references that it reads; when these have their values, it computes the literals and says what it
+assumed. `context/plan_literals.py` reads the computations of a plan.
 
-What may make an answer wrong is *assumed*: explanations that differ, a position, words of a mind.
-All else is *noted*: a new kind of value, a bound of the search. A note is a reason to ask before a
-change, unless it is mild.
+Whatever may make an answer wrong is *assumed*: explanations that differ, a position, words of a
+mind. Everything else is *noted*: a new kind of value, a bound of the search. A note is a reason to
+ask before a change, unless it is mild.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Doubts:
     """What is uncertain about one call or about an output.
 
     Attributes:
-        assumed: see `Settled.assumed`; also `{"at": "calls.PLACE", "why"}` for a call that may have
-            been a decision.
-        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each value that is
-            new, and for what else is not certain and is hardly ever wrong. What is not mild asks
-            before a change.
-        approved: what somebody was asked about and approved, as `assumed`, with `approved`: who
-            did. It may be wrong all the same.
-        strict: a person is asked also before a call that only reads.
+        assumed: assumptions as in `Settled.assumed`; and `{"at": "calls.PLACE", "why"}` for each
+            call that may have been a decision.
+        notes: `{"at": reference or place, "what": text, "mild"?: true}` for each new value, and for
+            everything else that is uncertain but hardly ever wrong. A note that is not mild is a
+            reason to ask before a change.
+        approved: what somebody was asked about and approved, in the form of `assumed`, with the
+            name of who did in `approved`. It may still be wrong.
+        strict: True if a person is also asked before a call that only reads.
 
     With instances, each entry has its `instance`.
     """
@@ -61,8 +61,8 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add what is uncertain about a call or an output of an instance; "" if there
-        are no instances.
+        """Add the doubts about a call or an output of an instance; the instance is "" if there are
+        none.
         """
         self.strict = self.strict or other.strict
         if instance:
@@ -75,11 +75,11 @@ class Doubts:
             self.approved += other.approved
 
     def approve(self, by: str, edited: JSONObject | None) -> None:
-        """Note that somebody has approved it, and was shown every reason to ask.
+        """Record that somebody, who was shown every reason to ask, approved the call.
 
         Args:
-            by: who.
-            edited: the resolved call as they changed it; None: they did not.
+            by: who approved it.
+            edited: the resolved call as changed by them; None if they changed nothing.
         """
         if edited is None:
             assumed = self.assumed
@@ -111,8 +111,8 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Why a person should be asked, one line for each reason; None if nothing that
-        matters is uncertain.
+        """Why a person should be asked, with one line for each reason; None if nothing important is
+        uncertain.
         """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
@@ -121,14 +121,14 @@ class Doubts:
 
 @dataclass(slots=True)
 class Computed:
-    """What a computation gives.
+    """The result of a computation.
 
     Attributes:
-        values: the values of the literals, by their keys below the call or the output.
+        values: the values of the literals, by their paths below the call or the output.
         doubts: what is uncertain about them.
-        problem: why a literal has no value; None if each has one.
-        skipped: why the call is not made; None if it is. Only plans of earlier
-            versions decide that.
+        problem: why a literal has no value; None if each literal has one.
+        skipped: why the call is not made; None if it is made. Only plans of earlier versions decide
+            this.
     """
 
     values: dict[Path, JSON] = field(default_factory=dict[Path, JSON])
@@ -138,8 +138,8 @@ class Computed:
 
 
 class Computation(Protocol):
-    """The computed literals of one call of a plan, or of its output. For equal values it
-    gives the same.
+    """The computed literals of one call of a plan, or of its output. Equal values give equal
+    results.
     """
 
     @property
@@ -149,22 +149,22 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The texts of the references that `compute` reads beside those of the call; there may be
-        no value at them.
+        """The texts of the references that `compute` reads besides those of the call. They may have
+        no value.
         """
         ...
 
     @property
     def needs(self) -> Collection[str]:
-        """Those of `references` with which the call fails if the call that gives their
-        value has failed.
+        """The members of `references` that make the call fail if the call that writes their value
+        has failed.
         """
         ...
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call shares with others: one question names all of them. None:
-        it has no such reason.
+        """A reason to ask that the call shares with other calls, so that one question names all of
+        them; None if it has no such reason.
         """
         ...
 
@@ -172,8 +172,8 @@ class Computation(Protocol):
         """Compute the literals.
 
         Args:
-            values: the values of all references that the call reads, by their texts, as
-                far as they exist.
+            values: the values that exist at the references that the call reads, by the texts of the
+                references.
             only_reads: the call changes nothing.
         """
         ...
@@ -184,8 +184,8 @@ class Computations:
     """The computations of one plan.
 
     Attributes:
-        calls: that of each call, by its place.
-        output: that of the output; None if the output has no computed literal.
+        calls: the computation of each call, by its place.
+        output: the computation of the output; None if the output has no computed literal.
         problems: a sentence for each part that is malformed.
     """
 
@@ -203,7 +203,7 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
     if () in values:
         return values[()]
 
-    # Each array and object is copied once, however many of its members change.
+    # Each array and object is copied only once, however many of its members change.
     below: dict[str, dict[Path, JSON]] = {}
     for keys, value in values.items():
         below.setdefault(keys[0], {})[keys[1:]] = value
@@ -220,8 +220,8 @@ def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
 
 
 def holds(document: JSON, keys: Path) -> bool:
-    """Return whether `put_in` can change the value at a path: unlike a reference, it does not
-    look into texts.
+    """Return whether `put_in` can change the value at a path. Unlike a reference, it does not look
+    into texts.
     """
     for key in keys:
         if isinstance(document, dict) and key in document:

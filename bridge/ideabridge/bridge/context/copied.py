@@ -1,8 +1,8 @@
-"""Copied literals: the values of a published plan that its explanations make anew;
-see `Computation`.
+"""Copied literals: the values of a published plan that its explanations compute anew; see
+`Computation`.
 
 A call that only reads runs with the cheapest value, and the run reports the assumption. Before a
-call that may change something a person is asked, whatever the approval policy allows.
+call that may change something, a person is asked, whatever the approval policy allows.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ DECISION: Final = (
 )
 
 _TRIED: Final = 3
-"""The most explanations that are named where none has a value."""
+"""The maximum number of explanations that an error names if none has a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What a plan knows of its values besides their explanations.
+    """What a plan knows about its values besides their explanations.
 
     Attributes:
-        seen: the profile of what earlier runs read, by reference; see `context/seen.py`.
-        companions: by the place of a literal, others whose values come from the same object and can
-            be passed instead.
-        strict: a person is asked before any value is used that is not determined.
+        seen: profiles of the values that earlier runs read, by reference; see `context/seen.py`.
+        companions: for the place of each literal, other literals whose values come from the same
+            object, and which the caller can pass as parameters.
+        strict: True if a person is asked before any value is used that is not determined.
     """
 
     seen: Mapping[str, JSONObject]
@@ -53,11 +53,11 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What a plan knows of one of its calls.
+    """What a plan knows about one of its calls.
 
     Attributes:
         place: the place of the call.
-        watched: references that the call does not read, and that its author had seen.
+        watched: references that the call does not read, but whose values its author had seen.
         may_decide: the call may have been made because of a result that it does not read.
         is_idle: nothing reads the result of the call.
     """
@@ -86,16 +86,18 @@ class CopiedLiterals:
 
     @property
     def needs(self) -> Collection[str]:
-        """No explanation needs any value."""
+        """Empty: the explanations of a literal need no particular value."""
         return ()
 
     @property
     def shared_reason(self) -> str | None:
-        """An output has none."""
+        """None: an output has no such reason."""
         return None
 
     def _read_by_literals(self) -> list[str]:
-        """What the literals read, and what tells whether a companion was passed."""
+        """Return the references that the literals read, and those that show whether a companion was
+        passed.
+        """
         references = dict.fromkeys(references_of(self._literals))
         for literal in self._literals:
             companions = self._facts.companions.get(literal.at, ())
@@ -136,8 +138,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note why a literal is not determined, where that alone is no reason to doubt
-        it.
+        """Return the note about why a literal is not determined, for a reason that by itself does
+        not make the value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -145,8 +147,8 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """Return the reference that was passed for a value of the same object, if this value was
-        not passed, too.
+        """Return the reference of a value of the same object that the caller passed, unless the
+        caller passed this value too.
         """
         if was_passed(literal, read):
             return None
@@ -158,12 +160,12 @@ class CopiedLiterals:
     def novelties(
         self, read: Read, references: Iterable[str], watched: Collection[str] = ()
     ) -> list[JSONObject]:
-        """Return a note for each thing about the values at references that no run has seen.
+        """Return a note for each property of the values at references that no run has seen.
 
         Args:
             read: returns the value of a reference.
             references: the texts of the references.
-            watched: those that the call does not read.
+            watched: the references among them that the call does not read.
         """
         notes: list[JSONObject] = []
         for text in dict.fromkeys(references):
@@ -172,8 +174,8 @@ class CopiedLiterals:
                 continue
             for novelty in unseen(profile, read(text)):
                 if novelty.lone and text not in watched:
-                    # What the plan passes on is another number each time. What it does not read
-                    # may have decided.
+                    # A value that the plan passes on is a different number each time. A value that
+                    # it does not read may have decided something.
                     continue
 
                 if novelty.notation and text not in self._copied:
@@ -191,8 +193,8 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals of an output.
 
-    Only what they are made of is compared with what runs have read: all other values of an output
-    are references that somebody wrote.
+    Only the values from which they are computed are compared with what runs have read: all other
+    values of an output are references that somebody wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
@@ -229,19 +231,19 @@ class CopiedInCall(CopiedLiterals):
 
         novelties = self.novelties(read, [*values, *self.references], self.call.watched)
         doubts.notes += novelties
-        # Nothing comes of an idle call, so it does not matter here whether it belongs into the run.
+        # An idle call affects nothing, so it does not matter here whether it belongs in the run.
         is_idle = only_reads and self.call.is_idle and not self._facts.strict
         if not is_idle:
             self._doubt_watched(novelties, doubts)
             if self.call.may_decide:
-                # A branch that only one input took makes an answer wrong.
+                # If only one input took this branch, the answer for another input is wrong.
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": DECISION})
 
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Note the words that a mind wrote around a copied value in one run alone: they may belong
-        to its data, also where the copied value is the same again.
+        """Note the words that a mind wrote around a copied value if only one run shows them: they
+        may depend on the data of that run, even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -256,8 +258,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Assume what is new about a value that the call does not read: its author can only
-        have decided by it.
+        """Assume every novelty of a value that the call does not read: its author can have used the
+        value only to decide.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
@@ -266,7 +268,7 @@ class CopiedInCall(CopiedLiterals):
 
 
 def reading(values: Mapping[str, JSON]) -> Read:
-    """Return what reads the value of a reference by its text."""
+    """Return a function that reads the value of a reference by its text."""
     return lambda text: values.get(text, MISSING)
 
 

@@ -1,11 +1,11 @@
-"""Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
-calls.
+"""Earlier plans: the rules for folding journals whose plans were proposed under version 0 or 1 of
+the rules for calls.
 
-Only such journals need this module; new ones never do. Such a plan differs in four ways:
+Only such journals need this module. Such a plan differs in four ways:
 
 - It may have explanations of removed kinds; see `context/removed.py`.
 - A literal at `calls.PLACE._when` says by tests whether the call is made; otherwise it is skipped.
-- If an explanation gives no value, the next one counts, of whatever kind.
+- If an explanation has no value, the next one of any kind is used.
 - A call that changes something asks about every value that is not determined.
 """
 
@@ -37,8 +37,8 @@ WHEN: Final = "_when"
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals whose value comes from the first explanation that has one. No note about them is
-    mild.
+    """Literals whose value comes from the first explanation that has one. All notes about them are
+    reasons to ask.
     """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -49,7 +49,7 @@ class _UnderEarlierRules(CopiedLiterals):
         return settle(replace(literal, by=tuple(by)), read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note why a literal is not determined."""
+        """Return the note about why a literal is not determined."""
         return {"at": ".".join(literal.at), "what": reason}
 
 
@@ -62,7 +62,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     Args:
         literals, facts, call: as for `CopiedInCall`.
-        test: the tests; None: the call is always made.
+        test: the tests; None if the call is always made.
     """
 
     def __init__(
@@ -79,12 +79,14 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def needs(self) -> Collection[str]:
-        """What the tests read: they say nothing about a call that failed."""
+        """The references that the tests read: without the result of a failed call, they decide
+        nothing.
+        """
         return () if self._test is None else self._test.references
 
     @property
     def shared_reason(self) -> str | None:
-        """Each call asked by itself."""
+        """None: in earlier plans, each call asked separately."""
         return None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:

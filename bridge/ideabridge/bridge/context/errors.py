@@ -12,8 +12,8 @@ class MessageError(IdeabridgeError):
 
 
 class HandlerError(IdeabridgeError):
-    """A handler of messages failed, or left a Request that cannot be made. Its run is interrupted,
-    and goes on where its handlers work.
+    """A handler of messages failed, or left a Request that cannot be made. The run is interrupted,
+    and continues once its handlers work.
     """
 
 

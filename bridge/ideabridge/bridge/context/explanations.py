@@ -1,11 +1,11 @@
-"""Explanations: where a value that a run copied may have come from, and what it is when the
+"""Explanations: where a value that a run copied may have come from, and which value it has when the
 run is repeated.
 
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
 `list` returned `a.txt`. One run cannot show why a literal has its value, so a published plan keeps
 every explanation that fits, and orders them by `Explanation.cost`. When the plan runs with new
-data, `settle` evaluates all of them. If they agree, the value is determined. If they differ, the
-cheapest one that has a value is taken, and `Settled.assumed` says so.
+data, `settle` evaluates all of them. If they agree, the value is determined. If they differ,
+`settle` takes the cheapest one that has a value, and `Settled.assumed` says so.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -50,10 +50,10 @@ Read: TypeAlias = "Callable[[str], JSON | Missing]"
 """Returns the value of a reference text, or MISSING."""
 
 ITEMS: Final = 20_000
-"""The most items of one list that an explanation looks through."""
+"""The maximum number of items of one list that an explanation looks through."""
 
 RUNS_FOR_POSITION: Final = 3
-"""The runs that must agree on a position in a list before it is determined."""
+"""The number of runs that must agree on a position in a list before it is determined."""
 
 _DEPTH: Final = 6
 _PARTS: Final = 64
@@ -70,14 +70,15 @@ COSTS: Final[dict[str, int]] = {
     "join": 30,
     "constant": 100,
 }
-"""The cost of each kind. A path costs `input` or `result`, and more for each list position in
-it; a conversion and a text add their cost to that of what they use. Below `constant`, a kind is
-taken before it."""
+"""The cost of each kind. A path costs `input` or `result`, and more for each list position in it. A
+conversion and a text add their cost to the cost of the explanations that they use. An explanation
+that costs less than `constant` is preferred to the constant.
+"""
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Return whether two values are equal: 5 equals 5.0, members may have any order, true is
-    not 1.
+    """Return whether two values are equal: 5 equals 5.0, the order of members does not matter, and
+    true is not 1.
     """
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -104,12 +105,12 @@ class Explanation:
 
     @property
     def cost(self) -> int:
-        """A number: of two explanations, the one with the lower cost is taken first."""
+        """The cost: of two explanations, the one with the lower cost is taken first."""
         raise NotImplementedError
 
     @property
     def made_of(self) -> tuple[Explanation, ...]:
-        """The explanations whose values its value is made of."""
+        """The explanations from whose values its value is made."""
         return ()
 
     @property
@@ -124,23 +125,23 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """Its kind, whatever it reads. If it has no value, only an explanation of the same kind
-        may give one.
+        """Its kind, regardless of what it reads. If an explanation has no value, only another one
+        of the same kind may replace it.
         """
         return type(self).__name__
 
     @property
     def origin(self) -> str | None:
-        """The reference whose value it is, perhaps converted or between constant texts; None: it is
-        made otherwise.
+        """The reference whose value it has, perhaps converted or between constant texts; None if it
+        is made in another way.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]
         return origins[0] if len(origins) == 1 else None
 
     @property
     def holder(self) -> str | None:
-        """What tells the object in a result whose member the value is: members of one object
-        belong together.
+        """A text that identifies the object in a result of which the value is a member: members of
+        one object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
         if path[:1] == ("results",) and len(path) > 2:
@@ -152,12 +153,12 @@ class Explanation:
         raise NotImplementedError
 
     def gives(self, value: JSON, read: Read) -> bool:
-        """Return whether its value is equal to another one."""
+        """Return whether its value equals `value`."""
         own = self.value(read)
         return not isinstance(own, Missing) and same(own, value)
 
     def positions(self, read: Read) -> bool:
-        """Return whether it takes one of several items by its position: in a list, or among those
+        """Return whether it takes one of several items by position: in a list, or among the items
         that a condition selects.
         """
         return any(part.positions(read) for part in self.made_of)
@@ -194,7 +195,7 @@ class Constant(Explanation):
 
 @dataclass(frozen=True)
 class PathTo(Explanation):
-    """What one reference with one operand reads.
+    """The value that one reference with one operand reads.
 
     Attributes:
         reference: the text of the reference.
@@ -235,7 +236,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, and those of the lists in which it selects."""
+        """The reference, and the references of the lists from which it selects."""
         return self._references
 
     @property
@@ -268,7 +269,8 @@ class ItemOf(Explanation):
     Attributes:
         source: the reference of the list.
         take: the keys below the item.
-        where: field and explanation: the first item whose field equals the value.
+        where: (field, explanation): the first item whose field equals the value of the explanation
+            is selected.
     """
 
     source: str
@@ -290,8 +292,8 @@ class ItemOf(Explanation):
 
     @property
     def family(self) -> str:
-        """An item that a constant selects is of another kind than one that an
-        explained value selects.
+        """The kind, which differs between an item that a constant selects and one that an explained
+        value selects.
         """
         return f"ItemOf {self.where[1].family}"
 
@@ -316,8 +318,8 @@ class ItemOf(Explanation):
         return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether items with different members meet the condition, so that the first of them
-        is taken, or the condition compares with something that a position selects.
+        """Return whether items with different members meet the condition, so that the first one is
+        taken, or whether the condition compares with a value that a position selects.
         """
         if self.where[1].positions(read):
             return True
@@ -393,7 +395,7 @@ class Joined(Explanation):
 
     @property
     def cost(self) -> int:
-        """The cost of the part that is no constant, and of the kind."""
+        """The cost of the part that is not constant, and of the kind."""
         costs = [part.cost for part in self.parts if not isinstance(part, Constant)]
         return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
@@ -404,7 +406,7 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts that contain a word, for people. Empty if no part does."""
+        """The constant parts that contain a word, for people; empty if no part does."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(
             show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
@@ -416,7 +418,7 @@ class Joined(Explanation):
         return " + ".join(map(_inner, self.parts))
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the whole text; MISSING if a part has no value, or is no text and no number."""
+        """Return the whole text; MISSING if a part has no value, or is neither text nor number."""
         texts: list[str] = []
         for part in self.parts:
             value = part.value(read)
@@ -441,7 +443,7 @@ def operand_path(reference: str) -> Path:
     """Return the full path of a reference with one operand.
 
     Raises:
-        ExplanationError: it is no such reference.
+        ExplanationError: the text is no such reference.
     """
     try:
         operands = list(parse_reference(reference).operands())
@@ -541,13 +543,13 @@ class Explained:
     Attributes:
         at: its place: ("calls", place, key...) or ("output", key...).
         by: the explanations, the cheapest first; never empty.
-        runs: the runs, with different data, that agree with all of them.
-        cut: the search stopped at a bound, so an explanation may be missing.
+        runs: the number of runs, with different data, that agree with all explanations.
+        cut: True if the search stopped at a bound, so that an explanation may be missing.
         why: another reason why the value is never determined, such as `recorded text`.
-        given: the reference of an optional parameter. A caller who passes it gives the value, and
-            nothing is assumed.
-        among: references to the same part of the results of other calls of the tool from whose
-            result the value is taken. They are not stored: the reader of a plan adds them.
+        given: the reference of an optional parameter. If the caller passes it, the literal has its
+            value, and nothing is assumed.
+        among: references to the same part of other results of the tool from whose result the value
+            is taken. They are not stored; reading a plan adds them.
     """
 
     at: Path
@@ -600,8 +602,8 @@ def read_explained(
 
     Args:
         raw: the form.
-        where: what it is called in messages.
-        reader: reads an explanation, given its form and what it is called; None:
+        where: the name of the form in messages.
+        reader: reads an explanation from its form and its name in messages; None:
             `read_explanation`.
 
     Raises:
@@ -658,7 +660,7 @@ def read_explained(
 _MEMBERS: Final = ("at", "by", "runs", "cut", "why", "given")
 
 MOST: Final = 64
-"""The most explanations of one literal."""
+"""The maximum number of explanations of one literal."""
 
 _PLACE = re.compile(r"0|[1-9][0-9]{0,8}")
 _WORD = re.compile(r"[^\W\d_]{2}")
@@ -670,11 +672,14 @@ UNPROVED: Final = "its evidence is not in the document"
 """Why a literal of an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it stood in an earlier text"
-"""Why a literal is not determined before three runs agree: its author may have taken the
-part from there."""
+"""Why a literal is not determined before three runs agree: its author may have taken the part from
+the earlier text.
+"""
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
-"""The reasons that are only noted, and whether they are no reason to ask before a change."""
+"""The reasons that are only noted. True: the note is mild, that is, no reason to ask before a
+change.
+"""
 
 
 @dataclass(frozen=True)
@@ -684,10 +689,11 @@ class Settled:
     Attributes:
         value: the value; MISSING if no explanation has one.
         assumed: what may make the value wrong: `{"at", "taken", "from", "instead": [{"value"?,
-            "from"}], "why"}`; None if nothing does. `instead` lists at most three other values, and
-            an entry without a value is an explanation that has none. A long value is cut, and
-            `"shortened": true` stands beside it.
-        note: why it is not determined, if that alone is no reason to doubt the value; see `NOTED`.
+            "from"}], "why"}`; None if nothing does. `instead` lists at most three other values; an
+            entry without a value is an explanation that has none. A long value is cut, and has
+            `"shortened": true` beside it.
+        note: why it is not determined, if this reason alone does not make the value doubtful; see
+            `NOTED`.
     """
 
     value: JSON | Missing
@@ -698,9 +704,10 @@ class Settled:
 def settle(explained: Explained, read: Read) -> Settled:
     """Evaluate all explanations of a literal, and take the cheapest.
 
-    If it has no value, the next one of its kind that has one is taken. The value is determined if
-    all explanations have the same value, unless it is selected by its position, in a list or among
-    several calls of one tool, and fewer than three runs agree on it.
+    If the cheapest one has no value, the next one of its kind that has a value is taken. The value
+    is determined if all explanations have the same value. But a value that is selected by its
+    position, in a list or among several calls of one tool, is determined only if three runs agree
+    on it.
     """
     if explained.given is not None:
         passed = read(explained.given)
@@ -727,7 +734,7 @@ def settle(explained: Explained, read: Read) -> Settled:
         explained, chosen, read, differ=bool(alternatives or without)
     )
     if why is not None:
-        # Other values say more than explanations without one.
+        # Other values say more than explanations without a value.
         instead: list[JSON] = [
             {**shortened_member("value", alternative), "from": each.shown}
             for each, alternative in alternatives
@@ -741,13 +748,15 @@ def settle(explained: Explained, read: Read) -> Settled:
 
 
 _OTHERS: Final = 3
-"""The most other values of a literal that are named."""
+"""The maximum number of other values of a literal that are named."""
 
 
 def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
-    """Return the first explanation with each value that differs from the one taken."""
+    """Return, for each value that differs from the one taken, the first explanation with this
+    value.
+    """
     alternatives: list[tuple[Explanation, JSON]] = []
     for explanation, candidate in values:
         if not same(candidate, value) and not any(
@@ -764,7 +773,9 @@ def assumption(
     chosen: Explanation | None = None,
     instead: list[JSON] | None = None,
 ) -> JSONObject:
-    """Return the form of `Settled.assumed` for a literal; `chosen` None: its first explanation."""
+    """Return the form of `Settled.assumed` for a literal. If `chosen` is None, its first
+    explanation counts.
+    """
     at = ".".join(dotted_key(key) for key in explained.at)
     source = (chosen or explained.by[0]).shown
     return {
@@ -777,7 +788,7 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is not determined, whatever the data are; None if they decide."""
+    """Return why a literal is not determined for any data; None if it depends on the data."""
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
@@ -807,8 +818,8 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
-    """Return whether an object on the way to a value has other members with a part of the same
-    path, as a list has.
+    """Return whether an object on the way to a value has other members in which the rest of the
+    path exists, as if it were a list.
     """
     if chosen.origin is None:
         return False
@@ -828,8 +839,8 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """Return the references to the values on the way to a value, from the input, the result or the
-    state itself on.
+    """Return the references to the values on the way to a value, beginning with the input, the
+    result or the state itself.
     """
     path = operand_path(reference)
     start = 2 if path[0] == "results" else 1
@@ -837,8 +848,8 @@ def _above(reference: str) -> list[str]:
 
 
 def shortened_member(key: str, value: JSON) -> JSONObject:
-    """Return a value for people under a key: a long one is cut, and `"shortened": true` stands
-    beside it.
+    """Return a value for people under a key. A long one is cut, and gets `"shortened": true` beside
+    it.
     """
     cut = _cut(value)
     return {key: cut} if cut is value else {key: cut, "shortened": True}
@@ -858,14 +869,14 @@ EXPLAINED: Final = "†explained"
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
-    """Return a published plan as people read it, with what a call sends in the place of each
+    """Return a published plan for people, with a description of what a call sends in place of each
     explained literal.
 
-    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the first
-    explanation that has a value is sent, not the literal. The other members are those of the
-    explained literal, such as `runs`. Explanations are whole; nothing is shortened. A key that the
-    plan itself begins with a dagger has two. What is malformed, or explains a literal that the plan
-    does not have, stays in `explained`.
+    Such a place has `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
+    the value of the first explanation that has one, not the literal. The other members are those of
+    the explained literal, such as `runs`. Nothing is shortened. A key of the plan that begins with
+    a dagger gets a second one. Entries that are malformed, or explain a literal that the plan does
+    not have, stay in `explained`.
     """
     readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -876,13 +887,13 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
     if not isinstance(listed, list):
         return readable if listed is None else {**readable, "explained": listed}
 
-    # A literal inside another explained one has no place of its own.
+    # A literal inside another explained literal has no place of its own.
     left = [form for form in listed if not (isinstance(form, dict) and _put(readable, form))]
     return {**readable, "explained": left} if left else readable
 
 
 def _copied(value: JSON) -> JSON:
-    """Return a copy in which no key can be mistaken for one of `as_it_runs`."""
+    """Return a copy in which no key can be mistaken for a key from `as_it_runs`."""
     if isinstance(value, dict):
         return {
             f"†{key}" if key.startswith("†") else key: _copied(member)
@@ -894,7 +905,7 @@ def _copied(value: JSON) -> JSON:
 
 
 def _put(plan: JSONObject, explained: JSONObject) -> bool:
-    """Put an explained literal into its place, and return whether the plan has that place."""
+    """Put an explained literal in its place, and return whether the plan has that place."""
     at = explained.get("at")
     keys = list(map(str, at)) if isinstance(at, list) else []
     is_in_plan = keys[:1] in (["calls"], ["output"]) and keys == at

@@ -1,4 +1,4 @@
-"""Inquiry: a question of a module to its caller, and the answer (MCP's elicitation in form
+"""Inquiry: a question that a module asks its caller, and the answer (MCP's elicitation in form
 mode).
 """
 
@@ -12,10 +12,10 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
-"""A person filled in the form, refused it, or closed it."""
+"""What a person did with the form: filled it in, refused it, or closed it."""
 
 _ANSWER_BYTES: Final = 100_000
-"""Most bytes of JSON in the answer to a form."""
+"""The maximum size of the answer to a form, in bytes of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Inquiry:
     Attributes:
         module: the name of the module.
         message: the text of the question.
-        schema: JSON Schema of the form: an object of plain values.
+        schema: the JSON Schema of the form, an object of plain values.
     """
 
     module: str
@@ -45,16 +45,16 @@ class FormAnswer:
 
 
 class AnswerError(IdeabridgeError):
-    """The module does not get this answer, because it does not fit the question or
-    contains a secret.
+    """An answer is withheld from the module, because it does not fit the question or contains a
+    secret.
     """
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """What a person filled in, if it fits the form of a module.
+    """Return the answer that a person filled in, if it fits the form of a module.
 
     Raises:
-        AnswerError: it does not fit.
+        AnswerError: the answer does not fit.
     """
     what = f"the answer to server {module}"
     try:
@@ -84,11 +84,11 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
 
 
 class Asker(Protocol):
-    """Passes the questions of a module to the caller."""
+    """Passes the questions of a module on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question and wait for the answer without a time-out. Raises nothing
-        but cancellation.
+        """Ask a question, and wait for the answer without a time-out. This raises nothing but
+        cancellation.
         """
         ...
 
@@ -97,5 +97,5 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Report a question that nobody was asked: its text, and the reason."""
+        """Report a question that was put to nobody: its text, and the reason."""
         ...
