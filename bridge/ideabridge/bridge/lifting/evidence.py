@@ -1,14 +1,15 @@
-"""Evidence: what further runs of a published idea show about the literals that its plan copied.
+"""Evidence: computes what further runs of a published idea show about the literals that its plan
+copied.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
-"values": [[at, value]...], "view": {REFERENCE: value} |
-null}`. `values` has the values that the run used, and `view` the data that the explanations read; a
-view that is larger than `VIEW` bytes is null. Records are only added, and `learn` computes from all
-of them what is known now, so their order does not matter.
+"values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
+the run used, and `view` the data that the explanations read. A view of more than `VIEW` bytes is
+null. Records are only added, and `learn` computes the present knowledge from all of them, so their
+order does not matter.
 
 A record of kind `assistant` teaches nothing, and neither does one without a view. `record_of` makes
-the record of a replay, in which only values count that a person confirmed or that were determined.
-All else here is pure.
+the record of a replay, which contains only values that a person confirmed or that were determined.
+It reads the store; everything else here is pure.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ Kind: TypeAlias = Literal["run", "person", "assistant"]
 KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
-    # The assistant, a program, a script on a command line, or a grant: no person was
-    # shown the values.
+    # This kind covers the assistant, a program, a script on a command line, and a grant: no person
+    # saw the values.
     "assistant": "not confirmed by a person",
 }
-"""What each kind of record is, in words."""
+"""What each kind of record means, in words for people."""
 
 VIEW: Final = 65_536
 """The most bytes of a view as JSON."""
@@ -69,22 +70,23 @@ RECORDS: Final = 100
 """The most records of one version of an idea."""
 
 CONTRADICTED: Final = "a run had a value that no explanation gives"
-"""Why a literal is never determined after a run contradicted all of its explanations."""
+"""The reason why a literal is never determined once a run has contradicted all of its
+explanations."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one run shows.
+    """The evidence of one run.
 
     Attributes:
         run: the id of the run.
-        by: who started it.
-        kind: `run`: named at publication; `person`: a person confirmed its assumptions;
-            `assistant`: a mind did.
-        time: when it ended, ISO 8601.
+        by: who started the run.
+        kind: `run`: it was named at publication; `person`: a person confirmed its assumptions;
+            `assistant`: a mind confirmed them.
+        time: when the run ended, as ISO 8601 text.
         values: the value of each literal, by its place; see `Explained.at`.
-        view: the values of the references that the explanations read; one that is absent had no
-            value. None: too large.
+        view: the values of the references that the explanations read. A missing reference had no
+            value. None: the view is too large.
     """
 
     run: str
@@ -96,7 +98,7 @@ class Record:
 
     @property
     def teaches(self) -> bool:
-        """Whether it can remove explanations."""
+        """Whether the record can remove explanations."""
         return self.kind != "assistant" and self.view is not None
 
     def read(self, reference: str) -> JSON | Missing:
@@ -104,7 +106,7 @@ class Record:
         return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
-        """See the module's docstring."""
+        """Return the record in the form that the docstring of this file shows."""
         values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
         view: JSON = None if self.view is None else dict(self.view)
         return {
@@ -199,12 +201,13 @@ def learn(
     profiles_before: Mapping[str, JSONObject],
     records: Sequence[Record],
 ) -> tuple[list[Explained], dict[str, JSONObject]]:
-    """Return the literals and profiles of a version under its evidence.
+    """Return the literals and profiles of a version, given its evidence.
 
     Args:
         explained: the literals at publication.
-        profiles_before: the profiles of what was read, by reference; see `context/seen.py`.
-        records: all records of the version, also those of the runs from which it was made.
+        profiles_before: the profiles of the values that were read, by reference; see
+            `context/seen.py`.
+        records: all records of the version, including those of the runs from which it was made.
 
     A record removes the explanations that do not give its value. If it removes all of them, they
     stay and the literal is never determined again, because its value comes from something that no
@@ -233,8 +236,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 
-    # Runs with the same data show the same thing, so they count once. It is the whole data of the
-    # literal that must differ, also what only a removed explanation read.
+    # Runs with the same data show the same thing, so they count once. The comparison includes all
+    # data of the literal, even data that only a removed explanation read.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -242,7 +245,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # It had no choice, so it shows nothing about the position.
+            # The run had no choice, so it shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):
@@ -271,9 +274,9 @@ def is_worth_keeping(
     records: Sequence[Record],
     new: Record,
 ) -> bool:
-    """Return whether a record adds something to those of a version: it changes what is known, or
-    an assistant made it and there are fewer than three of this kind. A version with `RECORDS`
-    records takes no more.
+    """Return whether a record adds something to the records of a version: it changes what is known,
+    or an assistant made it and there are fewer than three of this kind. A version with `RECORDS`
+    records accepts no more.
     """
     if len(records) >= RECORDS:
         return False
@@ -283,16 +286,17 @@ def is_worth_keeping(
 
 
 def teach(published: Publication, records: Iterable[JSONObject], new: Record) -> Evidence | None:
-    """Return what to store of a record of a published version, for `Publications.add_evidence`.
+    """Return a further record of a published version in the form that `Publications.add_evidence`
+    stores.
 
     Args:
         published: the version as it was published.
-        records: its records so far.
+        records: the version's records so far.
         new: the further record.
 
     Returns:
-        The record, and what all of them teach; None if the record adds nothing, or the version has
-        no explained values.
+        The record, and the result of learning from all records; None if the record adds nothing, or
+        the version has no explained values.
     """
     explained = explained_in(published.plan)
     if not explained:
@@ -303,8 +307,8 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     ]
     seen = object_or_empty((published.plan or {}).get("seen"))
     profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
-    # A run that was named is kept even if it shows nothing new: the published
-    # explanations rest on it.
+    # A named run is stored even if it shows nothing new, because the published explanations rest on
+    # it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
@@ -318,7 +322,7 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
     """Return the explained literals of a published plan.
 
     Raises:
-        ExplanationError: one of them is malformed; the message says where and what was expected.
+        ExplanationError: a literal is malformed; the message says where and what was expected.
     """
     listed = list_or_empty((plan or {}).get("explained"))
     return [
@@ -331,11 +335,11 @@ def explained_in(plan: JSONObject | None) -> list[Explained]:
 
 
 def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
-    """Return what a replay of a published plan shows.
+    """Return the record of a replay of a published plan.
 
-    A value counts if a person decided on its call, or if it was determined. A value that
-    nobody saw does not, and neither does one that fills a parameter, because whoever called
-    may have passed it.
+    A value counts if a person decided on its call, or if it was determined. A value that nobody saw
+    does not count, and neither does one that fills a parameter, because the caller may have passed
+    it.
 
     Args:
         store: contains the run.
@@ -361,7 +365,8 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # A member of the state may have been written again.
+        # Another call may have overwritten a member of the state, so that no source of it is
+        # certain.
         return None
 
     deciders = _deciders(replay.function.run)
@@ -394,7 +399,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
 
 def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
-    """Return a run in the places of a plan; None if it did not make the calls of the plan."""
+    """Return a run aligned with a plan; None if it did not make the calls of the plan."""
     calls = plan.get("calls")
     executed, left_out = executed_calls(function.run)
     if function.run.machine.mode != "plan" or function.instances or left_out:
@@ -412,8 +417,8 @@ def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the items that a replayed call ran with: its own `_each` is the list of the plan.
-    MISSING if no parameter is an item.
+    """Return the items with which a replayed call ran, because its own `_each` is the list of the
+    plan. MISSING if no parameter is an item.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):
@@ -432,7 +437,7 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can answer on a command line, so nobody may have seen that question.
+            # A script can answer on a command line, so perhaps nobody has seen such a question.
             is_person = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )

@@ -1,20 +1,21 @@
-"""Explaining: the explanations of every literal of a lifted run, in all runs that were named.
+"""Explaining: finds the explanations of every literal of a lifted run that fit all named runs.
 
-Theory of operation. Who wrote a call had seen the input, and the results of all earlier Requests.
-Only these, and the literals that were written before, can explain a literal of the call. So the
-calls are taken in the order in which they were written, and beside them an index of values
-(index.py) grows. For each call:
+Theory of operation. The author of a call had seen the input, and the results of all earlier
+Requests. Only these, and earlier literals, can explain a literal of the call. So the calls are
+examined in the order in which they were written, while an index of values (index.py) grows. For
+each call:
 
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
    explains it as a whole.
 3. Each literal is looked up (search.py), which gives its explanations in this run. Further runs
-   remove those that give another value there. If none is left, the literal is `contradicted`.
-4. If nothing explains a literal, a part of it may stand in an earlier text (inside.py),
-   which is noted.
+   remove the explanations that give another value in those runs. If none is left, the literal is
+   `contradicted`.
+4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), that is
+   noted.
 5. A literal that nothing explains enters the index itself, because later ones may repeat it.
 
-The output comes last: who wrote it had seen all.
+The output comes last, because its author had seen everything.
 
 Example. A mind lists a folder, and then reads a file and writes about it:
 
@@ -63,7 +64,7 @@ from ideabridge.bridge.lifting.search import Found, explain_literal, is_common, 
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _PARTS: Final = 100
-"""The most values of a list whose places are looked for."""
+"""The most values of a list whose places are searched."""
 
 
 def explain_run(lifted: Lifted) -> None:
@@ -77,7 +78,7 @@ def explain_run(lifted: Lifted) -> None:
 
 
 class _Explaining:
-    """Goes through the calls in the order in which they were written, and indexes what each
+    """Examines the calls in the order in which they were written, and indexes the values that each
     author had seen.
     """
 
@@ -89,7 +90,7 @@ class _Explaining:
         self._looked_up: dict[Path, Found] = {}
         # The author of a plan had seen no results.
         self._unseen = list(range(len(self._calls))) if lifted.requests else []
-        # Those of the last Request come first.
+        # The calls of the last Request come first, because calls are taken from the end.
         self._unseen.sort(key=lambda place: self._calls[place].step, reverse=True)
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
@@ -118,7 +119,7 @@ class _Explaining:
         lifted.leaves += output
 
     def _see_results_before(self, step: int) -> None:
-        """Index the results of the Requests before one."""
+        """Index the results of all Requests before a Request."""
         while self._unseen and self._calls[self._unseen[-1]].step < step:
             place = self._unseen.pop()
             root = self._aligned.reference_to(ValueSource(place, ()))
@@ -142,10 +143,10 @@ class _Explaining:
     # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a literal; None if it is none of the run: its tool demands it,
-        or it asks a mind.
+        """Return the explanations of a literal; None if its tool allows no other value, or it asks
+        a mind.
 
-        An unexplained one is noted, so that it can explain later ones.
+        An unexplained literal is noted, so that it can explain later ones.
         """
         if leaf.demanded or leaf.keys[:1] == ("_output",):
             return None
@@ -159,7 +160,7 @@ class _Explaining:
 
     def _look_up(self, at: Path, value: JSON) -> Found:
         """Return the explanations of a literal that fit all runs."""
-        # What is asked about a whole list is asked about its items again.
+        # The items of a list are looked up with the whole list, and later by themselves.
         explanations = self._looked_up.get(at)
         if explanations is None:
             names = [key for key in keys_below(at) if not key.isdecimal()]
@@ -170,8 +171,8 @@ class _Explaining:
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
-        """Yield the value that each further run has there, if it has one, with what reads the
-        values of that run.
+        """Yield the value of each further run in the same place, if it has one, with the function
+        that reads the values of that run.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
             value = other.leaf(at)
@@ -179,8 +180,8 @@ class _Explaining:
                 yield value, read
 
     def _is_whole(self, at: Path, value: JSON) -> bool:
-        """Return whether a list or object is one leaf: if it is explained as a whole, or a
-        list of constants.
+        """Return whether a list or object is one leaf: it is explained as a whole, or is a list of
+        constants.
         """
         if self._look_up(at, value).is_explained:
             return True
@@ -201,17 +202,19 @@ class _Explaining:
     def _note_literal(self, leaf: Leaf) -> None:
         """Let an unexplained literal explain later ones.
 
-        Its reference is `†input` with its path, which no input has. The draft puts that of a
-        parameter in its place.
+        Its reference is `†input` with its path, which no input has. The draft replaces it by the
+        reference of a parameter.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return where a part of a literal stood that its explanations leave as it is.
+        """Return a part of a literal that its explanations leave as it is, and where the part
+        appeared earlier; None if there is no such part.
 
-        What the user named is a parameter. The author of a plan wrote it for any input.
+        A part that the user named is a parameter. The author of a plan wrote it for any input, so
+        its literals have no such parts.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -220,7 +223,8 @@ class _Explaining:
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
-                # Constant texts around a value of the input are compared with what the calls gave.
+                # Constant texts around a value of the input count only if they appear in results of
+                # calls.
                 if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
 
@@ -229,7 +233,7 @@ class _Explaining:
     # -- references --------------------------------------------------------------------------------
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a reference that selects from values its writer had seen, the
+        """Return the explanations of a reference that selects from values its author had seen, the
         reference first; None if the reference is taken at its word.
         """
         operand = _only_operand(str(leaf.reference))
@@ -242,17 +246,17 @@ class _Explaining:
         explanations = self._look_up(leaf.at, value)
         written = PathTo(format_reference(operand.full))
         if explanations.contradicted:
-            # Each run chose another place.
+            # The runs chose different places.
             return Found([written], explanations.cut, contradicted=True)
 
         by = [explanation for explanation in explanations.by if not is_constant(explanation)]
-        # The sort is stable.
+        # The written reference comes first. The sort is stable, so the others keep their order.
         by.sort(key=lambda explanation: explanation != written)
         return Found(by, explanations.cut) if by else None
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
-        """Return whether the writer of a reference chose a position, or a key that is data, from
-        what it had seen.
+        """Return whether the author of a reference chose a position, or a key that is data, from
+        values that it had seen.
         """
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
@@ -267,8 +271,8 @@ class _Explaining:
     # -- several runs ------------------------------------------------------------------------------
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
-        """Return how many of the runs have a value there; if its first explanation selects by a
-        position: how many of them had a choice, at least 1.
+        """Return how many of the runs have a value for a leaf. If its first explanation selects by
+        a position, return how many of them had a choice, but at least 1.
         """
         others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):
@@ -278,7 +282,9 @@ class _Explaining:
 
 
 def _only_operand(reference: str) -> Reference | None:
-    """Return the operand of a reference that has one, in no instance and in no item of `_each`."""
+    """Return the only operand of a reference; None if it has several, or reads an instance or an
+    item of `_each`.
+    """
     first, *others = parse_reference(reference).operands()
     if others or first.instance is not None or first.kind == "item":
         return None
@@ -286,8 +292,8 @@ def _only_operand(reference: str) -> Reference | None:
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
-    """Yield what an explanation leaves of a literal as it is, and what can identify
-    where it comes from.
+    """Yield the parts of a literal that an explanation leaves as they are, and that are distinctive
+    enough to identify their origin.
     """
     if isinstance(explanation, Joined):
         yield str(literal)
@@ -304,8 +310,8 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
 
 
 def _is_option(schema: JSONObject | None) -> bool:
-    """Return whether the schema of a parameter, or of its items, lists all values: such a
-    value names no data.
+    """Return whether the schema of a parameter, or of its items, lists all values. Such a value is
+    an option, not data.
     """
     if schema is None:
         return False

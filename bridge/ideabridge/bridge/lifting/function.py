@@ -61,9 +61,9 @@ class Function:
         part_schema: with instances, the schema of the output of each; otherwise None.
         calls: the calls as the plan of the run listed them.
         output: the output of the Solution, without the wrapping that a mind writes.
-        instances: initial states by instance.
-        tools: the tools of `tool` messages in its context that it called.
-        faults: why it cannot be a plan, as far as its context and output show.
+        instances: the initial states, by instance.
+        tools: the tools that `tool` messages in its context define and that it called.
+        faults: the reasons why it cannot be a plan, as far as its context and output show them.
     """
 
     stored: StoredIdea
@@ -79,7 +79,7 @@ class Function:
     faults: list[str]
 
     def plan(self) -> JSONObject:
-        """Its plan in the form of a publication; see `read_published`."""
+        """The idea's plan in the form of a publication; see `read_published`."""
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
@@ -97,9 +97,9 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     """Read the idea that `ref` names as a function, from a run of this caller.
 
     Raises:
-        UnknownIdeaError, UnknownRunError: this caller has no idea or run of that name.
+        UnknownIdeaError, UnknownRunError: this caller has no such idea or run.
         NoFinishedRunError: no run in this store ended with the idea.
-        PublicationError: its run has not ended, or it takes several inputs.
+        PublicationError: the idea's run has not ended, or the idea takes several inputs.
     """
     stored, run_id = find_idea(store, ref, caller)
     run = read_run(store, run_id, ended=True)
@@ -124,7 +124,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if not run.is_done and any(
         progress.status is not CallStatus.DONE for progress in machine.history
     ):
-        # Nobody knows what its other calls would have returned, so the plan returns its state.
+        # Nobody knows the results of the calls that did not end, so the plan returns the state.
         output = None
         fault = None
 
@@ -169,12 +169,12 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return (the schema of the run's result, the schema of each instance's output), as its user
-    requested them.
+    """Return the schema of the run's result and the schema of each instance's output, as the user
+    requested them; None for a missing one.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
-        # It returns its state, which the schema of an output does not describe.
+        # The run returns its state, which the schema of an output does not describe.
         return None, None
     if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
@@ -187,8 +187,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Return the output without the `{"value": ...}` around a value that may be null, and why that
-    is not possible.
+    """Return the output without the `{"value": ...}` around a value that may be null, and the
+    reason if that is impossible; else None.
     """
     machine = run.machine
     output = machine.solution.output
@@ -208,7 +208,7 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """Return the tools that its context defined and its calls used. A later definition replaces
+    """Return the tools that a run's context defines and its calls used. A later definition replaces
     an earlier one.
     """
     called = {progress.call.name for progress in run.machine.history}
@@ -218,8 +218,8 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Return the parts of a context that a plan cannot contain and that influence the
-    results of its calls.
+    """Return the parts of a run's context that influence the results of its calls, but that a plan
+    cannot contain.
     """
     parts: list[str] = []
     states: set[str] = set()
@@ -249,7 +249,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Return what a run did that its calls as a plan would not do: groups, cancelled steps,
+    """Return what a run did that a plan of its calls would not do: groups, cancelled steps,
     replaced calls.
     """
     differences: list[str] = []
@@ -276,7 +276,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
 
 
 def first_of(texts: Sequence[str]) -> str:
-    """Return the first twenty texts, with how many more there are."""
+    """Join the first twenty texts, and say how many more there are."""
     more = f"; and {len(texts) - 20} more" if len(texts) > 20 else ""
     return "; ".join(texts[:20]) + more
 
@@ -284,7 +284,7 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
-"""How many values of one result are looked through."""
+"""The most values of one result that are examined."""
 
 _DEPTH = 40
 
@@ -317,8 +317,8 @@ def _hash(kind: str, parts: Iterable[str]) -> str:
 
 
 def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
-    """Yield each value in a document, at most 100,000, with its path as in references; also in
-    texts that are JSON.
+    """Yield each value in a document, at most 100,000, with its path as in references, including
+    values in texts that are JSON.
     """
     return islice(_walk(document, ()), _NODES)
 
@@ -344,15 +344,15 @@ _ERRORS: Final = "†data.error."
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A call that ran, or that belongs to the branch that was not taken.
+    """A call that ran, or that belongs to a branch that was not taken.
 
     Attributes:
         progress: the call and its result.
         step: the Request in which it ran.
         chosen: the Request in which it was first proposed. A failed call that is proposed again
             unchanged counts once.
-        raw: the call as it ran; changes by a person are literals in it.
-        edited: who changed it; None: nobody.
+        raw: the call as it ran; a person's changes are literals in it.
+        edited: who changed it; None if nobody did.
     """
 
     progress: Progress
@@ -363,7 +363,7 @@ class Executed:
 
     @property
     def index(self) -> int:
-        """Its number in the run."""
+        """The call's number in the run."""
         return self.progress.call.index
 
     @property
@@ -372,7 +372,7 @@ class Executed:
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return what stands for it in a run that did not make it: without parameters and
+        """Return a placeholder for the call in a run that did not make it: without parameters and
         without a result.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
@@ -391,7 +391,7 @@ class Executed:
 
     @property
     def reads_only(self) -> bool:
-        """True if its tool declares that it is read-only, or if only a mind is asked."""
+        """True if its tool declares itself read-only, or if the call only asks a mind."""
         call = self.progress.call
         if call.has_latent or call.room == "latent":
             return True
@@ -407,7 +407,8 @@ class LeftOut:
         name: the name of its tool.
         why: the reason: `it failed`, `it was denied`.
         retried: True if it was proposed again, and the plan contains the repetition.
-        matters: True if it was not tried again, and was part of a plan or ran and failed.
+        matters: True if it was not proposed again, and either was part of a plan, or ran and
+            failed.
     """
 
     index: int
@@ -432,13 +433,13 @@ _NOT_RUN: Final = frozenset(
         CallStatus.CANCELLED,
     }
 )
-"""The status of calls whose result a run that ended early does not have."""
+"""The statuses of calls without a result in a run that ended early."""
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied
-    ones, and those that did not end before their run did. Calls that only showed values to a mind
-    are in neither.
+    """Return the calls that ran, in listing order, and those that a plan leaves out: failed and
+    denied calls, and calls that had not ended when their run did. Calls that only showed values to
+    a mind are in neither list.
     """
     edits: dict[int, CallDecided] = {}
     for event in run.events:
@@ -456,7 +457,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # It showed values to a mind. The plan passes the values on by references.
+            # This call only showed values to a mind. The plan passes the values on with references.
             continue
 
         index = progress.call.index
@@ -479,7 +480,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 def _as_planned(
     raw: JSONObject, history: Sequence[Progress], readers: Mapping[Path, Progress]
 ) -> JSONObject:
-    """Return a call as written, with what it read of failed calls and of reading calls put in."""
+    """Return a call as written, with references to failed calls and to reading calls replaced."""
     planned: JSONObject = {}
     with_error = partial(_with_error, history=history)
     for key, value in raw.items():
@@ -496,7 +497,7 @@ def written_parameters(raw: JSONObject) -> JSONObject:
 
 
 class _FailedCalls:
-    """The failed calls of a run, and those of them that a later call repeats.
+    """The failed calls of a run, and which of them a later call repeats.
 
     Attributes:
         calls: the failed calls.
@@ -517,19 +518,19 @@ class _FailedCalls:
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that a later one repeats; `step` if
-        it repeats none.
+        """Return the Request of the first failed call that a later call repeats; `step` if it
+        repeats none.
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
-            # Only the first of many repetitions finds its failed calls here.
+            # Of several repetitions, only the first finds its failed calls here.
             self.retried.update(self._alike.pop(mark, ()))
         return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """What a call shares with its repetitions: its tool, with the same text or with the
-        same parameters.
+        """Yield what a call shares with its repetitions: its tool, with its text as written or with
+        its parameters as run.
         """
         tool = call.call.tool
         if tool is None:
@@ -579,7 +580,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
 
 
 def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    """Return a value as written, with what a person edited in it as literals."""
+    """Return a value as written, with the parts that a person edited as literals."""
     if written is not None and same(proposed, ran):
         return written
     if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):
@@ -591,8 +592,8 @@ def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_error(text: str, history: Sequence[Progress]) -> JSON:
-    """Return the value that a reference reads of a failed call (`†data.error.PLACE`), because a
-    plan does not have it. Every other reference stays.
+    """Return the value that a reference reads from a failed call (`†data.error.PLACE`), because a
+    plan does not contain that call. Return every other reference unchanged.
     """
     if not text.startswith(_ERRORS):
         return text
@@ -609,14 +610,16 @@ def _with_error(text: str, history: Sequence[Progress]) -> JSON:
 
 
 def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
-    """The calls that showed a value to a mind, by the path of their result, for `without_reads`."""
+    """Return the calls that showed a value to a mind, by the path of their result, for
+    `without_reads`.
+    """
     return {call.wrote[0]: call for call in history if is_reader(call.tool) and call.wrote}
 
 
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
-    """Return what a mind wrote with the references to what was read instead of those to results
-    of reading: a plan has no such calls. A part of a value, such as some lines of a text, is put
-    in as a literal.
+    """Replace the references to results of reading calls, which a plan does not contain, by
+    references to the values that these calls read. A part of a value, such as some lines of a text,
+    becomes a literal.
     """
     if not readers:
         return value

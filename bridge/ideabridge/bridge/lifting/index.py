@@ -1,13 +1,12 @@
 """Index: the places of the values that existed when a literal was written.
 
-A search goes through the calls of a run in the order in which they were written. `Values.add`
-takes each document (the input, a result, an earlier literal) when the author of the next call had
-seen it, so whatever the index holds may explain what is looked up next. A document is looked
-through once. A text or number is noted with its place: the list or object that contains it, and
-its key there. A `Node`, which knows the way to a value, is made only for the few places that a
-search looks at.
+A search goes through the calls of a run in the order in which they were written. `Values.add` adds
+each document (the input, a result, an earlier literal) once the author of the next call had seen
+it, so everything in the index may explain the next literal. Each document is read once. A text or
+number is noted with its place: the list or object that contains it, and its key there. A `Node`,
+which knows the way to a value, is made only for the few places that a search examines.
 
-Bounds: `PLACES` places of one value, `_NODES` values of a run. `cut` says whether a bound
+Bounds: `PLACES` places of one value, `_NODES` values of a run. `Values.is_cut` says whether a bound
 left something out.
 """
 
@@ -31,10 +30,10 @@ from ideabridge.tools.encoding import JSON, list_or_empty, object_or_empty
 INPUT: Final = "†input"
 
 PLACES: Final = 60
-"""The most places of one value that are kept."""
+"""The most places of one value that are stored."""
 
 LONGEST: Final = 2_000
-"""The longest text that is looked for in another notation, or as a text with a value in it."""
+"""The longest text that is searched for in another notation, or as a text with a value in it."""
 
 _NODES: Final = 800_000
 """The most values of one run that are indexed."""
@@ -43,7 +42,7 @@ _DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""How many members of an object show whether its keys are data."""
+"""The number of members of an object that are examined to see whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")
@@ -60,7 +59,7 @@ class Node:
         parent: the list or object that contains it; None for the document itself.
         key: its key in the parent.
         listed: True if the way leads through a position in a list.
-        inner: the value, or what a text contains as JSON.
+        inner: the value, or the JSON value that a text contains.
     """
 
     value: JSON
@@ -86,7 +85,7 @@ class Node:
 
     @property
     def above(self) -> Iterator[Node]:
-        """The node and those above it, from the bottom up."""
+        """The node and the nodes above it, from the bottom up."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -94,8 +93,8 @@ class Node:
 
     @cached_property
     def data_keys(self) -> int:
-        """How many keys on the way look like data and not like names of fields, such as ids that
-        lead to records.
+        """The number of keys on the way that look like data, such as ids of records, not like names
+        of fields.
         """
         if self.parent is None:
             return 0
@@ -109,12 +108,14 @@ class Node:
 
     @cached_property
     def holds_data_keys(self) -> bool:
-        """Whether it is an object whose keys are data; see `is_like_a_map`."""
+        """Whether the value is an object whose keys are data; see `is_like_a_map`."""
         return is_like_a_map(self.inner)
 
 
 def is_like_a_map(value: JSON) -> bool:
-    """Return whether it is an object whose members are all numbers, or all objects of one form."""
+    """Return whether a value is an object whose members are all numbers, or all objects of one
+    form.
+    """
     members = list(islice(object_or_empty(value).values(), _MEMBERS))
     if len(members) < 2:
         return False
@@ -137,8 +138,8 @@ class IndexedDocument:
 
     Attributes:
         number: how many documents were added before it.
-        is_literal: it is an earlier literal of the run, and no input or result.
-        is_small: it has so few values that none is in it by chance.
+        is_literal: it is an earlier literal of the run, not the input or a result.
+        is_small: it has so few values that a value is not in it by chance.
     """
 
     number: int
@@ -155,8 +156,8 @@ class Values:
     Attributes:
         whole: False if not every value was indexed.
         input_texts: the texts of the input with three characters or more, at most 100.
-        texts: the texts that are no JSON, for what stands inside them.
-        documents: what was added, by the reference that reads it.
+        texts: the texts that are not JSON, for searches inside them.
+        documents: the added documents, by the reference that reads each.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
@@ -178,10 +179,10 @@ class Values:
         Args:
             root: the reference that reads it.
             document: its value.
-            literal: it is an earlier literal of the run, and no input or result.
+            literal: the document is an earlier literal of the run, not the input or a result.
         """
         count_before = self._count
-        # What is above a document is no part of any path.
+        # The node above a document is not part of any path.
         stack = [(Node(None, root, inner={"": document}), 0)]
         while stack and self.whole:
             node, depth = stack.pop()
@@ -199,7 +200,7 @@ class Values:
         self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
-        """Note the place of a value, and return the value, or what a text contains as JSON."""
+        """Note the place of a value. Return the value, or the JSON value that a text contains."""
         self._count += 1
         if self._count > _NODES:
             self.whole = False
@@ -215,8 +216,8 @@ class Values:
         return value
 
     def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
-        """Note how a text is found in other ways, and return what it contains as JSON; None: it
-        contains no JSON.
+        """Note the other ways of finding a text. Return the JSON value that it contains; None if it
+        is not JSON.
         """
         if is_new and len(text) <= LONGEST:
             self._notations.setdefault(_folded(text), []).append(text)
@@ -229,7 +230,7 @@ class Values:
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
         if not isinstance(inner, Missing):
-            # The texts in it follow.
+            # The texts within it are noted later.
             return inner
 
         if is_new:
@@ -255,7 +256,7 @@ class Values:
             if not isinstance(key, tuple):
                 yield _node(place, value, value)
                 continue
-            # Values of one form may differ.
+            # Different values may have the same key.
             actual = _value_at(place)
             if same(actual, value):
                 yield _node(place, actual, actual)
@@ -265,22 +266,20 @@ class Values:
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether a text or a number may begin like this: with marks, and a word
-        that ends here.
+        """Return whether an indexed text or a number may begin with these marks and this whole
+        word.
         """
         if beginning in self._beginnings:
             return True
         return beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
-        """Return the texts that are equal to a text without regard to case and to
-        spaces around it.
-        """
+        """Return the texts that are equal to a text apart from case and surrounding spaces."""
         return self._notations.get(_folded(text), []) if text.strip() else []
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item of a list is the first whose field equals a value; the field
-        is examined once.
+        """Return whether an item of a list is the first whose field equals a value. Each field is
+        read only once.
         """
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
@@ -309,8 +308,8 @@ def _scalar_key(value: JSON) -> tuple[bool, JSON]:
 
 
 def _key_of(value: JSON) -> object:
-    """Return a text or number itself; of any other value a tuple, which equal values share and
-    others may share.
+    """Return a text or number itself, or a tuple for any other value. Equal values have the same
+    tuple, and different values may have it, too.
     """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))

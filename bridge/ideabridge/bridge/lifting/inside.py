@@ -1,14 +1,14 @@
-"""Inside: where a literal stands within a longer text that existed when it was written, such as an
-address in a page.
+"""Inside: finds a literal within longer texts that existed when it was written, such as an address
+in a page.
 
 Theory of operation. `Texts` has the texts of the input, the results and the earlier literals that
-an author had seen. A part stands in a text only from the end of a word to the end of a word, so
-that `cat` is not found in `concatenate`. Then each word of the part is a word of the text, too.
-`Texts` lists the texts of each word, and searches those of the rarest word of a part. Nothing is
-listed before something is looked for.
+an author had seen. A part is only found if it begins and ends at the boundaries of words, so that
+`cat` is not found in `concatenate`. So each word of the part is also a word of the text. `Texts`
+lists the texts of each word, and searches only the texts of the rarest word of a part. The lists
+are made at the first search.
 
 Bounds: words of `LISTED` characters are listed, and `_SEARCHED` characters are searched, in one
-run. What is beyond them is not found.
+run. Parts beyond these bounds are not found.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _SEARCHED: Final = 20_000_000
 """The most characters that are searched in one run."""
 
 _EACH: Final = 50
-"""What a text adds to the characters that are searched, however short it is."""
+"""The number of characters that each searched text counts in addition to its length."""
 
 _SHORTEST: Final = 3
 """The characters of the shortest part that can identify its text."""
 
 _TRIES: Final = 50
-"""The most places of one text at which a part is compared."""
+"""The most places in one text where a part is compared."""
 
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A part of a literal, and where it stood before.
+    """A part of a literal, and the place where it appeared earlier.
 
     Attributes:
         part: the part.
-        root: the reference that reads the document with a text in which it stands.
+        root: the reference that reads the document with a text that contains the part.
     """
 
     part: str
@@ -74,8 +74,8 @@ class Texts:
             self._texts.append(_Text(root, text))
 
     def roots_with(self, part: str) -> Iterator[str]:
-        """Yield the references of the documents in which a part stands, in the order in which
-        they were added.
+        """Yield the references of the documents with a text that contains a part, in the order in
+        which they were added.
         """
         self._list_words()
         words = _WORD.findall(part)
@@ -98,7 +98,7 @@ class Texts:
 
 
 def stands_in(part: str, text: str) -> bool:
-    """Return whether a part stands in a text from the end of a word to the end of a word."""
+    """Return whether a text contains a part that begins and ends at the boundaries of words."""
     start = text.find(part)
     for _ in range(_TRIES):
         if start < 0:
@@ -117,6 +117,8 @@ def _is_within_word(text: str, at: int) -> bool:
 
 
 def core_of(text: str) -> str:
-    """Return a text without what is not a word at its ends: `letter.txt` of `/letter.txt`."""
+    """Return a text without the marks before its first and after its last word: `letter.txt` for
+    `/letter.txt`.
+    """
     words = list(_WORD.finditer(text))
     return text[words[0].start() : words[-1].end()] if words else ""

@@ -1,5 +1,5 @@
-"""Leaves: the parts of a plan that are explained or parametrised one by one: what its calls send,
-and its output.
+"""Leaves: the parts of a plan that are explained or become parameters one by one: the parameters of
+its calls, and its output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Leaf:
         path: its path in the plan: `calls.0.max_count`, `output.title`.
         at: the path as keys, as in `Explained.at`.
         value: its value in the run; None for a reference.
-        reference: the reference that the plan has there; None: a literal.
+        reference: the reference that the plan has in this place; None for a literal.
         demanded: True if the tool's schema allows no other value.
         schema: the tool's schema of the parameter, as far as its keys lead; None without one.
     """
@@ -37,7 +37,7 @@ class Leaf:
 
     @property
     def place(self) -> int | None:
-        """The place of its call; None: it belongs to the output."""
+        """The place of its call; None if the leaf belongs to the output."""
         return place_in(self.at)
 
     @property
@@ -47,19 +47,21 @@ class Leaf:
 
     @property
     def above(self) -> list[Path]:
-        """The paths of the call or the output, of what contains the part, and of the part
-        itself, as keys.
+        """The paths, as keys, of the call or the output, of the values that contain the leaf, and
+        of the leaf itself.
         """
         root = len(self.at) - len(self.keys)
         return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
 
     def is_within(self, paths: Collection[str]) -> bool:
-        """Return whether it has one of some paths, or is a part of what has one."""
+        """Return whether the leaf, or a value that contains it, has one of the given paths."""
         return bool(paths) and any(path_of(at) in paths for at in self.above)
 
 
 def place_in(at: Path) -> int | None:
-    """Return the place of the call that a path in a plan leads to; None: it leads to the output."""
+    """Return the place of the call that a path in a plan leads to; None if it leads to the
+    output.
+    """
     return int(at[1]) if at[0] == "calls" else None
 
 
@@ -69,12 +71,12 @@ def keys_below(at: Path) -> Path:
 
 
 def path_of(at: Path) -> str:
-    """Return a path in a plan as a text: a key that contains a dot is quoted."""
+    """Return a path in a plan as a text. A key that contains a dot is quoted."""
     return ".".join(map(dotted_key, at))
 
 
 Whole: TypeAlias = "Callable[[Path, JSON], bool]"
-"""(path in the plan, literal): whether a list or object is one leaf."""
+"""Called with a path in the plan and a literal; returns whether a list or object is one leaf."""
 
 
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
@@ -88,7 +90,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
     schemas: JSONObject = {}
     tool = catalogue.look_up(call)
-    # A tool that is gone demands nothing; the plan's own check names it.
+    # A tool that is gone demands nothing. The check of the plan will name it.
     if tool is not None:
         schemas = catalogue.parameters_of(tool)
 
@@ -98,7 +100,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
-    """Yield every leaf of an output; null has none."""
+    """Yield every leaf of an output. Null has none."""
     if output is not None:
         yield from _leaves(output, ("output",), None, whole)
 
@@ -141,7 +143,7 @@ def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]
 
 
 def literal_of(written: JSON) -> JSON | Missing:
-    """Return the value that something written in a plan has without its escapes; MISSING if it
+    """Return the value of a literal as written in a plan, without its escapes; MISSING if it
     contains a reference.
     """
     holes: list[Hole] = []
