@@ -1,5 +1,5 @@
-"""Lifted: a run with the calls of all its Requests in one list, and the explanations
-of its literals.
+"""Lifted: a run with the calls of all its Requests in one list, and with the explanations of its
+literals.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON
 
 MOST_CALLS: Final = 10_000
-"""The most calls of a run of several Requests that are lifted."""
+"""The most calls of a liftable run of several Requests."""
 
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""Why a text of the output that only its constant explains is never determined."""
+"""The reason why a text of the output that only its constant explains is never determined."""
 
 JUDGED: Final = "recorded value"
 """The same for a number, a truth value, or another value that a mind may have judged or counted."""
@@ -52,17 +52,18 @@ class Lifted:
 
     Attributes:
         function: the run as a function.
-        aligned: its calls in the places of the plan.
+        aligned: the run with its calls in the places of the plan.
         calls: the calls as the plan lists them.
         output: the output of the plan.
         left_out: the calls that the plan does not contain.
         catalogue: the tools of the run.
-        kept_order: by place, the calls that it follows only because it followed them in the run.
-        others: the runs of the same task that were named, with their calls in the same places.
+        kept_order: by place, the calls that a call follows only because it followed them in the
+            run.
+        others: the named runs of the same task, with their calls in the same places.
         leaves: every part of the calls and the output.
-        explanations_by_path: by the path of a literal, its explanations that fit all runs, the
-            cheapest first.
-        literals: by its path, each literal that may explain later ones; see `literal_of`.
+        explanations_by_path: the explanations of each literal that fit all runs, the cheapest
+            first, by the path of the literal.
+        literals: the literals that may explain later ones, by path; see `literal_of`.
     """
 
     function: Function
@@ -86,7 +87,7 @@ class Lifted:
 
     @cached_property
     def task(self) -> str:
-        """What the user said."""
+        """The user's words."""
         messages = self.function.run.machine.messages
         return "\n".join(
             str(message.value)
@@ -96,20 +97,20 @@ class Lifted:
 
     @cached_property
     def first_step(self) -> int:
-        """The Request of the first calls: their author had seen no result."""
+        """The Request of the first calls, whose author had seen no results."""
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
-        """Return what is taken first in the place of a literal; None if that is its constant."""
+        """Return the first explanation of a literal, which the plan uses in its place; None if that
+        is its constant.
+        """
         explanations = self.explanations_by_path.get(leaf.path)
         if explanations is None or not explanations.is_explained:
             return None
         return explanations.by[0]
 
     def explained(self, leaf: Leaf) -> Explained | None:
-        """Return a literal with its explanations; None if only its constant, or what is
-        weaker, explains it.
-        """
+        """Return a literal with its explanations; None if the constant comes before all others."""
         first = self.cheapest(leaf)
         if first is None:
             return None
@@ -138,8 +139,8 @@ class Lifted:
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference of an explanation reads, and the keys below
-        it; None if it reads something else. Such a reference is `†input."PATH OF THE LITERAL"`,
-        until the draft has named its parameter.
+        it; None if it reads something else. Such a reference is `†input."PATH OF THE LITERAL"`
+        until the draft has named the parameter of the literal.
         """
         match operand_path(reference):
             case ("input", path, *keys) if path in self.literals:
@@ -148,7 +149,7 @@ class Lifted:
                 return None
 
     def read(self, run: AlignedRun, reference: str) -> JSON | Missing:
-        """Return what a reference of an explanation reads in one of the runs."""
+        """Return the value that a reference of an explanation reads in one of the runs."""
         literal = self.literal_of(reference)
         if literal is None:
             return run.read(reference)
@@ -158,13 +159,13 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of calls that were made after results had been seen, and that
-        read none of these.
+        """The places of calls that were made after results had been seen, but that read none of
+        these results.
 
-        Such a call may have been made because of a result. A result without a value decides
-        nothing, such as that of a tool that only sends. If two runs made the call, a call that
-        looks at what an earlier call changed counts as reading that call. The places are computed
-        once, after `explain_run`.
+        Such a call may have been made because of a result. A result without a value, such as the
+        result of a tool that only sends, decides nothing. If a further run is named, a call that
+        looks at what an earlier call has changed counts as reading that call. The places are
+        computed once, after `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -188,8 +189,8 @@ class Lifted:
         return places
 
     def _looks_at_change(self, place: int) -> bool:
-        """Return whether a call only reads, and takes all its values from where earlier calls took
-        them that may have changed something in the same module.
+        """Return whether a call only reads, and takes all its values from sources of earlier calls
+        that may have changed something in the same module.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -202,8 +203,8 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """By module and reference, the Request of the first call that may have changed something
-        and took a value from there.
+        """The Request of the first call that may have changed something and took a value from a
+        source, by the module of the call and the reference of the source.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):
@@ -218,9 +219,10 @@ class Lifted:
 
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
-        """By place (None: the output), the references of the values that it takes: those that
-        explain its literals, those that it writes, and those by which later literals read its own.
-        An option, such as a truth value or a small number, has none.
+        """The references of the values that each call takes, by its place (None for the output):
+        the references that explain its literals, the references that it writes, and those with
+        which later literals read its literals. An option, such as a truth value or a small number,
+        has no reference.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
@@ -246,7 +248,9 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """By place (None: the output), the calls whose results it reads, or may have read."""
+        """The calls whose results each call reads, or may have read, by its place (None for the
+        output).
+        """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
             for operand in self._operands(leaf):
@@ -270,9 +274,7 @@ class Lifted:
 
 
 def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return the calls that a set of calls leads to, in one step or several, with
-    the set itself.
-    """
+    """Return a set of calls with all calls that it reads, in one step or several."""
     reached: set[int] = set()
     waiting = list(start)
     while waiting:
@@ -285,8 +287,8 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a source was selected by a position, or by a key that is data, after its
-    writer had seen it.
+    """Return whether a reference selects a source by a position, or by a key that is data, that its
+    author had seen.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False
@@ -294,10 +296,10 @@ def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool
 
 
 def arranged(function: Function) -> Lifted:
-    """Return a run with its calls in one list, and without explanations.
+    """Return a run with its calls in one list, but without explanations.
 
     Raises:
-        PublicationError: it cannot be a plan; the message says why.
+        PublicationError: the run cannot be a plan; the message says why.
     """
     run = function.run
     changed = run.not_as_listed()

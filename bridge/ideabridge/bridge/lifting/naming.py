@@ -1,10 +1,10 @@
-"""Naming: the names of parameters and of tools that are made of what a run did.
+"""Naming: names parameters and tools after what a run did.
 
-A parameter has the name of the tool's parameter that it fills. Where several would have the same
-name, each is told apart by the first of these that only it has: the object around it (`from_city`),
-the key from which its value was copied (`owner_id`), its tool (`write_file_path`), the file or
-folder that it names (`notes_folder`) or that its call names (`notes_content`). Where nothing tells
-them apart, they are counted in words (`first_city`), and beyond ten with a number.
+A parameter has the name of the tool's parameter that it fills. If several would have the same name,
+each gets a prefix from the first of these that distinguishes it: the object around it
+(`from_city`), the key from which its value was copied (`owner_id`), its tool (`write_file_path`),
+the file or folder that it names (`notes_folder`) or that its call names (`notes_content`). If
+nothing distinguishes them, they are counted in words (`first_city`), and beyond ten with a number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.tools.encoding import JSON
 
 LONGEST_PARAMETER: Final = 64
-"""Characters of a parameter's name."""
+"""The most characters of a parameter's name."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -30,7 +30,8 @@ _FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
 _PLACES: Final = frozenset(
     {"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"}
 )
-"""The last words of parameters that hold the place of a file or a folder."""
+"""The last words of the names of parameters that contain the path or address of a file or a
+folder."""
 
 _ORDINALS: Final = (
     "first",
@@ -46,11 +47,11 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Words in the name of a tool."""
+"""The most words in the name of a tool."""
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
-"""The end of a sentence that others follow. The points of `e.g.` end no sentence."""
+"""The end of a sentence, if another one follows. The points of `e.g.` do not end a sentence."""
 
 _FILLERS: Final = frozenset(
     [
@@ -63,20 +64,20 @@ _FILLERS: Final = frozenset(
         *("where", "which", "who", "will", "with", "would", "you", "your"),
     ]
 )
-"""Words of a task that say nothing about what it is for."""
+"""Words of a task that say nothing about its purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a parameter fills.
+    """The value that a parameter fills, for the choice of its name.
 
     Attributes:
         tool: the tool of the first call that it fills.
         keys: the keys that lead to the value in that call.
         value: the recorded value.
-        source: the keys below the result or the input from which the value was copied;
-            empty if it was not.
-        call: the place of that call.
+        source: the keys below the result or the input from which the value was copied; empty if it
+            was not copied.
+        call: the place of that call; None if the parameter belongs to the output.
     """
 
     tool: str
@@ -90,8 +91,8 @@ def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) ->
     """Return a name for each parameter: letters, digits, `_` and `-`, at most 64, no two equal.
 
     Args:
-        filled: what each of them fills.
-        reserved: names that none of them may have.
+        filled: the values that the parameters fill.
+        reserved: names that no parameter may have.
     """
     names: dict[int, str] = {}
     names_in_use = set(reserved)
@@ -121,7 +122,7 @@ def _name_unique(
     names: dict[int, str],
     names_in_use: set[str],
 ) -> None:
-    """Name each parameter without a name whose candidate no other one has."""
+    """Name each unnamed parameter whose candidate for a name is unique."""
     candidates: dict[int, str] = {}
     for number, parameter in enumerate(filled):
         if number not in names:
@@ -140,7 +141,7 @@ def _name_unique(
 def _count_the_rest(
     filled: Sequence[Filled], names: dict[int, str], names_in_use: set[str]
 ) -> None:
-    """Name those that nothing tells apart by their order: `first_city`, `second_city`."""
+    """Name the remaining parameters by their order: `first_city`, `second_city`."""
     rest = [number for number in range(len(filled)) if number not in names]
     tools: dict[str, set[str]] = {}
     for number in rest:
@@ -164,7 +165,7 @@ def _count_the_rest(
 
 
 def _counted(base: str, before: int) -> str:
-    """The name of the next of several equal ones, of which there were `before`."""
+    """Return the next name after `before` parameters with the same base name."""
     if before < len(_ORDINALS):
         return f"{_ORDINALS[before]}_{base}"[:LONGEST_PARAMETER]
     tail = f"_{before + 1}"
@@ -175,8 +176,8 @@ def _counted(base: str, before: int) -> str:
 
 
 def own_name(keys: Path) -> str:
-    """Return the name of a parameter by the keys that lead to what it fills, as if it
-    were the only one.
+    """Return the name that a parameter has if it is the only one, from the keys that lead to the
+    value that it fills.
     """
     words = _named_keys(keys)
     key = words[-1] if words else "output"
@@ -198,7 +199,8 @@ def _with_parents(parameter: Filled) -> str:
 
 
 def _with_source(parameter: Filled) -> str:
-    # `issue.id` tells an `id` apart as `issue_id`, and `head.sha` a `ref` as `sha_ref`.
+    # The source `issue.id` names a parameter `id` `issue_id`, and `head.sha` names a `ref`
+    # `sha_ref`.
     for key in reversed(_named_keys(parameter.source)):
         name = _name_after([key], parameter)
         if name:
@@ -211,8 +213,8 @@ def _with_tool(parameter: Filled) -> str:
 
 
 def _with_place(parameter: Filled) -> str:
-    """`notes_folder` for the path of a folder `notes`, and `report_file` for that of
-    `report.md`.
+    """Return, for example, `notes_folder` for the path of a folder `notes`, and `report_file` for
+    the path of `report.md`; empty if there is no such path.
     """
     words = _place_words(parameter)
     if not words:
@@ -224,12 +226,14 @@ def _with_place(parameter: Filled) -> str:
     if "://" in text:
         kind = own_words[-1]
 
-    # The other words of the parameter say which of its paths it is: `source_path`.
+    # The other words of the name say which path it is, such as `source` in `source_path`.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """By call, the words of the one file or folder that its parameters name."""
+    """Return the words of the file or folder that the parameters of a call name, for each call that
+    names only one.
+    """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
         words = _place_words(parameter)
@@ -239,8 +243,8 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 
 def _place_words(parameter: Filled) -> list[str]:
-    """The words of the last segment of a path or an address, without its extension; empty if a
-    parameter has none.
+    """Return the words of the last segment of a parameter's path or address, without its extension;
+    empty if the parameter has neither.
     """
     if not isinstance(parameter.value, str):
         return []
@@ -266,13 +270,13 @@ def _last_segment(text: str) -> str:
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """The name of a parameter after other words; empty if these say nothing that the
-    name does not say.
+    """Return the name of a parameter after other words; empty if these words add nothing to the
+    name.
     """
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
     own_words = words_of(own)
-    # `git_branch` of `branch` is `git_branch`.
+    # With the words `git_branch`, a parameter `branch` becomes `git_branch`.
     while words and words[-1] in own_words:
         words.pop()
 
@@ -287,7 +291,7 @@ def _named_keys(keys: Path) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text or a name in ASCII, in small letters and without accents."""
+    """Return the words of a text or a name in ASCII, in lower case and without accents."""
     plain = text
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
@@ -299,23 +303,23 @@ def words_of(text: str) -> list[str]:
 
 
 def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]) -> str:
-    """Return a name for what was done several times: the words that all tasks share, or else the
+    """Return a name for a repeated task: the words that all its descriptions share, or else the
     names of its tools.
 
     Args:
-        tasks: for each time, the task in words, and the words in it that are data, such as the
+        tasks: for each time, the task in words, and those of its words that are data, such as the
             values of its calls.
         tools: the tools that were called, in order.
 
     Returns:
-        at most five words with `_` between them; it may need `safe_name`.
+        At most five words with `_` between them. The name may need `safe_name`.
     """
     in_tools = {word for name in tools for word in words_of(name)}
     shared: list[str] | None = None
     for task, data in tasks:
         words = [word for word in words_of(task) if _says_something(word) and word not in data]
         if set(words) <= in_tools:
-            # The title of a run without a task is the names of its tools.
+            # The title of a run without a task consists of the names of its tools.
             words = []
 
         if shared is None:
@@ -338,8 +342,8 @@ def _says_something(word: str) -> bool:
 
 
 def first_sentence(task: str) -> str:
-    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters:
-    a cut sentence would say something else.
+    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters,
+    because a cut sentence may say something else.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

@@ -1,5 +1,5 @@
-"""Order: the calls of several Requests in one list, which keeps the order of their data and
-of their effects.
+"""Order: puts the calls of several Requests into one list that keeps the order of their data and of
+their effects.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""The most calls with effects of one Request that the plan may run at once. If there are more, each
-follows the one before."""
+"""The most calls with effects from one Request that the plan may run at once. If there are more,
+each waits for the previous one."""
 
 _AS_WRITTEN: Final = frozenset(
     {"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"}
@@ -44,8 +44,8 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Return the calls in an order in which each reads only earlier calls; the listed order, if it
-    is one.
+    """Return the calls in an order in which each reads only earlier calls. That is the listed order
+    if it fulfils this.
     """
     by_index = {call.index: call for call in calls}
     data: dict[int, list[int]] = {}
@@ -64,7 +64,7 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
 
 
 def _reads_of(call: Call) -> set[int]:
-    """Return the calls whose results a call reads."""
+    """Return the numbers of the calls whose results a call reads."""
     indices: set[int] = set()
     for reading in call.reads:
         for alternative in reading.bound:
@@ -77,12 +77,12 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return the calls that the plan has, as it lists them, and its output. `†results.N` refers to
-    places in the plan.
+    """Return the calls of the run that the plan contains, the same calls as the plan lists them,
+    and its output. There, `†results.N` refers to places in the plan.
 
     Args:
         calls: the calls in the order of their data.
-        output: the output as it was written.
+        output: the output as written.
 
     Raises:
         PublicationError: a call or the output reads the result of a call that is left out.
@@ -95,7 +95,7 @@ def arrange(
             listed = _renumbered_call(call.raw, places)
         except _GoneError as error:
             if call.progress.status is CallStatus.SKIPPED:
-                # Its branch was not taken.
+                # The run did not take the branch of this call.
                 continue
             raise PublicationError(
                 f"{call.progress.call.label} reads {error}, which is left out"
@@ -112,7 +112,7 @@ def arrange(
 
 
 class _GoneError(Exception):
-    """Nothing supplies a reference, because the call that supplied it is left out."""
+    """A reference has no value, because the call that it reads is left out."""
 
 
 def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -146,7 +146,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         return text
 
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
-        # As it was written, also with its spaces.
+        # The text stays exactly as written, including its spaces.
         return text
 
     alternatives: list[str] = []
@@ -161,7 +161,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
 
 
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """Return an operand with its place in the plan; None if its call is left out."""
+    """Return an operand with the place of its call in the plan; None if that call is left out."""
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return operand.text
 
@@ -189,7 +189,7 @@ def keep_order(
         arguments: the input of the run.
 
     Returns:
-        By place, the additional places that the call now waits for.
+        For each place, the additional places for which its call now waits.
     """
     waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
@@ -224,8 +224,8 @@ def keep_order(
 def _waits_of(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """By place, the calls that each call waits for already: because of data, and of
-    its own `_after`.
+    """Return, for each place, the calls for which its call already waits because of data or its own
+    `_after`.
     """
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
@@ -252,8 +252,8 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """The calls that write what an expression reads. An alternative after one that
-    exists is never read.
+    """Return the calls that write what an expression reads. Alternatives after one that certainly
+    exists are never read.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -272,13 +272,13 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls of earlier Requests that a later call has to wait for; all others are
-    before one of these.
+    """The calls of earlier Requests for which a later call has to wait. All other calls come before
+    one of these.
 
     Attributes:
         effects: the calls with effects of the last Request that had any.
         reads: the reading calls of that Request, and of those after it.
-        writers: by path of the state, the last calls that wrote to it or below it.
+        writers: the last calls that wrote to each path of the state, or below it.
     """
 
     effects: set[int] = field(default_factory=set[int])
@@ -286,7 +286,7 @@ class _Past:
     writers: dict[Path, set[int]] = field(default_factory=dict[Path, set[int]])
 
     def before(self, call: Executed) -> set[int]:
-        """Return the calls that a call has to wait for."""
+        """Return the calls for which a call has to wait."""
         places = set(self.effects)
         if not call.reads_only:
             places |= self.reads
@@ -294,13 +294,13 @@ class _Past:
         for path in call.progress.call.writes:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
-                # What was written above it, as a whole.
+                # The calls that wrote a value above the path as a whole.
                 places.update(self.writers.get((*path[:length], _WHOLE), ()))
 
         return places
 
     def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
-        """Add the calls of the next Request; `effects` are those on which later calls wait."""
+        """Add the calls of the next Request. Later calls wait for the calls in `effects`."""
         reads = {place for place in places if calls[place].reads_only}
         if effects:
             self.effects = set(effects)
@@ -317,7 +317,7 @@ class _Past:
 
 
 _WHOLE: Final = "†whole"
-"""A key that no path has: below it are the calls that wrote to the path itself."""
+"""A key that no path has. A path followed by it names the calls that wrote to that path itself."""
 
 
 class _Ids:
@@ -344,7 +344,7 @@ class _Ids:
             after = calls[place].progress.call.after
             if after:
                 ids = [names.get((step, own), latest.get(own)) for own in after]
-                # A call of an earlier Request that is left out has ended: nothing waits for it.
+                # An earlier call that is left out had ended, so nothing needs to wait for it.
                 written[place]["_after"] = [name for name in ids if name is not None]
 
     def _free(self, own: str) -> str:

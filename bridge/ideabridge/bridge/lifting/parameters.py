@@ -1,22 +1,21 @@
-"""Parameters: the input of a tool that a run becomes, made of the run's input and of its literals.
+"""Parameters: the input of the tool that a run becomes, made from the run's input and its literals.
 
 A literal of a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the parameter that it fills, with the recorded value as its default. So the
-tool repeats its run when it is called without arguments, and everything that is constant is visible
-and can be changed. Equal literals of one name are one parameter. If a run has more than 1,000 such
+tool repeats its run when it is called without arguments, and every constant is visible and can be
+changed. Equal literals with the same name are one parameter. If a run has more than 1,000 such
 values, the others stay as they are, unless the publisher makes parameters of them.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
-becomes an optional parameter without a default: where it is left out, the value is followed; where
-it is passed, it is taken, and nothing about it is assumed. The first eight are members of the
-input, those first whose recorded value stands in the text of the task; the others are members of
-one object `also`, so that schemas stay small. What follows a member of the input needs none:
-whoever passes that member has changed it.
+becomes an optional parameter without a default: if it is left out, the value is followed; if it is
+passed, the passed value is used, and nothing about it is assumed. The first eight are members of
+the input, starting with those whose recorded value appears in the text of the task. The others are
+members of one object `also`, so that schemas stay small. A literal that follows a member of the
+input needs no parameter: passing that member changes it.
 
-In the plan, the place of a parameter with a default has the reference `†input.NAME`. The place of a
-followed literal keeps the recorded literal, and its entry in `explained` names the parameter as
-`given`: `{"at": ["calls", "2", "owner"], "by": [...], "given":
-"†input.owner"}`, or `"†input.also.owner"`.
+In the plan, the reference `†input.NAME` replaces a literal with a default. A followed literal stays
+as recorded, and its entry in `explained` names the parameter as `given`: `{"at": ["calls", "2",
+"owner"], "by": [...], "given": "†input.owner"}`, or `"†input.also.owner"`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _SOURCE: Final = 80
 _WORD: Final = re.compile(r"[\w.-]*\w")
 
 ALSO: Final = "also"
-"""The member of the input that has the followed values beyond the first."""
+"""The member of the input that contains the followed values beyond the first eight."""
 
 _FIRST: Final = 8
 """The most followed values that are members of the input themselves, unless the publisher
@@ -88,21 +87,21 @@ _COPIED: Final = (
     "maxItems",
     "uniqueItems",
 )
-"""The keywords of a tool's schema that a parameter takes over. Others may refer to parts
-of that schema."""
+"""The keywords that a parameter copies from a tool's schema. Others may refer to parts of that
+schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterDecision:
-    """What the publisher decides about one parameter.
+    """The publisher's decisions about one parameter.
 
     Attributes:
-        rename: its new name.
+        rename: the new name of the parameter.
         merge: the parameter that takes its place; both have the same recorded value.
-        fix: it is no parameter: the recorded value stays.
+        fix: True if it is not to be a parameter: the recorded value stays.
         description: its description.
-        required: callers must pass it.
-        default: its default, as a list of one value; empty: the recorded value.
+        required: True if callers must pass it.
+        default: its default, as a tuple of one value; empty means the recorded value.
         at: the paths of constants that become this new parameter.
     """
 
@@ -181,16 +180,16 @@ def _malformed(where: str, expected: str, value: JSON) -> PublicationError:
 
 @dataclass(slots=True)
 class Parameter:
-    """A parameter that was made of constants.
+    """A parameter that was made from literals.
 
     Attributes:
         name: its name.
         value: the recorded value, its default.
         leaves: the literals that it fills.
         tool: the tool of the first of them.
-        source: where a followed value comes from; None: the parameter has a default.
-        source_in_words: the same in words.
-        also: it is a member of the object `also`.
+        source: the source of a followed value; None if the parameter has a default.
+        source_in_words: the same source in words.
+        also: True if it is a member of the object `also`.
     """
 
     name: str
@@ -203,7 +202,9 @@ class Parameter:
 
     @property
     def followed(self) -> bool:
-        """True if it is only taken where it is passed."""
+        """True if the parameter is only used when it is passed, and the value is followed
+        otherwise.
+        """
         return self.source is not None
 
     @property
@@ -215,7 +216,7 @@ class Parameter:
 
     @property
     def filled(self) -> Filled:
-        """What it fills, for its name."""
+        """The value that it fills, for the choice of its name."""
         leaf = self.leaves[0]
         source_keys: Path = ()
         if isinstance(self.source, PathTo):
@@ -224,8 +225,8 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """Its JSON Schema: that of the tool's parameter, as far as it can be copied, with the
-        recorded default, or with what is followed where it is left out.
+        """Its JSON Schema: the schema of the tool's parameter, as far as it can be copied, with the
+        recorded value as default, or with the source that is followed if it is left out.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}
@@ -273,12 +274,12 @@ def parameters_of(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> list[Parameter]:
-    """Return a parameter for each group of equal literals of one name.
+    """Return a parameter for each group of equal literals with the same name.
 
     Args:
         literals: a parameter without a name for each literal.
         reserved: the names of the members of the run's input.
-        decisions: those with `at` name literals that become one parameter.
+        decisions: the publisher's decisions by name; the literals in `at` become one parameter.
         task: the text of the task.
     """
     placed = {path: name for name, decision in decisions.items() for path in decision.at}
@@ -304,7 +305,7 @@ def parameters_of(
                 f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}"
             )
 
-    # Those with a default come first, and have the plainest names.
+    # Parameters with a default are named first, and get the simplest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [parameter.filled for parameter in ordered]
     names = parameter_names(filled, {*reserved, *by_decision, ALSO})
@@ -330,7 +331,7 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Put all but the first followed parameters under `also`. Return the names of those for which
+    """Put all followed parameters but the first under `also`. Return the names of those for which
     there is no room.
     """
     words = set(_WORD.findall(task))
@@ -354,10 +355,10 @@ def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
 
 
 def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> None:
-    """Let a parameter that a person names fill one more literal.
+    """Let a parameter that the publisher names fill one more literal.
 
     Raises:
-        PublicationError: it fills literals with another value already.
+        PublicationError: the parameter already fills literals with another value.
     """
     [leaf] = literal.leaves
     named = by_decision.get(name)
@@ -378,9 +379,9 @@ class Inputs:
 
     Attributes:
         schema: the JSON Schema of the input.
-        fixed: members of the run's input that are no parameters: the plan reads these values.
+        fixed: the members of the run's input that are not parameters: the plan reads these values.
         renamed: the new names of members, by the names under which the plan was lifted.
-        unfilled: names of parameters whose literals stay as they are.
+        unfilled: the names of parameters whose literals stay as they are.
     """
 
     schema: JSONObject
@@ -400,11 +401,11 @@ def inputs_of(
     Args:
         schema: the schema of the run's input.
         run_input: the run's input.
-        parameters: the parameters made of constants.
+        parameters: the parameters made from literals.
         decisions: what the publisher decides, by name.
 
     Raises:
-        PublicationError: a decision names no parameter, or does not fit it.
+        PublicationError: a decision names no existing parameter, or does not fit it.
     """
     return _Deciding(schema, run_input, parameters).inputs(decisions)
 
@@ -431,7 +432,7 @@ class _Deciding:
         self._inputs = Inputs({})
 
     def inputs(self, decisions: Mapping[str, ParameterDecision]) -> Inputs:
-        """Return the input of the tool after some decisions.
+        """Return the input of the tool after the decisions.
 
         Raises:
             PublicationError: see `inputs_of`.
@@ -536,7 +537,7 @@ class _Deciding:
 
 
 def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
-    """Return the new name of a parameter: that of the parameter into which it is merged, if it is.
+    """Return the new name of a parameter. If it is merged, this is the name of the other parameter.
 
     Raises:
         PublicationError: parameters are merged in a circle, or into a value that is fixed.

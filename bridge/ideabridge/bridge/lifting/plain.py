@@ -1,14 +1,15 @@
-"""Plain: whether copied values settle what a draft does with other input, or what they leave open.
+"""Plain: decides whether copied values settle what a draft does with other input, or lists what
+they leave open.
 
-A draft is plain if each literal of its calls is a reference that its author wrote, a value of the
-input, a whole earlier value that stands in one place only, or a parameter that stood nowhere
-before; if no failed call was left out; if nothing in it is the own words of a mind; and if no call
-that changes something takes its value from a position alone. Copied calls of one tool, three or
-more, may have been a loop, and so may a list that was put together from earlier values. The author
-of a plan wrote its references for any input, and is believed. What the user named in the task is a
-parameter, wherever else it stands.
+A draft is plain if each value of its calls is a reference that its author wrote, a value of the
+input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
+before; if no failed call was left out; if nothing in it is a mind's own words; and if no call that
+changes something selects its value only by a position. Three or more copied calls of one tool may
+have been a loop, and so may a list that was put together from earlier values. The author of a plan
+wrote its references for any input, and is believed. A value that the user named in the task is a
+parameter, wherever else it appears.
 
-What is open is for the author of a program: it says what to settle, and proves nothing.
+The open points are for the author of a program: they say what to settle, and prove nothing.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ OpenKind: TypeAlias = Literal[
     "dropped_result",
     "no_plan",
 ]
-"""What is open:
+"""The kinds of open points:
 
-- `several_places`: a value stands in more than one earlier place;
+- `several_places`: a value appears in more than one earlier place;
 - `computed`: no earlier value is equal to the whole value;
-- `inside`: a value, or one of a list, stands inside an earlier text;
+- `inside`: a value, or an item of a list, appears inside an earlier text;
 - `put_together`: a list has values of earlier results as its items;
 - `varies`: a value differed between the runs, and nothing explains it;
 - `position`: a call that changes something takes its value from a position in a list;
@@ -61,25 +62,24 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
-- `dropped_result`: nobody said what the run returns, and a result is neither returned nor read
-  by a later call;
-- `no_plan`: the run cannot become a plan.
-"""
+- `dropped_result`: nobody said what the run should return, and a result is neither returned nor
+  read by a later call;
+- `no_plan`: the run cannot become a plan."""
 
 REPEATED: Final = 3
-"""The calls of one tool that may have been a loop."""
+"""The least number of calls of one tool that may have been a loop."""
 
 LONG_TEXT: Final = 40
-"""The characters above which a text is a mind's own words, also without a space."""
+"""A text with more characters than this is a mind's own words, even without a space."""
 
 _SHOWN: Final = 60
 _MOST: Final = 50
-"""The most points that are named."""
+"""The most points that are returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPoint:
-    """Something that the copied values of a run leave open.
+    """A question that the copied values of a run leave open.
 
     Attributes:
         kind: see `OpenKind`.
@@ -93,7 +93,7 @@ class OpenPoint:
     why: str
 
     def to_json(self) -> JSONObject:
-        """The attributes by their names."""
+        """Return the attributes by their names."""
         return asdict(self)
 
     @property
@@ -103,7 +103,7 @@ class OpenPoint:
 
 
 def read_open(raw: JSON) -> list[OpenPoint]:
-    """Read a list of what `OpenPoint.to_json` returns; entries of another form are left out."""
+    """Read a list of what `OpenPoint.to_json` returns; malformed entries are left out."""
     points: list[OpenPoint] = []
     for entry in list_or_empty(raw):
         match entry:
@@ -115,12 +115,12 @@ def read_open(raw: JSON) -> list[OpenPoint]:
 
 
 def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoint]:
-    """What a draft leaves open, at most 50 points; empty: it is plain.
+    """Return what a draft leaves open, at most 50 points; empty if the draft is plain.
 
     Args:
         draft: the draft.
-        output_counts: False: nobody said what its run returns, so the draft returns the result
-            of the last call.
+        output_counts: False if nobody said what the run should return, so that the draft returns
+            the result of the last call.
     """
     points = [
         *_left_out(draft),
@@ -146,7 +146,7 @@ def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Calls that only read, and whose results nothing reads: what they say is not returned."""
+    """Yield calls that only read, but whose results are neither read nor returned."""
     read = {_place_read(operand_path(text)) for text in draft.references}
     for place, call in enumerate(draft.lifted.aligned.calls):
         if call.reads_only and place not in read:
@@ -157,7 +157,7 @@ def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Tools that were called three times or more with copied values."""
+    """Yield tools that were called three times or more with copied values."""
     if not draft.lifted.requests:
         return
 
@@ -174,8 +174,8 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Copied values of calls that not one earlier place explains, and those of the output that
-    only a mind wrote.
+    """Yield copied values of calls that no single earlier place explains, and values of the output
+    that only a mind wrote.
     """
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
     yield from _positions(draft)
@@ -229,12 +229,12 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Calls that change something and take a value from a position in a list, also by way
-    of other calls.
+    """Yield calls that change something and take a value from a position in a list, directly or
+    through other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # By place, the position that the call was made for.
+    # The position for which each call was made, by its place.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
@@ -253,7 +253,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _position_behind(
     draft: PlanDraft, leaf: Leaf, cheapest: Explanation | None, chosen: Mapping[int, str]
 ) -> str | None:
-    """The position on which a value depends; None if on none."""
+    """Return the position on which a value depends; None if it depends on none."""
     if isinstance(cheapest, PathTo):
         if _has_position(draft, cheapest):
             return cheapest.reference
@@ -271,7 +271,7 @@ def _position_behind(
 
 
 def _place_read(path: Path) -> int:
-    """The place of the call whose result a path reads; -1: it reads something else."""
+    """Return the place of the call whose result a path reads; -1 if it reads something else."""
     match path:
         case ("results", place, *_) if place.isdecimal():
             return int(place)
@@ -286,10 +286,10 @@ def _has_position(draft: PlanDraft, path: PathTo) -> bool:
 
 
 def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Values that differ between the runs although nothing explains them.
+    """Yield values that differ between the runs although nothing explains them.
 
-    What was written before any result was seen differs because callers want something else: it
-    is a parameter.
+    A value that was written before any result was seen is a parameter: it differs because callers
+    want something else.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
@@ -306,7 +306,7 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Lists in calls with several items, some of which are values of earlier results."""
+    """Yield lists in calls with several items, some of which are values of earlier results."""
     items: dict[str, list[Leaf]] = {}
     for leaf in draft.lifted.leaves:
         path = _list_around(draft, leaf)
@@ -325,8 +325,8 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
-    """The path of the outermost list with several items that a part of a call stands in; None if it
-    stands in none.
+    """Return the path of the outermost list with several items that contains a part of a call; None
+    without one.
     """
     if leaf.place is None:
         return None
@@ -344,7 +344,7 @@ def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
 
 
 def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
-    """Return whether what is taken first in the place of a literal reads an earlier result."""
+    """Return whether the first explanation of a literal reads an earlier result."""
     cheapest = draft.lifted.cheapest(leaf)
     if cheapest is None:
         return False
@@ -352,8 +352,8 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Literals that nothing explains although a part of them stood in an earlier text, or that are
-    a mind's words.
+    """Yield unexplained literals, if a part of them appeared in an earlier text or they are a
+    mind's own words.
     """
     parameter_paths = {
         leaf.path
@@ -379,7 +379,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _where(draft: PlanDraft, inside: Inside) -> str:
-    """Say where a part stands."""
+    """Say where a part of a literal appeared earlier."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:

@@ -1,5 +1,5 @@
-"""Report: what a lifted run becomes as a tool, as a table for people and a short
-text for models.
+"""Report: describes the tool that a lifted run becomes, as a table for people and a short text for
+models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FOR_MODELS: Final = 2_000
 """The most bytes of a report for a model."""
 
 _FOR_REST: Final = 200
-"""The part of these bytes that is kept free for the names of what was left out."""
+"""The part of these bytes that is reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
@@ -44,15 +44,16 @@ _CALLS: Final = 8
 """The most calls or runs that a line names."""
 
 _WIDE: Final = 100
-"""The columns of a terminal from which descriptions have a column."""
+"""The width from which a table has a column for descriptions, in columns of a terminal."""
 
 
 def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") -> dict[str, Any]:
-    """The report of a lifting. It contains no whole results.
+    """Return the report of a lifting. It contains no whole results.
 
     Args:
         draft: the run as a plan.
-        store: where runs of the same shape are looked for, to offer them; None: nowhere.
+        store: the store that is searched for runs of the same shape, to offer them; None: none are
+            offered.
         caller: the owner of these runs.
 
     Returns:
@@ -61,7 +62,7 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}],
         "references", "taken", "rows": [the table, see `ReportRow`], "left_out": [text...],
         "consistent", "difference", "confirmed_by", "not_confirmed_by", "offers": [{"run",
-        "settles": [paths]}]}`. `literals` are those that are not known for certain.
+        "settles": [paths]}]}`. `literals` lists only the values that are not certain.
     """
     lifted = draft.lifted
     try:
@@ -156,7 +157,9 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Runs of the same shape, each with the literals that would lose an explanation by it."""
+    """Yield runs of the same shape, each with the literals that would lose an explanation if it
+    was named.
+    """
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
         settles = [
@@ -186,8 +189,9 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
     """Return the report for a terminal, as lines with their styles.
 
     Args:
-        report: what `report_of` returns. Of a program: `{"reproduces": [runs], "copied": [text...],
-            "unreached"?: [text...], "rows"?}`; of a run that is no plan: `{"left_open": text}`.
+        report: the result of `report_of`. For a program: `{"reproduces": [runs], "copied":
+            [text...], "unreached"?: [text...], "rows"?}`; for a run that cannot be a plan:
+            `{"left_open": text}`.
         width: the columns of the terminal; None: tables are as wide as their cells.
     """
     if "left_open" in report:
@@ -211,11 +215,12 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
 
 
 def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
-    """Return the table of a tool as lines: its parameters, then the values that nobody passes.
+    """Return the table of a tool as lines: its parameters, and then the values that cannot be
+    passed.
 
     Args:
         rows: the rows.
-        width: the columns of the terminal; None: as wide as the cells are.
+        width: the columns of the terminal; None: as wide as the cells.
     """
     parameters = [row for row in rows if row.is_parameter]
     values = [row for row in rows if not row.is_parameter]
@@ -234,7 +239,7 @@ def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Lin
 def _table(
     heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None
 ) -> Iterator[Line]:
-    """The lines of one table. Rows of values that are not certain are yellow."""
+    """Yield the lines of one table. Rows of uncertain values are yellow."""
     titles = [*heads]
     cells = [[row.name, shortened(row.example, _EXAMPLE), row.otherwise] for row in rows]
     if any(row.description for row in rows) and (width is None or width >= _WIDE):
@@ -257,7 +262,9 @@ def _program_lines(report: JSONObject) -> Iterator[Line]:
 
 
 def _checked_lines(report: JSONObject) -> Iterator[Line]:
-    """Whether the plan does with the recorded results what the run did."""
+    """Yield the lines that say whether the plan, given the recorded results, does what the run
+    did.
+    """
     if not report["consistent"]:
         yield f"not self-consistent: {report['difference']}", "red"
         return
@@ -272,7 +279,7 @@ def _checked_lines(report: JSONObject) -> Iterator[Line]:
 
 
 def evidence_line(records: Sequence[JSONObject]) -> str:
-    """Return how many runs besides the published one the explanations of a plan rest on.
+    """Return a line with the number of further runs on which the explanations of a plan rest.
 
     Args:
         records: the records of its evidence.
@@ -283,8 +290,8 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 
 def report_text(report: JSONObject) -> str:
-    """Return the report for a model, in at most 2,000 bytes, the most important first, with
-    what was left out.
+    """Return the report for a model in at most 2,000 bytes: the most important parts, and the names
+    of the omitted ones.
     """
     groups = _groups(report)
     room = _FOR_MODELS - _FOR_REST
@@ -312,7 +319,7 @@ def report_text(report: JSONObject) -> str:
 
 
 def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
-    """The lines of a report for a model by what they are about, the most important first."""
+    """Return the lines of a report for a model, grouped by subject, the most important first."""
     if "left_open" in report:
         return [("reasons", [f"no plan: {report['left_open']}"])]
 

@@ -1,5 +1,5 @@
-"""Rows: the table of a tool for people: what it takes, an example, and what stands there if
-nobody passes it.
+"""Rows: the table of a tool for people, with its parameters, an example of each, and the value that
+is used if nobody passes it.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ _SHOWN: Final = 200
 """The most characters of an example."""
 
 _READ: Final = 5
-"""The most values whose kinds are compared that a note names."""
+"""The most sources that a note about the kinds of values names."""
 
 _OTHERS: Final = 2
-"""The most further explanations that a row names."""
+"""The most alternative explanations that a row names."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A parameter of a tool, or a value that nobody passes.
+    """A parameter of a tool, or a value that cannot be passed.
 
     Attributes:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
-        example: the recorded value as JSON; empty if there is none.
-        otherwise: what is used if nobody passes it: `required`, `may be left out`,
-            `always the same`, `taken from ...`.
-        is_parameter: False: it cannot be passed.
-        is_certain: False: for other data it may be something else.
-        description: what the parameter is.
+        example: the recorded value as JSON; empty without one.
+        otherwise: what is used if nobody passes it: `required`, `may be left out`, `always the
+            same`, `taken from ...`.
+        is_parameter: False if the value cannot be passed.
+        is_certain: False if the value may be wrong for other data.
+        description: the description of the parameter.
     """
 
     name: str
@@ -63,12 +63,12 @@ class ReportRow:
     description: str = ""
 
     def to_json(self) -> JSONObject:
-        """The attributes by their names."""
+        """Return the attributes by their names."""
         return asdict(self)
 
 
 def read_rows(raw: JSON) -> list[ReportRow]:
-    """Read a list of what `ReportRow.to_json` returns; entries of another form are left out."""
+    """Read a list of what `ReportRow.to_json` returns; malformed entries are left out."""
     rows: list[ReportRow] = []
     for entry in list_or_empty(raw):
         match entry:
@@ -88,13 +88,13 @@ def read_rows(raw: JSON) -> list[ReportRow]:
 def rows_of(
     schema: JSONObject, arguments: JSONObject, explained: Sequence[Explained], plan: JSONObject
 ) -> list[ReportRow]:
-    """Return the table of a plan: its parameters first, then what nobody passes.
+    """Return the table of a plan: its parameters first, and then the values that cannot be passed.
 
     Args:
         schema: the JSON Schema of the input.
-        arguments: the input with which it repeats its run.
+        arguments: the input with which the plan repeats its run.
         explained: the literals that several explanations may make.
-        plan: its calls and output.
+        plan: the plan's calls and output.
     """
     tools = _tools_of(plan)
     others: dict[str, list[Explanation]] = {}
@@ -123,16 +123,16 @@ def rows_of(
 
 
 def publication_rows(publication: Publication) -> list[ReportRow]:
-    """Return the table of a published tool, under its present evidence."""
+    """Return the table of a published tool, given its present evidence."""
     plan = publication.present_plan or {}
     arguments = object_or_empty(object_or_empty(publication.recorded).get("input"))
     return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
 
 
 def publication_notes(publication: Publication) -> list[str]:
-    """Return what is not certain about a published plan and hardly ever makes an answer wrong, one
-    line each: bounds of the search, keys that may be data, calls that may have been decisions, and
-    whose kinds of value are compared.
+    """Return the notes on a published plan, one line each. They name what is uncertain but hardly
+    ever makes an answer wrong: bounds of the search, keys that may be data, calls that may have
+    been decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan or {}
     notes: list[str] = []
@@ -156,7 +156,7 @@ def publication_notes(publication: Publication) -> list[str]:
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:
-    """Return a row for each parameter, those first that must be passed.
+    """Return a row for each parameter, the required ones first.
 
     Args:
         schema: the JSON Schema of the input.
@@ -185,8 +185,8 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """The parameter whose value a literal has, whatever else may explain it; None if it has
-    none.
+    """Return the parameter whose value fills a literal, whatever else may explain it; None without
+    one.
     """
     match literal.by[0]:
         case PathTo(path=("input", name)):
@@ -203,7 +203,7 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Return where a copied value comes from for other data, and what it may be instead.
+    """Say where a copied value comes from for other data, and what it may be instead.
 
     Args:
         literal: the value with its explanations.
@@ -221,7 +221,7 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """What a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
+    """Say what a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
     text = ""
     for other in others[:_OTHERS]:
         if isinstance(other, Constant):
@@ -235,7 +235,7 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Return where a value comes from, for people: `owner of result 1 (get_issue)` for
+    """Say where a value comes from, for people: `owner of result 1 (get_issue)` for
     `†results.1.owner`.
 
     Args:
@@ -251,7 +251,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # The member in which servers wrap what is no object.
+            # The member in which servers wrap a result that is not an object.
             keys.pop(0)
 
         result = f"result {place}"
@@ -264,7 +264,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
 
 def joined(texts: Sequence[str], most: int) -> str:
-    """Return texts with commas between them, at most `most`, and how many more there are."""
+    """Join at most `most` texts with commas, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 

@@ -1,26 +1,25 @@
 """Search: the explanations of a literal in the values that existed before it was written.
 
-Theory of operation. `Values` (index.py) has the input, the results and the earlier literals
-that the author of a literal had seen. `explain_literal` looks the literal up there and turns each
-place into explanations:
+Theory of operation. `Values` (index.py) has the input, the results and the earlier literals that
+the author of a literal had seen. `explain_literal` looks the literal up there and turns each place
+into explanations:
 
-- the path to an equal value; the same for the literal in another notation (number or text, case,
-  spaces around it);
-- if the path leads through a list: the item whose field equals a value that stands elsewhere, too;
-- for a text: one value that stands in it, between constant texts.
+- the path to an equal value, also in another notation (number or text, case, surrounding spaces);
+- if the path leads through a list: the item whose field equals a value that also appears elsewhere;
+- for a text: one value that it contains, between constant texts.
 
-Whatever else a mind may have done (arithmetic, parts of texts, the largest item, a loop) is no
-explanation: a program says it plainly. `fitting` keeps the explanations that have the recorded
-value in further runs, too.
+Other things that a mind may have done (arithmetic, parts of texts, the largest item, a loop) are
+not explanations, because a program expresses them better. `fitting` keeps the explanations that
+also give the recorded values of further runs.
 
-Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). Of equal costs, the
-source wins whose name is most like that of the parameter, then the one with the fewest keys, then
-the one in the latest document. The constant is always one of them. A value that is not distinctive
-(a small number, a truth value, a short text) comes after the constant, because it is there by
-chance, unless the field has the name of the parameter.
+Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
+the source whose name is most like the parameter's comes first, then the source with the fewest
+keys, then the one in the latest document. The constant is always one of the explanations. The place
+of a value that is not distinctive (a small number, a truth value, a short text) comes after the
+constant, because the value may be there by chance, unless the field has the name of the parameter.
 
-Bounds. At most `MOST` explanations are kept, and at most `PLACES` places of a value are looked at.
-If more exist, the result is `cut`.
+Bounds. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
+examined. If there are more, the result is `cut`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _WORDS: Final = 12
 """The most words of a value within a text."""
 
 _MARKED_WORDS: Final = 300
-"""The most words of a text at which a value is looked for."""
+"""The most words of a text at which the search looks for the beginning of a value."""
 
 _PIECES: Final = 8
 """The most values within one text that are explained."""
@@ -66,10 +65,10 @@ _SOURCES: Final = 4
 """The most places of a value within a text, or of a value that selects an item."""
 
 _WEAK: Final = 1_000
-"""What is added to the cost of an explanation that comes after the constant."""
+"""The addition to the cost of an explanation that comes after the constant."""
 
 _OWN_NAME: Final = 4
-"""The likeness of a key that is the name of the parameter."""
+"""The likeness of a key that equals the name of the parameter."""
 
 _MARKED_WORD: Final = re.compile(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)")
 
@@ -79,11 +78,12 @@ class Found:
     """The explanations of a literal.
 
     Attributes:
-        by: the explanations, in the order in which they are taken; never empty.
-        cut: there may be more.
-        contradicted: the runs have different values, and no explanation fits all of them.
-        runs: how many runs agree.
-        inside: a part of the literal that they leave as it is, and that stood in an earlier text.
+        by: the explanations, the preferred one first; never empty.
+        cut: True if there may be more.
+        contradicted: True if the runs have different values, and no explanation fits all of them.
+        runs: the number of runs that agree.
+        inside: a part of the literal that the explanations leave as it is, and that appeared in an
+            earlier text; None without one.
     """
 
     by: list[Explanation]
@@ -94,14 +94,16 @@ class Found:
 
     @property
     def is_explained(self) -> bool:
-        """True if something else is taken before the constant."""
+        """True if another explanation comes before the constant."""
         return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that fit further runs: (the literal there, what reads the
-        values of that run).
+        """Return the explanations that fit further runs. If none fits, only the constant of the
+        first run is left.
 
-        If none is left, the constant of the first run is.
+        Args:
+            runs: for each run, the literal in the same place, and the function that reads the
+                values of that run.
         """
         by = self.by
         for literal, read in runs:
@@ -118,7 +120,7 @@ def explain_literal(value: JSON, values: Values, name: str = "") -> Found:
 
     Args:
         value: the literal.
-        values: what existed when it was written.
+        values: the values that existed when the literal was written.
         name: the name of the parameter.
     """
     return _Search(value, values, name).run()
@@ -135,7 +137,7 @@ class _Search:
         self._explanations: set[Explanation] = set()
 
     def run(self) -> Found:
-        """Return the explanations, in the order in which they are taken."""
+        """Return the explanations, the preferred one first."""
         value = self._value
         if is_distinctive(value):
             is_cut = self._values.is_cut(value)
@@ -146,8 +148,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value is everywhere, so only a field of the same name is taken
-                # before the constant.
+                # Such a value is everywhere, so only a field with the same name comes before the
+                # constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -162,10 +164,10 @@ class _Search:
         """Add an explanation.
 
         Args:
-            explanation: it gives the literal.
-            more: what is added to its cost.
-            node: the value that it takes.
-            length: the length of a value within a text: of several, a longer one says more.
+            explanation: the explanation, which gives the literal.
+            more: the addition to its cost.
+            node: the value that it reads.
+            length: the length of a value within a text, because a longer one says more.
         """
         if explanation in self._explanations:
             return
@@ -178,7 +180,7 @@ class _Search:
     def _likeness(self, node: Node) -> int:
         path = node.path
         if self._values.documents[node.root].is_literal:
-            # An earlier literal has the name of the parameter in which it stood.
+            # An earlier literal has the name of the parameter that contained it.
             path = (*operand_path(node.root)[-1].split("."), *path)
         return likeness_of(self._name, path)
 
@@ -186,8 +188,8 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return what is added to the cost of a place: a value that is common may be
-        there by chance.
+        """Return the addition to the cost of a place, because a common value may be there by
+        chance.
         """
         if not is_common(self._value) or self._is_named(node):
             return 0
@@ -201,11 +203,11 @@ class _Search:
 
         Args:
             value: the value.
-            step: the conversion that makes the literal of it; None: it is the literal.
+            step: the conversion that turns it into the literal; None if it is the literal.
         """
         for node in self._values.equal(value):
             weakness = self._weakness(node)
-            # A key that is data selects as a position does.
+            # A key that is data selects like a position.
             selected = COSTS["other position"] * min(node.data_keys, 2)
             self._add(_after(PathTo(node.reference), step), weakness + selected, node)
             if weakness == 0:
@@ -230,7 +232,7 @@ class _Search:
 
         take = node.path[depth + 1 :]
         for field, value in _fields(items[number]):
-            # The value itself is no condition for it.
+            # The value itself cannot be the condition.
             if keys_of(field) == take:
                 continue
             sources = self._elsewhere(value)
@@ -239,7 +241,9 @@ class _Search:
                     yield ItemOf(holder.reference, take, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
-        """Return paths to a value that select by no position, so that none is in a list."""
+        """Return paths to a value that do not select by a position, so none leads through a
+        list.
+        """
         if not is_distinctive(value):
             return []
         nodes = self._values.loose(value)
@@ -267,7 +271,7 @@ class _Search:
     # -- a value within a text ---------------------------------------------------------------------
 
     def _within(self, text: str) -> None:
-        """Add each value that stands in a text, with the constant texts around it."""
+        """Add each value that the literal contains, with the constant texts around it."""
         if not 3 < len(text) <= LONGEST:
             return
         for piece in self._pieces(text):
@@ -285,7 +289,7 @@ class _Search:
     def _pieces(self, text: str) -> list[_Piece]:
         """Return the longest parts of a text that are values, without overlap."""
         spans = dict(_spans(text, self._values.begins))
-        # What is in the input may also be a part of a word.
+        # A value of the input may also be a part of a word.
         for input_text in self._values.input_texts:
             start = text.find(input_text)
             if start >= 0:
@@ -306,8 +310,8 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the first part of a text that is a value; it begins at `start`, and is not
-        the whole text.
+        """Return the longest value that begins at `start` in a text, and is not the whole text;
+        None without one.
         """
         for end in ends:
             part = text[start:end]
@@ -320,8 +324,8 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places of a part of a text, as text or as a number; those with the
-        likest name first.
+        """Return the places of a part of a text, as a text or as a number. Places with the most
+        similar name come first.
         """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
@@ -343,7 +347,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """An explanation; those with a smaller rank are taken first."""
+    """An explanation with its rank. Smaller ranks come first."""
 
     explanation: Explanation
     rank: tuple[int, int, int, int, int]
@@ -363,8 +367,8 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each place where a value may begin in a text, with the places where it may end,
-    the last first.
+    """Yield each place where a value may begin in a text, with the places where it may end, the
+    farthest first.
 
     A value begins and ends where words do, or where the marks around a word do: `/tmp/x`, `#5`.
 
@@ -395,8 +399,8 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how much the keys of a path are like the name of a parameter: 4 if the last one is
-    this name, 0 if no word of them is the same.
+    """Return how similar the keys of a path are to the name of a parameter: 4 if the last key is
+    this name, 0 if they have no word in common.
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
@@ -415,7 +419,7 @@ def _likeness_of(name: str, keys: Path) -> int:
     own = set(words)
     around = set(words_of("_".join(keys)))
     if around == own:
-        # `issue.id` for `issue_id`.
+        # For example, `issue.id` is like `issue_id`.
         return 3
     if own & set(last):
         return 2
@@ -428,8 +432,8 @@ def _likeness_of(name: str, keys: Path) -> int:
 
 
 def is_common(value: JSON) -> bool:
-    """Return whether a value is often somewhere by chance: a number below 100, a text of one or
-    two characters.
+    """Return whether a value often appears by chance, such as a number below 100 or a text of one
+    or two characters.
     """
     if isinstance(value, str):
         return len(value) < 3
@@ -437,8 +441,8 @@ def is_common(value: JSON) -> bool:
 
 
 def _number_in(text: str) -> int | float | None:
-    """Return the number that is written as this text; None if none is."""
-    # Most texts are words, which is seen without converting them.
+    """Return the number that a text spells; None if it is not a number."""
+    # Most texts are words, which is cheaper to see than to find by conversion.
     number = convert(text, "number") if text[-1:].isdigit() else None
     if isinstance(number, int | float) and convert(number, "text") == text:
         return number
@@ -446,7 +450,7 @@ def _number_in(text: str) -> int | float | None:
 
 
 def _texts_of(number: float) -> list[str]:
-    """Return the texts as which a number is often written."""
+    """Return the usual spellings of a number."""
     if isinstance(number, int) or number.is_integer():
         whole = str(int(number))
         return [whole, f"{whole}.0", f"{whole}.00"]
@@ -454,7 +458,7 @@ def _texts_of(number: float) -> list[str]:
 
 
 def _fields(item: JSON) -> list[tuple[str, JSON]]:
-    """Return (FIELD, value) of the scalars of an item, and of the objects in it."""
+    """Return (FIELD, value) for each scalar of an item and of the objects in it."""
     if isinstance(item, list):
         return []
     if not isinstance(item, dict):
@@ -471,7 +475,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 
 def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
-    """Yield the first members of an object whose keys a FIELD can name."""
+    """Yield those of the first members of an object whose keys a FIELD can name."""
     for key, member in islice(value.items(), most):
         if key and "." not in key:
             yield key, member
@@ -483,11 +487,11 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation may select by a position from a list; `positions` says so
-    for given data.
+    """Return whether an explanation may select by a position from a list. For particular data,
+    `positions` says whether it does.
 
-    A run shows something about the position only if it had a choice: several items, or
-    several matches.
+    A run shows something about the position only if it had a choice: several items, or several
+    matches.
     """
     if isinstance(explanation, PathTo):
         return explanation.has_positions

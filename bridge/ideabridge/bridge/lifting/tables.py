@@ -1,4 +1,4 @@
-"""Tables: rows of cells as lines of text, as wide as a terminal."""
+"""Tables: formats rows of cells as lines of text, as wide as a terminal."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from unicodedata import east_asian_width
 from ideabridge.tools.names import printable_line
 
 _NARROW: Final = 8
-"""The least columns of a column of a table."""
+"""The least width of a column of a table."""
 
 
 def table_rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with the number of its row; that of the titles is 0. Long
-    cells are wrapped in their column.
+    """Yield the lines of a table, each with the number of its row. The row of the titles has number
+    0. Long cells are wrapped in their column.
 
     Args:
         heads: the titles of the columns.
         rows: the cells, as many in each row.
-        width: the columns of the terminal; None: as wide as the cells are.
+        width: the columns of the terminal; None: as wide as the cells.
     """
     listed = [[printable_line(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(_columns(cell) for cell in column) for column in zip(*listed, strict=True)]
@@ -40,8 +40,8 @@ def table_rows(
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """The widths of columns that share some room: a short one keeps its width, long ones
-    share what is left.
+    """Return the widths of columns that share some room: short columns keep their width, and long
+    ones share the rest.
     """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])
@@ -55,7 +55,7 @@ def _fitted(widths: list[int], room: int) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """A text in lines of at most `width` columns, broken at spaces where there are some."""
+    """Return a text in lines of at most `width` columns, broken at spaces if possible."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):

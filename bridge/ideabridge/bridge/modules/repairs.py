@@ -151,7 +151,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 def _without_lists(content: list[Any]) -> Iterator[Any]:
-    """Return the blocks of a content, including blocks in nested lists."""
+    """Yield the blocks of a content, including blocks in nested lists."""
     for block in content:
         if isinstance(block, list):
             yield from _without_lists(cast("list[Any]", block))
