@@ -342,15 +342,15 @@ FORGOTTEN = [
     (
         "{'row': shop.maybe()}",
         (
-            "line 2, column 9: shop.maybe() is in a value, and not its result: "
+            "line 2, column 9: shop.maybe() itself is in a value, not its result: "
             "write `await shop.maybe()`"
         ),
     ),
-    ("[shop.one(n=n) for n in (1, 2)]", "shop.one(...) is in a value, and not its result"),
+    ("[shop.one(n=n) for n in (1, 2)]", "shop.one(...) itself is in a value, not its result"),
     ("row = shop.maybe()\n{'row': [row]}", "line 3, column 10: `row` holds shop.maybe() of line 2"),
     (
         "async def f():\n    return shop.maybe()\nawait f()",
-        "line 3, column 12: shop.maybe() is returned, and not its result",
+        "line 3, column 12: shop.maybe() itself is returned, not its result",
     ),
     (
         "async def f():\n    return await shop.maybe()\nf()",

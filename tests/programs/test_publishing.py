@@ -216,7 +216,7 @@ async def test_it_travels_as_a_document(library: Library, bridge: Bridge) -> Non
     hidden: JSONObject = {**plan, "calls": calls[:1]}
     edited: JSONObject = {**document, "publication": {**published, "plan": hidden}}
     async with Bridge(FREE, toolbox=Library().toolbox) as other:
-        with pytest.raises(PublicationError, match=r"calls: .*page.* is missing, which names has"):
+        with pytest.raises(PublicationError, match=r"calls: .*page.* is missing, although"):
             await other.import_idea(edited, publish=True, edited=True)
 
 

@@ -208,12 +208,14 @@ class _Program:
                     node, f"{call} is used before its result is there: write `(await {call})`"
                 )
             elif self._is_thrown_away(node):
-                yield _at(node, f"{call} is in a value, and not its result: write `await {call}`")
+                yield _at(
+                    node, f"{call} itself is in a value, not its result: write `await {call}`"
+                )
             elif (
                 isinstance(parent, ast.Return) and self._is_async(parent) and not self._awaits_twice
             ):
                 yield _at(
-                    node, f"{call} is returned, and not its result: write `return await {call}`"
+                    node, f"{call} itself is returned, not its result: write `return await {call}`"
                 )
 
     def _find_variable(self, target: ast.expr, node: ast.Call, call: str) -> Iterator[Unawaited]:

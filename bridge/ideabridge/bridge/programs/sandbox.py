@@ -575,7 +575,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""The rules whose findings always fail."""
+"""The rules whose findings are about code that always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(

@@ -2,9 +2,9 @@
 {...}}`.
 
 Such a call is answered by a run of its own (a room), which begins as a plan that is a program. The
-plan's run has the tools that its programs may call, so the room uses the definitions in its
-journal, whatever servers list later. The text is part of the plan itself, so the result of a tool
-never becomes a program.
+plan's run has the tools that its programs may call, so the room uses the definitions in the journal
+of that run, whatever servers list later. The text is part of the plan itself, so the result of a
+tool never becomes a program.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ async def distill(
     while len(refused) < ROUNDS:
         run = await ask_program(bridge, await describe(refused), mind, caller)
         if run.turns.mind == TURNS:
-            run.cancel("nobody is asked by turns here")
+            run.cancel("no mind can be asked")
             raise PublicationError(
                 "no mind is configured; write the program yourself, and publish with it"
             )

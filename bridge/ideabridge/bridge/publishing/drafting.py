@@ -313,7 +313,7 @@ def run_guide(store: Store, ref: str, caller: str, task: str, name: str) -> JSON
     function = read_function(store, ref, caller)
     lifted: ShownPlan | None = None
     with suppress(PublicationError):
-        # A mind can also solve an idea anew whose run cannot be a plan.
+        # A mind can solve an idea anew even if its run cannot be a plan.
         arranged_run = arranged(function)
         lifted = ShownPlan(arranged_run.calls, arranged_run.output)
     return guide_of(function, lifted, task, store, name)

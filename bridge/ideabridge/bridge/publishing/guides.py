@@ -1,4 +1,4 @@
-"""Guides: the context, tools and plan for a mind that solves a published idea anew."""
+"""Guides: the context, the tools and the plan for a mind that solves a published idea anew."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def guide_of(
     machine = function.run.machine
     is_solved = machine.mode == "solve"
     if not is_solved and not machine.has_output:
-        return "its run gave its state, and a mind is asked for an output: run it with an `output`"
+        return (
+            "its run returned its state, but a mind must be asked for an output: "
+            "run it with an `output`"
+        )
 
     plan = lifted or _plan_of(function)
     # The calls get a `_module`, because a plan may call an idea by its name alone.

@@ -58,8 +58,8 @@ def find_published(store: Store, ref: str, caller: str) -> Publication | None:
     """
     try:
         name, version = read_named(ref.removeprefix(IDEA))
-        # This looks whether the name exists, because the error of a failed look-up compares the
-        # name with all others.
+        # The name is looked up first, because the error for an unknown name compares it with all
+        # others.
         if store.publications.find(name, version, caller) is None:
             return None
         return store.publications.get(name, version, caller=caller)

@@ -33,9 +33,9 @@ class ProgramAnswer:
             `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
-        is_of_mind: True if a mind wrote it, because a mind has read results that somebody else
-            wrote. Then its words are shown as an assistant's words, a recorded value in the text is
-            refused unless `constants` names it, and only a person can share the tool with others.
+        is_of_mind: True if a mind wrote it. A mind has read results that somebody else wrote, so
+            its words are shown as an assistant's words, a recorded value in the text is refused
+            unless `constants` names it, and only a person can share the tool with others.
     """
 
     program: str

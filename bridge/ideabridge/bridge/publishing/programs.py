@@ -365,7 +365,7 @@ class _Reproduction:
             return f"the run called {listed[0].shown}"
         if tool is None or not self._calls_of(tool):
             return "the run did not call this tool"
-        return "all of its calls are made"
+        return "the program has already made all calls of this tool that the run made"
 
     def _next(self) -> tuple[int, Result] | None:
         if not self._made:
@@ -762,7 +762,7 @@ def sent_texts(
 
     A text counts if it was a whole value in a call, or if it has a digit and was a part of such a
     value, like the month in a path. A value of a parameter with an `enum` does not count, because
-    it is no data. Defaults of members of `input` are left to `recorded_defaults`.
+    it is not data. Defaults of members of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
     if tree is None:

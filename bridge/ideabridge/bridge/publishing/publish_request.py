@@ -106,9 +106,7 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """The request, completed with the words of the program's author where the publisher says
-        nothing.
-        """
+        """The request with the words of the program's author, where the publisher says nothing."""
         program = self.program
         if program is None:
             return self

@@ -532,7 +532,7 @@ class Publisher:
             raise PublicationError(draft.fault)
         if draft.difference is not None and request.choices.take:
             raise PublicationError(
-                f"with what was taken, it does not do what its run did: {draft.difference}"
+                f"with the choices in `take`, it does not do what its run did: {draft.difference}"
             )
 
         if draft.difference is not None:
@@ -638,7 +638,7 @@ class Publisher:
         if others:
             raise NeedsPersonError(
                 f"{request.name!r} is shared with others, and an assistant wrote the program and "
-                "its descriptions; a person agrees first, or it gets another name and no `to`"
+                "its descriptions; a person must agree first. Or give it another name, without `to`"
             )
 
         return ()

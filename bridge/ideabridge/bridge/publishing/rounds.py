@@ -118,7 +118,7 @@ class Rounds:
         try:
             await run.patiently(lambda: run.submit(0, solution))
         except RejectedSolutionError as error:
-            run.cancel("the program was handed in in another form")
+            run.cancel("the program had the wrong form")
             raise PublicationError(
                 f"the program is not in the form that was asked for: {error}"
             ) from None

@@ -129,7 +129,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
         if any(isinstance(index, list) for index in listed):
             # An earlier version of ideabridge published such a plan.
             raise PublicationError(
-                "several of its calls are one call of the plan, so they are not compared"
+                "several of its calls became one call of the plan, so they are not compared"
             )
 
     return inconsistency(run, plan_of(publication, publication.recording.input or {}), places)
@@ -151,7 +151,7 @@ def silent_defaults(published: JSONObject, lifted: JSONObject) -> list[str]:
     ]
     return [
         f"{'.'.join(literal.at)} takes its recorded value and no answer says so, although "
-        f"{COPIED_PART}: an earlier version published it; published again, it says so"
+        f"{COPIED_PART}: an earlier version published it. Publish it again, and its answers say so"
         for literal in silent
     ]
 

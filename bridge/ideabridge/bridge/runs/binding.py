@@ -106,7 +106,7 @@ class Binding:
         if self._bound is None and not self.is_same:
             return (
                 "the configuration has changed since it was started, and an earlier version of "
-                "ideabridge did not note what the run needs of it"
+                "ideabridge did not note which parts of it the run needs"
             )
 
         for tool in self._needed():

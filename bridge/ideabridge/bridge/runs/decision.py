@@ -40,8 +40,8 @@ A run is at work until its journal says that it has ended or waits. A run whose 
 therefore counts as at work, too: nobody holds its lease, and the first process that asks for it
 decides as above.
 
-`MOST_TAKEN_UP` bounds how often a run is taken up that makes its processes die. Its row counts how
-often it was taken up since the journals of the run and its rooms last grew.
+`MOST_TAKEN_UP` bounds how often a run that makes its processes die is taken up. The row counts how
+often that happened since the journals of the run and its rooms last grew.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """True if only a person can have a run taken up, because it made no progress the last times it
-    was.
+    """True if a run is taken up only when a person asks for it, because it made no progress the
+    last times.
     """
     return record.status == "interrupted" and record.summary.set_aside
 

@@ -85,7 +85,7 @@ async def fork(
         )
         journal = await _continued(runs, point, began)
     else:
-        # A plan has no earlier Request to go back to: with other calls, it begins anew.
+        # The calls of a plan are its whole answer, so a plan with other calls begins anew.
         plan = _plan_of(began, solution)
         settings = settings_under(configuration, output_by_instance=plan.output_by_instance)
         settings = dataclasses.replace(

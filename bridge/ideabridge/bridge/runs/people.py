@@ -152,11 +152,11 @@ class Decision:
     """A decision on one question.
 
     Attributes:
-        decision: for a call: `approve`, `deny`, or `edit`, with which `call` replaces the call, in
-            literal values. For an unknown outcome: `retry` runs the call again, `skip` lets it fail
-            as unknown, `value` makes `value` its result. For a whole plan: `approve`, `deny`, or
-            `edit`, with which `plan` replaces it, with live references. For a module's question:
-            `value` fills in its form with `value`, `deny` answers `decline`, `skip` answers
+        decision: for a call: `approve`, `deny`, or `edit` to replace it with `call`, in literal
+            values. For an unknown outcome: `retry` to run the call again, `skip` to let it fail as
+            unknown, or `value` to make `value` its result. For a whole plan: `approve`, `deny`, or
+            `edit` to replace it with `plan`, with live references. For a module's question: `value`
+            to fill in its form with `value`, `deny` to answer `decline`, or `skip` to answer
             `cancel`.
         call: for `edit`, the call that replaces the call, with its references resolved.
         reason: the reason, which the mind sees.

@@ -176,7 +176,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     if not ended:
         why = "it was made elsewhere"
         if own:
-            why = "its runs went on after it; publish the run"
+            why = "its runs continued after this idea; publish the run"
         raise NoFinishedRunError(
             f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}"
         )

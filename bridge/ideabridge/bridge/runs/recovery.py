@@ -3,8 +3,8 @@
 A sweep is one indexed query for runs whose status is `running`. If the driver of such a run is gone
 (its process has ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE`
 concurrently. A run that cannot be taken up is reported once, and tried again after a delay that
-doubles. `Runs` sets a run aside that makes no progress; from then on, only a person can have it
-taken up. `docs/survival.md` describes what users see of this.
+doubles. `Runs` sets aside a run that makes no progress; from then on, it is taken up only when a
+person asks for it. `docs/survival.md` describes what users see of this.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ and doubles.
 """
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The most seconds if only the store failed, or another process had the run: such causes pass."""
+"""The most seconds of this delay if only the store failed, or another process had the run: such
+causes pass, and are not reported.
+"""
 
 Tell = Callable[[RunRecord, str], None]
 """Called with each run that could not be taken up, and the reason."""
@@ -84,8 +86,8 @@ class Recovery:
 
     Runs that wait for a solution or an approval continue when somebody answers. Runs that were
     interrupted because the configuration had changed continue under their own configuration. A run
-    that was taken up twice without progress is set aside, because it may have made the processes
-    die that took it up.
+    that was taken up twice without progress is set aside, because it may be the reason why those
+    processes died.
 
     Args:
         fingerprint: the fingerprint of the configuration.

@@ -118,7 +118,7 @@ cannot go on here.
 """
 
 _NOTES: Final = 20
-"""The most decisions, assumptions, skipped calls and notes in an answer, each."""
+"""The most entries in an answer of each kind: decisions, assumptions, skipped calls and notes."""
 
 _WRITTEN: Final = 64 * 1024
 """The most bytes of a Solution that is kept as it was written, in addition to the form that
@@ -1088,8 +1088,8 @@ class Run:
         if trouble is None:
             return "the last events of the run are being written into the store"
         return (
-            f"the store cannot be written right now ({trouble}). What came of the calls is kept "
-            "in memory, and written as soon as that is possible; the run goes on then"
+            f"the store cannot be written right now ({trouble}). The results of the calls are "
+            "kept in memory, and written as soon as that is possible; then the run goes on"
         )
 
     def _expect_written(self) -> None:

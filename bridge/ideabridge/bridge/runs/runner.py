@@ -265,8 +265,8 @@ class Runner:
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Do not continue the run in this process. The run has no work here; `abandon` is for runs
-        that have.
+        """Do not continue the run in this process. It has no work here; `abandon` is for runs that
+        have work here.
         """
         self.lost = why
 
@@ -832,8 +832,8 @@ class Runner:
             self.follows = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
-        """Continue after `fold`; see `resume_events`. `changed` is the event if the configuration
-        is another one now.
+        """Continue after `fold`; see `resume_events`. `changed` is the event to journal if the
+        configuration has changed.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))

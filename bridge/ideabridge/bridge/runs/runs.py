@@ -513,7 +513,7 @@ class Runs:
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
         """Take up a run and continue it here. A run that waits for somebody is returned unchanged.
 
-        `caller` is the owner of the run.
+        `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run of that id.
@@ -522,7 +522,7 @@ class Runs:
                 configuration, or it is set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
-        # The status is read first, because the run may end as soon as it is taken up.
+        # The last event is read first, because the run may end as soon as it is taken up.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -583,7 +583,7 @@ class Runs:
             with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
                 await run.runner.wait_written()
             if run.unwritten is not None:
-                raise InterruptedRunError(f"run {run_id}: {run.unwritten}; it is cancelled then")
+                raise InterruptedRunError(f"run {run_id}: {run.unwritten}; then it is cancelled")
             if record.parent or run.machine.ended:
                 return run
             if anyio.current_time() > deadline:
@@ -671,7 +671,7 @@ class Runs:
                     if back:
                         end = "nothing was decided"
                     else:
-                        end = "it has begun to: check_run shows what came of it"
+                        end = "it has begun to take it; check_run shows what was decided"
                     raise InterruptedRunError(
                         f"run {run.id}: {_who(record)} is at work on it and has not taken the "
                         f"decision within {ANSWERS_SECONDS:g} s; {end}"
@@ -719,8 +719,8 @@ class Runs:
         there.
         """
         # A process that asks its approver keeps the lease, so there is no use in waiting long. A
-        # process whose run waits for a solution returns the lease with its next write; a faster
-        # answer waits here, because it would be lost.
+        # process whose run waits for a solution returns the lease with its next write; an answer
+        # that comes earlier waits here, because it would be lost.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
@@ -779,8 +779,7 @@ class Runs:
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may already contain events that are still being written as far as this
-            # process knows.
+            # The store may already contain events whose write this process still waits for.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
@@ -790,7 +789,8 @@ class Runs:
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
-        # Otherwise the run rests, or only its lease shows whether another process drives it.
+        # Another process drives the run, or none does, and only its lease shows which. If it may
+        # rest, this makes no difference.
         return run.may_rest
 
     def _reach(
@@ -1437,7 +1437,7 @@ class Runs:
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
-                # It is kept beside those of earlier runs.
+                # The output stays in memory beside the outputs of earlier runs.
                 self._beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool

@@ -83,8 +83,10 @@ NO_PROGRAMS: Final = (
 
 
 def expect_programs(settings: Settings) -> None:
-    """Raises:
-    PlanError: a plan cannot be a program under these settings.
+    """Refuse a plan that is a program, if the settings do not allow programs.
+
+    Raises:
+        PlanError: programs are turned off, or the run is lazy.
     """
     if not settings.programs:
         raise PlanError(NO_PROGRAMS)

@@ -340,8 +340,8 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
         tool = progress.tool
         if tool is None or not is_plain(progress):
             raise PublicationError(
-                f"run {run.id}, call {place} ({progress.call.name}) is no plain call of a tool, "
-                "so it is published only with its whole run"
+                f"run {run.id}, call {place} ({progress.call.name}) is not a plain call of a tool, "
+                "so it can be published only with its whole run"
             )
 
         parameters = progress.items[0].parameters
