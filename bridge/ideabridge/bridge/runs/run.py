@@ -1088,8 +1088,8 @@ class Run:
         if trouble is None:
             return "the last events of the run are being written into the store"
         return (
-            f"the store cannot be written right now ({trouble}). The results of the calls are "
-            "kept in memory, and written as soon as that is possible; then the run goes on"
+            f"the store cannot be written right now ({trouble}). Everything that the calls returned "
+            "is kept in memory, and written as soon as that is possible; then the run goes on"
         )
 
     def _expect_written(self) -> None:
