@@ -108,7 +108,7 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next piece of the answer. Return the values that it completes; [] after an
+        """Read the next part of the answer's text. Return the pieces that it completes; [] after an
         `EndPiece`.
         """
         if self._ended:
@@ -140,7 +140,7 @@ class AnswerReader:
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer. Return the values that this completes."""
+        """End the answer. Return the pieces that this completes."""
         if self._ended:
             return []
         self._begin_pieces()

@@ -1,15 +1,15 @@
 """Messages: the entries of a Context, and the handlers that make them part of a Request.
 
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
-`{"type": K, ...}` is the same with the type's default role. `{"type": K, "data": value}` is the
-same as `{"type": K, K: value}`, and, if K is not a built-in type, as
-`{"type": "data", "kind": K, "data": value}`. An error may be `{"type": "error", "call", "error"}`.
-`read_message` turns every spelling into one `Message`.
+`{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means
+the same as `{"type": K, K: value}`, and, if K is not a built-in type, as `{"type": "data", "kind":
+K, "data": value}`. An error may be `{"type": "error", "call", "error"}`. `read_message` turns every
+spelling into one `Message`.
 
 Before a Request is sent, the `Handler` of each message may change the messages (a typed message
 becomes text), the model settings, and the schema: properties before `calls`, the tools, the output
-schema. A change holds for this Request only; every message is handled again for the next. Users can
-register handlers for types of their own or replace the built-in ones.
+schema. A change applies to this Request only; the next Request handles every message again. Users
+can register handlers for types of their own or replace the built-in ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DEFAULT_ROLES: Final = {
 """The default roles of typed messages; every other type has `user`."""
 
 _OF_ERROR: Final = ("call", "place", "in_solution", "error")
-"""The members of an error. Its message may have them, too."""
+"""The members of an error. Its message may have them directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class Message:
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
             or `call`: a call of an earlier Solution, for later Requests.
         value: the text, or the typed value.
-        kind: the kind of `data`, which may be the name of a registered type; for other
-            messages the type.
+        kind: the kind of `data`, which may be the name of a registered type; for other messages,
+            the type.
         instance: `_instance`, or "".
-        schema, description: the members of the message.
+        schema, description: the members of the same names.
     """
 
     role: str
@@ -145,8 +145,8 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if kind == "error" and member == "error" and "call" in source:
         value = {key: source[key] for key in _OF_ERROR if key in source}
 
-    # Data of the kind `input` is an input message, and a type that is not built in is
-    # data of this kind.
+    # Data of the kind `input` is an input message, and a type that is not built in is the kind of a
+    # data message.
     kind = name if name in MESSAGE_TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
@@ -201,14 +201,14 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
     """Read the messages of a context.
 
     Raises:
-        MessageError: a message is malformed; the error names it by its number.
+        MessageError: a message is malformed; the error gives its number.
     """
     return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
-    """If there are several states, give each state without `_instance` an instance: ①, ②, ...,
-    except names in use.
+    """If there are several states, give each state without `_instance` an instance: the first
+    unused names of ①, ②, ...
 
     Raises:
         MessageError: as `read_context`.
@@ -231,8 +231,8 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """Return one line for people about a context without a task: its last text of a user, or what
-    it holds.
+    """Return one line for people about a context without a task: the last text of the user, or the
+    kinds of its messages.
 
     Raises:
         MessageError: as `read_context`.
@@ -249,7 +249,7 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """Return the number in a circle; its digits above 50, because there is no such character."""
+    """Return a number in a circle, or plain digits above 50, where no such character exists."""
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
             return chr(start + number - first)
@@ -264,9 +264,9 @@ class ContextParts:
     """The messages of a Request, in their order.
 
     Attributes:
-        before: the context, or what comes before the calls of a run.
-        calls: the messages of these calls. There may be thousands.
-        after: what comes after them.
+        before: the messages of the context, or those before the calls of a run.
+        calls: the messages of the calls of the run. There may be thousands.
+        after: the messages after the calls.
     """
 
     before: Sequence[Message]
@@ -280,7 +280,7 @@ class ContextParts:
         return [*others[: len(before)], *self.calls, *others[len(before) :]]
 
     def added_by_calls(self) -> dict[Place, list[Path]]:
-        """Return the parts of merged data that calls have added: those of the data messages after
+        """Return the paths in merged data that calls have added: those of the data messages after
         the first call.
         """
         # A context that was written by hand may have calls among its own messages.
@@ -315,16 +315,16 @@ class Draft:
         messages: the messages of the context.
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
         properties: properties before `calls` in the schema, such as `thought_process`.
-        model: settings of the model, by the names of its provider.
+        model: settings of the model, under the names of its provider.
         showing: which results are shown whole, and how the others appear.
-        reader: the name of the tool that reads what is shortened; None: none is offered.
-        has_shortened: set by a handler that has shortened a value to which its text refers.
-        place: the number of the message that is handled.
+        reader: the name of the tool that reads shortened values; None if none is offered.
+        has_shortened: a handler sets this if it has shortened a value to which its text refers.
+        place: the number of the message that is being handled.
         called: the number of the first message after the calls that have been handled.
         tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add
             some; a tool without code is latent.
         output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no
-            mind, these two have no effect.
+            mind, `tools` and `output_schema` have no effect.
     """
 
     messages: list[Message]
@@ -341,12 +341,12 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """True if the mind is not shown all of a value."""
+        """True if some value is not shown whole to the mind."""
         return self.showing.is_shortened or self.has_shortened
 
     @property
     def how_to_read(self) -> str:
-        """What to do about shortened values, as the end of a sentence."""
+        """How to get at shortened values, as the end of a sentence."""
         reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
         return f"{reads}a reference passes the whole value on"
 
@@ -361,8 +361,8 @@ equal Requests."""
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return a value with a line for each member or item: more lines would cost tokens. `line`
-    writes one of them.
+    """Return the JSON of a value with one line for each member or item, which `line` writes. More
+    lines would cost tokens.
     """
     if isinstance(value, dict) and value:
         return (
@@ -386,13 +386,13 @@ def _title(text: str, message: Message) -> str:
 
 
 def handle_text(message: Message, draft: Draft) -> None:
-    """Keep text as text."""
+    """Show a text as it is."""
     text = message.value if isinstance(message.value, str) else _json(message.value)
     draft.say(message.role, text)
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Data, input or state: the value; results of calls in it may be shortened."""
+    """Show data, an input or a state: its value, in which results of calls may be shortened."""
     if message.type == "data":
         reference = f"†data.{message.kind}"
     else:
@@ -429,7 +429,9 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """A plan: its calls, which the mind follows if they still fit, and which of them are done."""
+    """Show a plan: its calls, which the mind follows if they still fit, and which of them are
+    done.
+    """
     plan = message.value
     standing = None
     if isinstance(plan, dict):
@@ -463,8 +465,8 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: its message, and the call with its place in its Solution and in the run; large
-    parts as references.
+    """Show an error: its message, and the call with its place in its Solution and in the run. Large
+    parts appear as references.
     """
     shortened = shorten_literal(message.value)
     entry = shortened if isinstance(shortened, dict) else {}
@@ -472,7 +474,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     place = entry.get("place")
     error = entry.get("error")
     if isinstance(message.value, dict) and place is not None:
-        # With references, a mind can pass large parts on without writing them again.
+        # References let a mind pass large parts on without writing them again.
         written = message.value.get("call")
         call = shorten(written, ("data", "error", str(place), "call"))
         draft.has_shortened = draft.has_shortened or call is not written
@@ -506,8 +508,8 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """A correction by a person: what was proposed, what ran, by whom and why. Or what was left
-    out of a Solution.
+    """Show a correction by a person: what was proposed, what ran instead, who changed it and why.
+    Or show what was left out of a Solution.
     """
     value = message.value if isinstance(message.value, dict) else {}
     if "left_out" in value:
@@ -523,15 +525,15 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; values are read at the references"
-"""The beginning of the text about the calls of a run. Each call is a line of it, or several of
-which the first begins with its place.
+"""The beginning of the text about the calls of a run. Each call takes one or more lines of it, the
+first of which begins with its place.
 """
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """A call, with all that follow it: each is a line of one text, with place, tool, status, the
-    reference of its value, and the value, if it is in no state. Earlier ones whose value is not
-    shown are only counted.
+    """Show a call together with all calls that follow it: one text has a line for each, with its
+    place, tool, status, the reference of its value, and the value if it is in no state. Earlier
+    calls whose values are not shown are only counted.
     """
     if draft.place < draft.called:
         return
@@ -556,7 +558,9 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
-    """What `call` messages say. Those of a context that was written by hand may have any value."""
+    """Return the values of `call` messages. In a context that was written by hand, these may have
+    any value; only objects count.
+    """
     return [
         message.value
         for message in messages
@@ -593,7 +597,7 @@ def _call_line(call: MadeCall, showing: Showing) -> str:
 
 
 def _head_of_call(entry: JSONObject) -> str:
-    """Place, tool, status and references of a call."""
+    """Return the place, tool, status and references of a call."""
     head = f"{entry.get('place')} {entry.get('tool')}"
     if "reads" in entry:
         head += f" {entry['reads']}"
@@ -631,13 +635,13 @@ BUILT_IN: dict[str, Handler] = {
 
 
 class Handlers:
-    """The registry of handlers, by type, and by kind for types of users."""
+    """The registry of handlers, by type, or by kind for types of users."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Let `handler` handle messages `{"type": kind, ...}`. It replaces an earlier handler.
+        """Let `handler` handle messages `{"type": kind, ...}`. It replaces any earlier handler.
 
         Raises:
             ArgumentError: the kind is not text, or the handler cannot be called.
@@ -651,7 +655,9 @@ class Handlers:
         return self._by_kind == BUILT_IN
 
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
-        """Register handlers, except for types that have a handler other than the built-in one."""
+        """Register handlers, except for types that already have a handler other than the built-in
+        one.
+        """
         for kind, handler in handlers.items():
             if self._by_kind.get(kind) is BUILT_IN.get(kind):
                 self.register(kind, handler)
@@ -673,8 +679,8 @@ class Handlers:
             tools: the offered tools.
             output_schema: JSON Schema of the output; None: text.
             shown: how many bytes of results are shown.
-            reader: the name of the tool that reads what is shortened; None: none is offered.
-            measures: what the last Request measured.
+            reader: the name of the tool that reads shortened values; None if none is offered.
+            measures: the measures that the previous Request took.
         """
         messages = context.merged()
         documents = {
@@ -682,7 +688,7 @@ class Handlers:
             for document in messages
             if document.type in ("state", "data")
         }
-        # A handler of the user's own may show a kind of data in another way, or not at all.
+        # A user's own handler may show a kind of data in another way, or not at all.
         added = {
             place: paths
             for place, paths in context.added_by_calls().items()
@@ -715,9 +721,9 @@ class Handlers:
             ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
-        """Make the texts of a Request again from what its idea stores.
+        """Make the texts of a Request again from the data that its idea stores.
 
-        No tools are offered meanwhile, so handlers of users must not depend on them.
+        The handlers see no tools, so handlers of users must not depend on them.
 
         Args:
             context: the messages, as the idea stores them.

@@ -1,5 +1,5 @@
-"""Mind: the protocol of objects that answer Requests, and `Usage`, the tokens and
-cost of an answer.
+"""Mind: the protocol for objects that answer Requests, and `Usage`, the tokens and cost of an
+answer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Usage:
 
     Attributes:
         input_tokens: tokens of the Request.
-        output_tokens: tokens of the answer, including those of thinking.
+        output_tokens: tokens of the answer, including tokens for thinking.
         cost: in US dollars; None if the price is unknown.
         model: the model that answered, by its provider's name.
-        partial: True if the answer used more than this: it was stopped or broke off, or its
-            provider does not report usage.
+        partial: True if the answer may have used more than this, because it was stopped or broke
+            off, or because its provider does not report usage.
     """
 
     input_tokens: int = 0
@@ -53,7 +53,9 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """Return the name of a model from outside, cut to 200 printable characters for storage."""
+    """Return a model's name that comes from outside, cut to 200 printable characters for
+    storage.
+    """
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
@@ -75,9 +77,8 @@ class MindError(IdeabridgeError):
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can report its usage at any moment. A mind's `answer` may return one.
-    The runner reads its usage when it stops the answer because the rest is unusable or the
-    run was cancelled.
+    """An answer that can report its usage at any time. A mind's `answer` may return one. The runner
+    reads the usage when it stops the answer because its rest is unusable or the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -97,24 +98,24 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that says how much of results it is to be shown."""
+    """A mind that states how much of results it should be shown."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """`value` and `request` of `Shown`, in bytes, as far as it says; a run may
-        ask for others.
+        """The limits `value` and `request` of `Shown`, in bytes, as far as the mind states them. A
+        run may set others.
         """
         ...
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces. The host's own model, which answers by turns,
-    is not a `Mind`.
+    """Answers Requests by itself, in pieces. The host's model, which answers by turns, is not a
+    `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
     object closes, so a mind that streams is faster than one that returns its whole answer; a
     program starts when the answer is whole. An exception breaks the answer off: the calls proposed
-    until then remain, and the next Request reports it. A `MindError` ends the run.
+    so far remain, and the next Request reports the exception. A `MindError` ends the run.
     """
 
     @property
@@ -124,7 +125,7 @@ class Mind(Protocol):
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """Return the Solution of a Request, in pieces of any size, and the usage when it is known.
-        The model reads `texts` and `schema` of the Request; `model` contains the settings that
+        The model reads the Request's `texts` and `schema`; its `model` contains the settings that
         handlers chose.
         """
         ...

@@ -1,7 +1,7 @@
-"""Payloads: the base64 of images, sounds and files, and the text of resources, in content
-blocks within values.
+"""Payloads: the base64 of images, sounds and files, and the texts of resources, in content blocks
+within values.
 
-A reader of text, a person or a mind, learns nothing from base64.
+A reader of text, whether a person or a mind, learns nothing from base64.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def payload_of(block: JSONObject) -> str:
-    """Return the base64 or the text of a block; "" of a link."""
+    """Return the base64 or the text of a block; "" for a link."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         payload = holder.get(key)
@@ -20,8 +20,8 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block with another text in the place of its base64 or its text, and
-    without nulls. A link has neither base64 nor text.
+    """Return a copy of a block without nulls, with another text in place of its base64 or its text.
+    A link has neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -32,7 +32,7 @@ def with_payload(block: JSONObject, payload: str) -> JSONObject:
 
 
 def write_payload(block: JSONObject, payload: str) -> None:
-    """Put another text in the place of the base64 or the text of a block."""
+    """Replace the base64 or the text of a block by another text."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         if key in holder:
@@ -45,8 +45,8 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """Return a value for a reader of text: the length in the place of the base64 of each image,
-    sound and file in it.
+    """Return a value for a reader of text: with the length of each image, sound and file in place
+    of its base64.
     """
     if isinstance(value, list):
         return [without_payloads(item) for item in value]
@@ -60,7 +60,9 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """Return the same for an object that is such a block itself; any other one as it is."""
+    """Return an object for a reader of text if it is itself such a block; otherwise return it
+    unchanged.
+    """
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)
     if is_media or (isinstance(resource, dict) and isinstance(resource.get("blob"), str)):

@@ -1,13 +1,14 @@
-"""Plan literals: reads which literals of a published plan are computed when it runs.
+"""Plan literals: determines which literals of a published plan are computed when it runs.
 
-A plan made of a run may have literals that the run copied (`context/explanations.py`). Such a plan
-is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
+A plan made from a run may have literals that the run copied (`context/explanations.py`). Such a
+plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
 [REFERENCE...]}, "decisions": [place...], "strict": bool}`:
 
-- `values`: before a call is put up, each of its literals gets the value that its explanations have
-  for the new data.
-- `seen`: what earlier runs read at a reference; what is new about a value is noted.
-- `watch`: what a call does not read, but its author had seen; it is compared with `seen`.
+- `values`: before a call is proposed, each of its literals gets the value that its explanations
+  have for the new data.
+- `seen`: profiles of what earlier runs read at a reference; anything new about a value is noted.
+- `watch`: references that a call does not read, but whose values its author had seen; these values
+  are compared with `seen`.
 - `decisions`: the places of calls that may have been made because of a result that
   they do not read.
 - `strict`: ask a person before any value is used that is not determined.
@@ -34,17 +35,20 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import show
 
 MOST_PARTS: Final = 50_000
-"""The most explanations, and parts of explanations, of one plan: reading one takes 5 us in
-the event loop."""
+"""The maximum number of explanations and their parts in one plan: reading each takes 5 us in the
+event loop.
+"""
 
 _NEAREST: Final = 3
-"""The most other calls of a tool whose results are compared with the one that gives a value."""
+"""The maximum number of other results of a tool that are compared with the result from which a
+value is taken.
+"""
 
 _NAMED: Final = 20
-"""The most malformed explanations that are named."""
+"""The maximum number of malformed explanations that are named."""
 
 _CACHED: Final = 256 * 1024
-"""The most bytes of JSON of a plan whose computations are kept after they were read."""
+"""The maximum size of a plan whose computations are cached, in bytes of JSON."""
 
 _MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
     "values": (list, "an array"),
@@ -65,14 +69,14 @@ def read_computations(
     *,
     rules: int,
 ) -> Computations:
-    """Read what a plan computes when it runs.
+    """Read the computations that a plan makes when it runs.
 
     Args:
         explained: see the module's docstring.
         calls: the calls of the plan.
         output: its output.
-        places: the place of each call, if each call is there once for each instance;
-            None: its number.
+        places: the place of each call, if the list has each call once for each instance; None: the
+            place of a call is its number.
         rules: the version of the rules for calls.
     """
     by_instance: list[int] = []
@@ -91,11 +95,11 @@ class _Plan:
     """A plan with explained literals.
 
     Attributes:
-        text: the JSON of all of it, by which plans are compared.
-        is_earlier: it was proposed under the rules that `context/earlier.py` describes.
+        text: the JSON of the whole plan, by which plans are compared.
+        is_earlier: True if it was proposed under the rules that `context/earlier.py` describes.
         explained: see the module's docstring.
         calls: its calls.
-        by_instance: the place of each call, if each call is there once for each instance.
+        by_instance: the place of each call, if the list has each call once for each instance.
     """
 
     text: bytes
@@ -107,8 +111,7 @@ class _Plan:
 
 @lru_cache(maxsize=8)
 def _read_cached(plan: _Plan) -> Computations:
-    # The plan of a tool is read again for each of its calls, which takes about 100 us
-    # for each literal.
+    # Each call of a tool reads its plan again, which takes about 100 us for each literal.
     return _Reading(plan).computations()
 
 
@@ -118,7 +121,7 @@ class _Reading:
     def __init__(self, plan: _Plan) -> None:
         self._raw = plan.explained
         self._tools = _tools_of(plan.calls, plan.by_instance)
-        # With instances, a result is named by the number of the call and not by its place.
+        # With instances, a reference to a result has the number of the call and not its place.
         self._idle = set[int]() if plan.by_instance else _idle_places(plan)
         self._is_earlier = plan.is_earlier
         self._problems: list[str] = []
@@ -130,7 +133,7 @@ class _Reading:
             self._places_of.setdefault(tool, []).append(place)
 
     def computations(self) -> Computations:
-        """Return what was read."""
+        """Return the computations of the plan."""
         for key, (expected, name) in _MEMBERS.items():
             member = self._raw.get(key)
             if member is not None and not isinstance(member, expected):
@@ -211,8 +214,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """Return the literal with references to the same part of other results of the tool that it
-        takes its value from.
+        """Return the literal with references to the same part of other results of the tool from
+        which it takes its value.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -263,7 +266,7 @@ def _members(value: JSON) -> JSONObject:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the tool that each call of a plan names, with its module, by place; for `by_instance`
+    """Return the tool that each call of a plan names, with its module, by place. For `by_instance`,
     see `_Plan`.
     """
     places = by_instance or range(len(calls))
@@ -275,7 +278,7 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """Return the places of calls that write to no path of the state, and whose results no reference
+    """Return the places of calls that write to no output path, and whose results no reference
     names.
     """
     places = {
@@ -287,13 +290,13 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the other calls of a tool that are nearest to one of its calls, at most three. Of two
-    that are equally near, the earlier one comes first.
+    """Return the other calls of a tool that are nearest to one of its calls, at most three. If two
+    are equally near, the earlier one comes first.
 
     Args:
         places: the places of all calls of the tool, in order.
-        place: that of the call.
-        before: only calls before this place count.
+        place: the place of the call.
+        before: consider only calls before this place.
     """
     at = bisect_left(places, place)
     end = bisect_left(places, before)
@@ -303,8 +306,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """Return the literals that can be passed in place of each literal, by its place: their values
-    come from the same object.
+    """Return, for the place of each literal, the literals that can be passed as parameters and
+    whose values come from the same object.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -327,7 +330,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """Return the explained literals, and the problems of malformed ones."""
+    """Return the explained literals, and in place of malformed ones their problems."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 
@@ -347,7 +350,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """Return the number of explanations with their parts. Counting stops above the limit."""
+    """Return the number of explanations and their parts. Counting stops above the limit."""
     stack: list[JSON] = [literal.get("by") for literal in listed if isinstance(literal, dict)]
     count = 0
     while stack and count <= MOST_PARTS:

@@ -1,5 +1,5 @@
 """Previews: shortened values for minds and hosts, with references to the rest, so that a mind
-writes `†state.log` and not the log.
+writes `†state.log` instead of the log.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from ideabridge.bridge.context.references import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 SMALL: Final = 2048
-"""The most bytes of JSON that a value may have to be shown to a mind in full."""
+"""The maximum size of a value that is shown to a mind in full, in bytes of JSON."""
 
 MAX_DESCRIPTION: Final = 2048
-"""Bytes of the description of a tool or an idea. It costs tokens in every host and
-model that sees it."""
+"""The maximum size of the description of a tool or an idea, in bytes. It costs tokens in every host
+and model that sees it.
+"""
 
 _TEXT: Final = 240
 _MEMBERS: Final = 40
@@ -32,10 +33,8 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def line_of(value: JSON) -> str:
-    """Return the JSON of a value in one line, with spaces after commas and colons, as minds read
-    it.
-    """
-    # The encoder is slow to begin, and a state may have many texts and numbers.
+    """Return the JSON of a value for minds: in one line, with spaces after commas and colons."""
+    # Starting the encoder is slow, and a state may have many texts and numbers.
     kind = type(value)
     if kind is str:
         return encode_basestring(cast("str", value))
@@ -53,7 +52,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """The number of characters that may still be shown, in all and of one text."""
+    """The number of characters that may still be shown, in total and of one text."""
 
     __slots__ = ("left", "text")
 
@@ -62,7 +61,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return the text, or its beginning."""
+        """Return the text or its beginning, and subtract its length."""
         most = max(min(most, self.left), 8)
         beginning = text if len(text) <= most else f"{text[:most]}..."
         self.left -= len(beginning)
@@ -104,14 +103,14 @@ def reference_to(
     text: int = _TEXT,
 ) -> JSONObject:
     """Return `{"reference", "type", "bytes", "preview"}` of a value at a full path (kind first), at
-    most about 2 KB. Of a path that is too long, `reference` has only the beginning.
+    most about 2 KB. If the path is too long, `reference` has only its beginning.
 
     Args:
         value: the value.
         path: its place.
         instance: the instance in the reference.
-        size: its bytes of JSON, if they are known.
-        text: the most characters of one text in the preview.
+        size: its size in bytes of JSON, if it is known.
+        text: the maximum number of characters of one text in the preview.
     """
     reference = format_reference(path, instance)
     return {
@@ -126,13 +125,13 @@ def reference_to(
 
 def shorten(value: JSON, path: Path, *, instance: str | None = None, small: int = SMALL) -> JSON:
     """Return the value if it is small; otherwise its parts, with the large ones as references. The
-    result has at most a few times `small` bytes.
+    result is at most a few times as large as `small`.
 
     Args:
         value: any JSON value.
         path: the place of the value, kind first; the references point there.
-        instance: the instance in the references, for a reader outside of it.
-        small: bytes of JSON of a value that is shown in full.
+        instance: the instance in the references, for a reader outside the instance.
+        small: the maximum size of a value that is shown in full, in bytes of JSON.
     """
     return _shorten(value, path, instance, small, _Room(max(small * 2, 1024)))
 
@@ -144,8 +143,8 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
         return value
 
     if isinstance(value, dict) and len(value) <= _MEMBERS and len(path) < 6:
-        # The space for the key and the reference of every member. Without it, the value
-        # becomes one reference.
+        # This is the room for the key and the reference of every member. If there is less, the
+        # whole value becomes one reference.
         bare = len(format_reference(path, instance)) + _BARE
         needed = sum(bare + 2 * len(encode(key)) for key in value)
         if needed <= room.left and max(map(len, value), default=0) <= _KEY:
@@ -156,7 +155,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
             }
 
     if room.left <= 0:
-        # Previews of very many parts would be as large as the value.
+        # Previews of very many parts would be as large as the value itself.
         return {"reference": format_reference(path, instance), "type": _type(value)}
 
     reference = reference_to(value, path, instance, size=size)
@@ -165,7 +164,7 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """Return a call or an error for a mind, at most about `8 * limit` characters. Long texts are
+    """Return a call or an error for a mind, in at most about `8 * limit` characters. Long texts are
     cut, because no reference can replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
@@ -208,7 +207,7 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
 
 
 def cut_description(text: str) -> str:
-    """Return the description, cut to `MAX_DESCRIPTION` bytes. A note at its end reports the cut."""
+    """Return the description, cut to `MAX_DESCRIPTION` bytes. A note at the end reports the cut."""
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DESCRIPTION:
         return data.decode()

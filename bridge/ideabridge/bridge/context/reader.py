@@ -1,7 +1,8 @@
-"""Reader: `read`, the tool of the loop with which a mind reads what a Request shows shortened.
+"""Reader: `read`, the tool of the loop with which a mind reads values that a Request shows
+shortened.
 
-It is offered by a Request that shortens something, under the first of `READERS` whose name no other
-tool has. A call gives a part of a value, which a Request then shows whole:
+A Request that shortens something offers it, under the first name in `READERS` that no other tool
+has. A call returns a part of a value, which the next Request shows whole:
 
     {"_tool": "read", "reference": "†state.letter", "from": 4000}
     {"_tool": "read", "reference": "†results.3", "find": "invoice"}
@@ -54,34 +55,37 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # Only the flow of data orders it among other calls.
+    # Only the flow of data orders its calls among others.
     reaches=(),
 )
-"""The tool. Its parameter `reference` gets the value, as every parameter that is a
-reference does."""
+"""The tool. Like every parameter that is a reference, `reference` is replaced by the value."""
 
 READERS: Final = (READ, replace(READ, name="read_shortened"))
-"""The tool under its names. It has the second one if a tool of the user is called `read`."""
+"""The tool under each of its names. The second one is used if a tool of the user is called
+`read`.
+"""
 
 NAMES: Final = tuple(reader.name for reader in READERS)
 
 _AROUND: Final = 100
-"""Characters shown on each side of a place that was found."""
+"""The number of characters shown on each side of a match."""
 
 _ENVELOPE: Final = 200
-"""Bytes of JSON of a result without the part and the reference."""
+"""The size of a result without the part and the reference, in bytes of JSON."""
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """True for the tool that this file defines, whatever the names of other tools are."""
-    # The names first, because comparing whole tools is slow and this runs several times for each
-    # call.
+    """Return True for the tool that this file defines, even if another tool has one of its
+    names.
+    """
+    # Names are compared first, because comparing whole tools is slow, and this runs several times
+    # for each call.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
 def meant_reference(value: JSON) -> JSON:
-    """Return the parameter `reference` of a call: `state.log` and `output` without the dagger are
-    read as references.
+    """Return the parameter `reference` of a call. A value such as `state.log` or `output` gets the
+    missing dagger.
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
@@ -96,13 +100,13 @@ def meant_reference(value: JSON) -> JSON:
 
 
 def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JSONObject:
-    """Return a part of a value.
+    """Return a part of a value, or the matches of a text in it.
 
     Args:
         value: the value.
-        written: the reference to it, as the call has it.
+        written: the reference to the value, as in the call.
         arguments: `from`, `length` and `find` of the call.
-        most: the most bytes of JSON of the result.
+        most: the maximum size of the result, in bytes of JSON.
 
     Returns:
         `{"reference", "value"}`, `{"reference", UNIT: part, "from", "length", "of", "unit"}`, or
@@ -110,9 +114,9 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
         "matches", "count", "unit"}`.
 
     Raises:
-        ActivityError: `from` is behind the end of the value.
+        ActivityError: `from` is past the end of the value.
     """
-    # Base64 tells a mind nothing; an answer by turns has the blocks themselves.
+    # Base64 tells a mind nothing. Answers by turns contain the blocks themselves.
     value = without_payloads(value)
     start = arguments.get("from")
     length = arguments.get("length")
@@ -142,7 +146,7 @@ def _expect_within(first: int, size: int, unit: str) -> None:
 
 
 def _fitting(text: str, room: int) -> str:
-    """Return the beginning of a text that takes at most `room` bytes of JSON, and at least one
+    """Return the beginning of a text that takes at most `room` bytes of JSON, but at least one
     character.
     """
     part = text[:room]
@@ -176,8 +180,8 @@ def _items(value: list[JSON], written: str, first: int, length: JSON, room: int)
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the places where a text stands: in a text, in the items of a list, or in the JSON of
-    another value.
+    """Return the places where a text occurs: in a text, in the items of a list, or in the JSON of
+    any other value.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)
@@ -206,7 +210,7 @@ def _places(text: str, pattern: str, first: int) -> Iterator[int]:
 def _matches(
     places: Iterator[tuple[int, str, int]], pattern: str, unit: str, room: int
 ) -> JSONObject:
-    """Return the matches as a result has them, as many as fit, and the number of all."""
+    """Return the result for matches: as many of them as fit, and the total number."""
     matches: list[JSON] = []
     count = 0
     for at, text, place in places:

@@ -27,20 +27,22 @@ from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode_text
 DAGGER: Final = "†"
 KINDS: Final = ("state", "input", "data", "results", "item")
 MAX_LENGTH: Final = 4096
-"""The most characters of one reference."""
+"""The maximum number of characters of one reference."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The most keys of an output path: with the written value, the document must not be too
-deep to be encoded."""
+"""The maximum number of keys of an output path: with the written value, the document must not
+become too deep to be encoded.
+"""
 
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT: Final = 200
-"""The most characters of a short reference. Many short references stay cached after they were
-parsed, because a plan has thousands."""
+"""The maximum number of characters of a short reference. Many short references stay cached after
+parsing, because a plan may have thousands.
+"""
 
 Path = tuple[str, ...]
-"""Keys from a document's root; an array index is a string of decimal digits."""
+"""The keys from a document's root; an array index is a string of decimal digits."""
 
 _NAME = r"[^\s.\[\]|&†\"]+"
 _PLAIN = re.compile(_NAME)
@@ -62,7 +64,7 @@ class Reference:
         instance: the instance in the reference (`†①.state.x`); None means the instance of the call.
         kind: one of `KINDS`.
         path: keys below the kind.
-        text: as written.
+        text: the reference as it was written.
     """
 
     instance: str | None
@@ -84,7 +86,7 @@ class Expression:
     text: str
 
     def operands(self) -> Iterator[Reference]:
-        """Yield every operand, in the written order."""
+        """Yield every operand, in the order in which they are written."""
         for alternative in self.alternatives:
             yield from alternative
 
@@ -107,17 +109,19 @@ def quoted(text: str, limit: int = 100) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return True if a string is a reference: it starts with exactly one dagger."""
+    """Return True if a string is a reference, that is, starts with exactly one dagger."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
 def is_instance_name(text: str) -> bool:
-    """Return True if a reference can contain this name of an instance: `†NAME.state.x`."""
+    """Return True if a reference can contain this name of an instance, as in `†NAME.state.x`."""
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
 def unescape(text: str) -> str:
-    """Return the literal that a string means: `††x` is `†x`, `see ††state.x` is `see †state.x`."""
+    """Return the literal that a string means: `††x` means `†x`, and `see ††state.x` means `see
+    †state.x`.
+    """
     if DAGGER not in text:
         return text
     head, rest = _split(text)
@@ -150,7 +154,7 @@ def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
 
     Args:
         value: any JSON value. Keys of objects are never references.
-        change: returns the value that replaces a reference. The reference may be malformed.
+        change: returns the value that replaces a reference, which may be malformed.
     """
     if isinstance(value, str):
         return change(value) if is_reference(value) else value
@@ -174,7 +178,7 @@ def _inside(text: str) -> str | None:
     """
     start = 0
     if is_reference(text):
-        # A reference, and more text after it.
+        # The text begins with a reference, and more text follows.
         try:
             _, end = _operand(text, 0)
         except ReferenceSyntaxError:
@@ -218,9 +222,7 @@ def format_path(path: Path) -> str:
 
 
 def dotted_key(key: str) -> str:
-    """Return a key as a part of a path that dots join: it is quoted if it is empty, or contains a
-    dot.
-    """
+    """Return a key as a part of a dotted path; it is quoted if it is empty or contains a dot."""
     if not key or "." in key or key.startswith('"'):
         return encode_text(key)
     return key
@@ -333,12 +335,12 @@ _parse_long = lru_cache(maxsize=1_024)(_parse)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed `_outputPath`: the places that a result is written to.
+    """A parsed `_outputPath`: the places to which a result is written.
 
     Attributes:
-        mode: `one`; `either` (`p || q`: success to the first, a failure to the second);
-            `both` (`p && q`).
-        paths: full paths (kind first), in the written order.
+        mode: `one`; `either` (`p || q`: a success is written to the first, a failure to the
+            second); `both` (`p && q`).
+        paths: the full paths (kind first), in the order in which they are written.
         texts: the same paths as they were written.
     """
 
@@ -379,7 +381,7 @@ def _target_path(text: str) -> Path:
         )
 
     if keys[0] in KINDS and len(keys) > 1:
-        # Literally, `state.x` is †state.state.x, which nobody intends.
+        # Taken literally, `state.x` would mean †state.state.x, which nobody intends.
         without_kind = format_path(keys[1:]).lstrip(".")
         if len(without_kind) <= 100:
             hint = f"write {without_kind!r} or '{DAGGER}state{format_path(keys[1:])}'"
@@ -392,18 +394,17 @@ def _target_path(text: str) -> Path:
 
 @lru_cache(maxsize=8192)
 def parse_target(text: str) -> Target:
-    """Parse `_outputPath`: `sentiment`, which equals `†state.sentiment`; `p || q`; `p && q`.
+    """Parse `_outputPath`: `sentiment`, which means `†state.sentiment`; `p || q`; `p && q`.
 
     Raises:
-        ReferenceSyntaxError: it is malformed, mixes both operators, or leads to something
-            other than state.
+        ReferenceSyntaxError: it is malformed, mixes both operators, or leads outside the state.
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(
             f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken"
         )
 
-    # Operators between quotes belong to a key.
+    # An operator between quotes is part of a key.
     parts: list[str] = []
     operators: set[str] = set()
     start = 0
@@ -446,7 +447,7 @@ class Hole:
 
 
 Compiled = object
-"""A JSON value with a `Hole` for each reference and with resolved escapes."""
+"""A JSON value with a `Hole` for each reference, and with resolved escapes."""
 
 
 def compile_value(
@@ -571,8 +572,8 @@ class PathIndex:
         node.writers.append(writer)
 
     def has_overlap(self, path: Path) -> bool:
-        """Return whether any path overlaps `path`. It takes as long as the path, not
-        as the index, is.
+        """Return whether any path overlaps `path`. The time depends on the length of the path, not
+        on the size of the index.
         """
         node = self._root
         for key in path:
@@ -583,7 +584,7 @@ class PathIndex:
                 return False
             node = child
 
-        # Whatever is here or below leads to a path that was added.
+        # Every node from here on leads to a path that was added.
         return bool(node.writers or node.children)
 
     def overlapping(self, path: Path) -> set[int]:

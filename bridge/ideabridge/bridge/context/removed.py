@@ -1,13 +1,14 @@
 """Removed kinds of explanations: what they meant, and the Python expression that each
 of them becomes.
 
-Until version 2 of the rules for calls, a plan also explained literals by functions that it
-guessed: parts of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and
-branches with tests. A program says these plainly. Two things still need their forms, and only this
-module knows them:
+Before version 2 of the rules for calls, a plan also explained literals by guessed functions: parts
+of texts, dates, arithmetic, extremes, whole columns of lists, joined texts, and branches with
+tests. A program now expresses these directly. Two tasks still need the old forms, which only this
+module knows:
 
-- A journal of that time is folded as it was written: `read_earlier_explained` reads its literals.
-- A stored plan goes on: `store/removed_kinds.py` puts a call of `compute` with `python_of` into it.
+- Folding an old journal under the rules of its time: `read_earlier_explained` reads its literals.
+- Migrating a stored plan: `store/removed_kinds.py` inserts a call of `compute` with the expression
+  from `python_of`.
 
 | kind | JSON form | its value |
 |---|---|---|
@@ -18,8 +19,8 @@ module knows them:
 | test | `{"test": REF, KIND: ARGUMENT}` | true or false; see `_COMPARISONS` |
 | branch | `{"if": TEST, "then": EXPLANATION, "else": EXPLANATION}` | that of one of the two |
 
-An expression gives a list: of the value, or of nothing where there is no value. So expressions are
-put together by loops over such lists, and none of them fails.
+An expression yields a list with the value, or an empty list if there is no value. So loops over
+such lists combine expressions, and none of them fails.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
 
 
 class NoExpressionError(ExplanationError):
-    """An explanation has a value, and no Python expression has it."""
+    """An explanation has a value that no Python expression has."""
 
 
 def is_removed(raw: JSON) -> bool:
-    """Return whether the form of an explanation has a removed kind, also within it."""
+    """Return whether the form of an explanation, or of a part of it, has a removed kind."""
     match raw:
         case (
             {"all_of": _}
@@ -142,7 +143,7 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """No other explanation is of its kind."""
+        """A family of its own: no other explanation can replace it."""
         return f"removed {self.shown}"
 
     @property
@@ -256,7 +257,9 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
 
 
 def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] | None:
-    """Return the items that meet a condition; None without a list or a value to compare with."""
+    """Return the items that meet a condition; None if there is no list, or no value to compare
+    with.
+    """
     if items is None or len(items) > ITEMS:
         return None
     if not isinstance(where, dict):
@@ -347,7 +350,7 @@ def _converted(value: JSON, by: list[JSON]) -> JSON | Missing:
 def _calculated(value: float, operation: str, constant: float) -> JSON | Missing:
     try:
         result = value + constant if operation == "add" else value * constant
-        # What arithmetic on binary fractions adds beyond ten digits is noise.
+        # Beyond ten digits, arithmetic on binary fractions yields noise.
         return result if isinstance(result, int) else round(result, 10)
     except OverflowError:
         return MISSING
@@ -362,7 +365,8 @@ def _nth(parts: list[str], number: int) -> JSON | Missing:
 def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing:
     try:
         moment = datetime.strptime(value, from_form.replace("%e", "%d"))  # noqa: DTZ007
-        # strptime also reads forms that the format does not write, such as a day without its zero.
+        # strptime also reads forms that the format does not write, such as a day without the
+        # leading zero.
         if _written(moment, from_form) == value:
             return _written(moment + timedelta(days=days), to_form)
         return MISSING
@@ -371,7 +375,7 @@ def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing
 
 
 def _written(moment: datetime, form: str) -> str:
-    """Write a date in a format of strftime, in which `%e` is the day without a zero."""
+    """Write a date in a format of strftime, in which `%e` is the day without a leading zero."""
     return f"{moment.year:04d}".join(
         moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y")
     )
@@ -380,19 +384,21 @@ def _written(moment: datetime, form: str) -> str:
 # -- as Python -------------------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
-"""Returns the name that has the document of a reference (`†input`, `†results.3`), by its text."""
+"""Returns, for the text of a reference, the name in the expression of its document (`†input`,
+`†results.3`).
+"""
 
 
 def python_of(raw: JSON, name: Name) -> str:
-    """Return a Python expression whose value is the list of the value of an explanation; empty
-    if there is none.
+    """Return a Python expression that yields a list with the value of an explanation, or an empty
+    list if there is none.
 
     Args:
-        raw: the form of the explanation, of a removed kind or not.
+        raw: the form of the explanation, whether of a removed kind or not.
         name: see `Name`.
 
     Raises:
-        NoExpressionError: it shifts a date.
+        NoExpressionError: the explanation shifts a date.
         ExplanationError: the form is wrong; the message says what was expected.
     """
     match raw:
@@ -441,8 +447,9 @@ def _keys(take: JSON) -> Path:
 
 
 _OPENED: Final = "(json.loads(v) if isinstance(v, str) and v.strip()[:1] in ('{', '[') else v)"
-"""A value, or what it has as JSON if it is a text. Text that only looks like JSON makes the
-expression fail."""
+"""A value, or, if it is a text, the value that its JSON contains. Text that only looks like JSON
+makes the expression fail.
+"""
 
 
 def _python_at(reference: str, name: Name) -> str:
@@ -498,11 +505,11 @@ def _python_extreme(items: str, side: str, name: JSON) -> str:
 
 _IS_NUMBER: Final = "isinstance(v, (int, float)) and not isinstance(v, bool)"
 _AS_TEXTS: Final = f"([str(int(v)) if v == int(v) else json.dumps(v)] if {_IS_NUMBER} else [])"
-"""A number as text, as in `as_text`."""
+"""A number as text, like `as_text`."""
 
 _NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?"
 _ANY_TYPE: Final = ("text", "add", "multiply", "length")
-"""The steps that convert other values than texts."""
+"""The steps that convert values other than texts."""
 
 
 def _python_step(inner: str, by: list[JSON]) -> str:
@@ -550,12 +557,12 @@ def _python_step(inner: str, by: list[JSON]) -> str:
 
 
 def _python_each(inner: str, step: str) -> str:
-    """Return the list of what a step makes of each value `v`."""
+    """Return an expression that yields the list of the results of a step for each value `v`."""
     return f"[w for v in {inner} for w in ({step})]"
 
 
 def _least_parts(place: int) -> int:
-    """Return the number of parts that a text has at least, if it has one in a place."""
+    """Return the minimum number of parts of a text that has a part in a place."""
     return -place if place < 0 else place + 1
 
 

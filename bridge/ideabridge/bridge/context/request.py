@@ -10,10 +10,10 @@ from ideabridge.bridge.context.messages import Message, read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 _USUAL: Final = 4
-"""Bytes of a token of English or of JSON, about."""
+"""The approximate number of bytes of one token of English or JSON."""
 
 _MOST: Final = 8
-"""Bytes of a token that hardly any text exceeds on average."""
+"""The average number of bytes per token that hardly any text exceeds."""
 
 _TITLE: Final = 60
 
@@ -36,12 +36,12 @@ class Request:
         context_json: the messages as the idea stores them.
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
-        model: settings for the model that handlers asked for.
-        offered: the tools and the output schema that handlers changed, in the form of
+        model: settings of the model that handlers asked for.
+        offered: the tools and the output schema as changed by handlers, in the form of
             `RequestMade`; None without changes.
-        shown: how many bytes of results the texts show, `{"value": bytes, "request": bytes}`: of
-            one, and of all. None if no limit was recorded.
-        schema_size: the bytes of JSON of the schema, if they are known.
+        shown: the limits on the results in the texts, `{"value": bytes, "request": bytes}`: for one
+            result, and for all. None if no limit was recorded.
+        schema_size: the size of the schema in bytes of JSON, if it is known.
         members: the schemas of the members of the Solution that handlers added, by name.
     """
 
@@ -65,12 +65,14 @@ class Request:
 
     @property
     def id(self) -> str:
-        """SHA-256 of context, schema and `shown`, computed once. Equal Requests have equal ids."""
+        """The SHA-256 of context, schema and `shown`, computed once. Equal Requests have equal
+        ids.
+        """
         return self.encoded.id.hex()
 
     @property
     def encoded(self) -> EncodedRequest:
-        """The parts that the id is a hash of, in their canonical form.
+        """The parts of which the id is a hash, in their canonical form.
 
         Raises:
             InvalidJSONError: a part is not JSON.
@@ -80,26 +82,26 @@ class Request:
         return self._encoded[0]
 
     def know(self, encoded: EncodedRequest) -> None:
-        """Take `encoded` from who has made it. A copy of the Request with other
-        parts makes its own.
+        """Set `encoded` to an encoding that already exists. A copy of the Request with other parts
+        encodes its own.
         """
         self._encoded[:] = [encoded]
 
     @property
     def stored_size(self) -> int:
-        """The bytes of JSON of what the id is of."""
+        """The number of bytes of which the id is a hash."""
         return self.encoded.size
 
     @property
     def size(self) -> int:
-        """The bytes that its mind reads: of the texts, and of the schema."""
+        """The number of bytes that its mind reads: the texts and the schema."""
         return self.text_size + (
             len(encode(self.schema)) if self.schema_size is None else self.schema_size
         )
 
     @property
     def text_size(self) -> int:
-        """The bytes of the texts, computed once."""
+        """The size of the texts in bytes, computed once."""
         if not self._sizes:
             self._sizes.append(
                 sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
@@ -108,7 +110,7 @@ class Request:
 
     @property
     def about_tokens(self) -> int:
-        """The tokens of the Request, estimated from its size."""
+        """The number of tokens of the Request, estimated from its size."""
         return tokens_of(self.size)
 
     @property
@@ -119,8 +121,8 @@ class Request:
         return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
-        """Return the largest of the messages that the mind reads, as a sentence: which, its
-        beginning, and its size.
+        """Return a sentence about the largest message that the mind reads: its number, its
+        beginning and its size.
         """
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
         if not sizes:

@@ -1,14 +1,14 @@
 """Seen: which kinds of values a published plan has read so far, and what is new about a value.
 
-No number of runs shows that a task does not treat some kind of value in another way: it may
-transfer only positive amounts, or stop where a list is empty. So a plan keeps a profile of each
-value that it reads, and a replay names what no run has seen before.
+No number of runs can show that a task treats all kinds of values alike: it may transfer only
+positive amounts, or stop at an empty list. So a plan keeps a profile of each value that it reads,
+and a replay names what no run has seen before.
 
 A profile is JSON, by type: `{"number": {"signs": [-1, 0, 1], "range": [least, most]}, "text":
 {"empty": [false], "plain": [step...]}, "list": {"empty": [...]}, "object": {"empty": [...],
-"always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null":
-{}}`. It has only the types that were seen. `plain` names the conversions that changed no text so
-far: a copy of `ann` may as well be its text in lower case.
+"always": [member...], "sometimes": [member...]}, "boolean": {"values": [...]}, "null": {}}`. It has
+only the types that were seen. `plain` names the conversions that have changed no text so far: a
+copy of `ann` may just as well be the text in lower case.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import show
 
 MEMBERS: Final = 200
-"""The most members of an object that a profile lists. The presence of others is not watched."""
+"""The maximum number of members of an object that a profile lists. The presence of others is not
+watched.
+"""
 
 _LONGEST: Final = 1_000
-"""The longest text that is compared with its conversions."""
+"""The maximum number of characters of a text that is compared with its conversions."""
 
 _NAMED: Final = 5
-"""The most members that a novelty names."""
+"""The maximum number of members that a novelty names."""
 
 _KINDS: Final[Mapping[str, str]] = {
     "number": "a number",
@@ -48,7 +50,7 @@ _STEPS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
     "strip": (str.strip, "spaces around it"),
     "word": (lambda text: text.split()[0] if text.strip() else text, "several words"),
 }
-"""What a copied text may have gone through, and what a text has that it changes."""
+"""The conversions that a copied text may have gone through, each with what it changes in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,10 @@ class Novelty:
 
     Attributes:
         text: what is new, for people.
-        mild: it is named, but no reason to ask: a number beyond the range of the numbers seen.
-        lone: the runs had one number alone, which is no range.
-        notation: it matters only to a copy, which may have been converted.
+        mild: True if it is named, but is no reason to ask: a number outside the range of the
+            numbers seen.
+        lone: True if the runs had only one number, which is no range.
+        notation: True if it matters only to a copy, which may have been converted.
     """
 
     text: str
@@ -82,8 +85,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value; empty if runs have seen such values, or if the
-    profile is empty.
+    """Return what is new about a value; nothing if runs have seen such values, or if the profile is
+    empty.
     """
     if not profile:
         return []
@@ -113,7 +116,7 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
 
 def _inner(value: JSON | Missing) -> JSON:
-    """Return the value, or the one that a text contains as JSON; null for a missing one."""
+    """Return the value, or the value that a text contains as JSON; null for a missing value."""
     if isinstance(value, Missing):
         return None
     if not isinstance(value, str):
@@ -148,12 +151,12 @@ def _plain(text: str) -> list[str] | None:
 
 
 def _present(members: JSONObject) -> list[str]:
-    """Return the members that are watched. A member that is null counts as absent."""
+    """Return the names of the members that are watched. A null member counts as absent."""
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 
 def _first(inner: JSON) -> JSONObject:
-    """What a profile says about the values of one type after the first one."""
+    """Return the facts of a profile about the values of one type after the first value."""
     if isinstance(inner, str):
         facts = _grown({}, inner)
         plain = _plain(inner)
@@ -167,7 +170,7 @@ def _first(inner: JSON) -> JSONObject:
 
 
 def _grown(facts: JSONObject, inner: JSON) -> JSONObject:
-    """What a profile says about the values of one type, with one more value."""
+    """Return the facts of a profile about the values of one type, extended by one more value."""
     if inner is None:
         return {}
     if isinstance(inner, bool):

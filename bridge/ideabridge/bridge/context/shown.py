@@ -1,14 +1,13 @@
-"""Shown: how much of what calls have made a Request shows to its mind.
+"""Shown: how much of the results of calls a Request shows to its mind.
 
-What the author of a context wrote is always shown whole. A *result* is a value that a call has
-made: the `result` of a `call` message, or the part of a state (or of data) to which the `value` of
-a `call` message points. `Showing` decides which results are shown whole: those of the tool that
-reads parts of values first, the last one first, then the newest, as long as they fit into `Shown`.
-Each of the others appears as `{"shortened": reference, "type", "bytes", "preview"}`, and the text
-around it says so.
+Everything that the author of a context wrote is shown whole. A *result* is a value that a call
+returned: the `result` of a `call` message, or the part of a state (or of data) to which the `value`
+of a `call` message points. `Showing` decides which results are shown whole, as long as they fit
+into `Shown`: first the results of the tool that reads parts of values, then all others, each time
+the newest first. Each of the rest appears as `{"shortened": reference, "type", "bytes",
+"preview"}`, and the text around it says so.
 
-All of this is computed from the messages alone, so that a Request can be made again from its
-stored context.
+All of this depends only on the messages, so a Request can be made again from its stored context.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import ArgumentError
 
 LEAST: Final = 256
-"""The least bytes that a limit may be."""
+"""The minimum value of a limit, in bytes."""
 
 MOST: Final = 64 * 1024 * 1024
-"""The most bytes that a limit may be."""
+"""The maximum value of a limit, in bytes."""
 
 _LISTED: Final = 50
-"""The last calls, which are listed whatever they made."""
+"""The number of last calls that are always listed."""
 
 _PREVIEWS: Final = 8
-"""The previews in states may take this part of `Shown.request`, or 2 KB."""
+"""The previews in states may take this fraction of `Shown.request`, or 2 KB."""
 
 _TWICE: Final = 64
-"""Results of fewer bytes are shown with their call even if data has them."""
+"""Results of fewer bytes are shown with their call even if data contains them."""
 
 _NAMED: Final = 5
-"""The most references of shortened values that a sentence names."""
+"""The maximum number of references to shortened values that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +48,20 @@ class Shown:
     """How many bytes of results a Request shows.
 
     Attributes:
-        value: the most bytes of JSON of one result that is shown whole.
-        request: the most bytes of JSON of all results that are shown whole.
+        value: the maximum size of one result that is shown whole, in bytes of JSON.
+        request: the maximum total size of the results that are shown whole, in bytes of JSON.
     """
 
     value: int
     request: int
 
     def with_changes(self, changes: Mapping[str, int]) -> Shown:
-        """These limits, with some of them replaced."""
+        """Return these limits with some of them replaced."""
         return replace(self, **changes)
 
     @property
     def largest(self) -> int:
-        """The most bytes of a result that can be shown whole."""
+        """The maximum size of a result that can be shown whole, in bytes."""
         return min(self.value, self.request)
 
     def to_json(self) -> JSONObject:
@@ -85,7 +84,8 @@ def read_shown(raw: object) -> dict[str, int]:
     """Read the setting `shown`, `{"value"?: bytes, "request"?: bytes}`.
 
     Raises:
-        ArgumentError: it is no object of these members, or a number is not from `LEAST` to `MOST`.
+        ArgumentError: the setting is not an object with these members, or a number is not from
+            `LEAST` to `MOST`.
     """
     if not isinstance(raw, Mapping):
         raise ArgumentError.of("shown", 'an object such as {"value": 8192}', raw)
@@ -106,37 +106,38 @@ def read_shown(raw: object) -> dict[str, int]:
 
 
 TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
-"""What models, clients that are sampled, and minds in Python are shown, unless a setting
-says otherwise."""
+"""The default limits for models, for clients that are sampled, and for minds in Python."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
-"""What a host is shown by turns: it pays for each byte, and reads values with `check_run`, too."""
+"""The limits for a host that answers by turns: it pays for each byte, and can also read values with
+`check_run`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The bytes of several values.
+    """The sizes of several values, in bytes.
 
     Attributes:
-        total: of all of them.
-        largest: of the largest one.
+        total: the size of all of them together.
+        largest: the size of the largest one.
     """
 
     total: int = 0
     largest: int = 0
 
     def with_one(self, size: int) -> Sizes:
-        """These, and one more."""
+        """Return the sizes of these values and one more."""
         return Sizes(self.total + size, max(self.largest, size))
 
 
 class Measures:
-    """What is known of values and calls from the last Request, so that a long run measures
-    only what is new.
+    """What the last Request found out about values and calls, so that a long run measures only what
+    is new.
     """
 
     def __init__(self) -> None:
-        # The value is in the entry, so that its id is not used again.
+        # The entry holds the value, so that Python does not reuse its id.
         self._last: dict[int, tuple[JSON, int]] = {}
         self._now: dict[int, tuple[JSON, int]] = {}
         self._last_lines: dict[int, tuple[JSON, str]] = {}
@@ -146,8 +147,8 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request; sizes and lines that it does not ask for are forgotten
-        with the next one.
+        """Begin a Request. Sizes and lines that it does not ask for are forgotten when the next one
+        begins.
         """
         self._last = self._now
         self._now = {}
@@ -155,8 +156,8 @@ class Measures:
         self._lines = {}
 
     def line(self, value: JSON) -> str:
-        """Return the JSON of a value in one line; that of an object or array which has not changed
-        is made once.
+        """Return the JSON of a value in one line. For an object or array that has not changed, it
+        is made only once.
         """
         if not isinstance(value, dict | list):
             return line_of(value)
@@ -170,7 +171,7 @@ class Measures:
         return entry[1]
 
     def size(self, value: JSON) -> int:
-        """Return the bytes of JSON of a value."""
+        """Return the size of a value in bytes of JSON."""
         key = id(value)
         entry = self._now.get(key) or self._last.get(key)
         if entry is None or entry[0] is not value:
@@ -179,8 +180,8 @@ class Measures:
         return entry[1]
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
-        """What `call` messages say. The messages of a run never change, and each Request has those
-        of the last one.
+        """Return the calls of `call` messages. The messages of a run never change, and each Request
+        has all messages of the last one.
         """
         unchanged = len(self._entries)
         if len(entries) < unchanged or not all(map(is_, entries, self._entries)):
@@ -200,8 +201,8 @@ class Measures:
 
     @property
     def of_calls(self) -> Sizes:
-        """The sizes of the results that are in no state, of the last calls that
-        `calls` was asked for.
+        """The sizes of the results that are in no state, for the calls that were last passed to
+        `calls`.
         """
         return self._sizes
 
@@ -213,15 +214,16 @@ references read."""
 
 @dataclass(slots=True)
 class _Result:
-    """A value that a call made.
+    """A value that a call returned.
 
     Attributes:
-        call: the number of the call among the `call` messages; of several writers, of the last one.
-        is_read: whether a call of the reading tool made it.
+        call: the number of the call among the `call` messages; if several calls wrote the value,
+            the number of the last one.
+        is_read: whether a call of the reading tool returned it.
         reference: the reference to it.
         value: the value.
-        size: its bytes of JSON.
-        place: the message that holds it; None: the call message.
+        size: its size in bytes of JSON.
+        place: the message that contains it; None: the call message.
         path: its path in the value of that message.
     """
 
@@ -235,19 +237,19 @@ class _Result:
 
     @property
     def written(self) -> str:
-        """The reference, as a call in any instance writes it."""
+        """The reference in the form in which a call of any instance can write it."""
         return format_reference(self.reference.full, self.reference.instance)
 
 
 @dataclass(slots=True)
 class MadeCall:
-    """A call, as its message has it.
+    """A call, as described by its message.
 
     Attributes:
         entry: the value of the message.
-        references: the places to which it wrote its value.
-        result: its result, if that is in no state.
-        line: the line in which the result is shown whole, once there is one.
+        references: references to the places to which it wrote its value.
+        result: its result, if no state contains it.
+        line: the line that shows the result whole, once it has been made.
     """
 
     entry: JSONObject
@@ -268,18 +270,18 @@ class MadeCall:
 
 @dataclass(slots=True)
 class _Writes:
-    """Where calls wrote within one message."""
+    """The paths to which calls wrote within one message."""
 
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """Yield (path, last writer, whether that one read) of every path that is not within
-        another.
+        """Yield (path, its last writer, whether this is a call of the reading tool) for every path
+        that is not within another.
         """
         top: Path | None = None
         last = -1
         was_read = False
-        # Sorted, a path stands right before the paths that it contains.
+        # In sorted order, a path comes right before the paths that it contains.
         for path in sorted(self.paths):
             call, is_read = self.paths[path]
             if top is not None and path[: len(top)] == top:
@@ -301,12 +303,12 @@ class _Writes:
 
 @dataclass(slots=True)
 class ShownDocument:
-    """A state or data as a mind is shown it.
+    """A state or data, in the form in which a mind sees it.
 
     Attributes:
         value: the value; its shortened parts are objects with the member `shortened`.
-        shortened: the references of these parts.
-        left_out: the references of parts that do not appear at all.
+        shortened: references to these parts.
+        left_out: references to parts that do not appear at all.
     """
 
     value: JSON
@@ -315,23 +317,25 @@ class ShownDocument:
 
 
 def _priority(result: _Result) -> tuple[bool, int]:
-    """What was read comes first, and then what is newest."""
+    """Return the key of a result's priority: results of the reading tool first, then the newest
+    results.
+    """
     return result.is_read, result.call
 
 
 class Showing:
-    """Which results of a Request are shown whole, and how the others appear.
+    """Decides which results of a Request are shown whole, and how the others appear.
 
     Args:
         calls: the values of the `call` messages, in order.
         documents: the values of state and data messages, by their place.
         shown: the limits.
-        measures: what is known from the last Request.
-        added: the data that calls have added, by its place: the paths within the
-            document that hold it.
+        measures: the measures of the last Request.
+        added: the data that calls have added: for the place of each document, the paths of the
+            added parts.
 
     Attributes:
-        unlisted: the calls that have no line: earlier ones, whose results are not shown.
+        unlisted: the calls that have no line: early calls whose results are not shown.
         is_shortened: True if a result is not shown whole.
         line: writes the JSON of a value in one line.
     """
@@ -365,7 +369,7 @@ class Showing:
 
     def _choose(self, calls: Sequence[MadeCall], shown: Shown) -> None:
         """Find the results that are not shown whole."""
-        # What a document has of results is at most all of it.
+        # The results in a document are at most as large as the document.
         sizes = self._measures.of_calls
         for value in self._documents.values():
             sizes = sizes.with_one(self._measures.size(value))
@@ -385,7 +389,7 @@ class Showing:
                 self._short.setdefault(result.place, []).append(result)
 
     def _results_of(self, calls: Sequence[MadeCall]) -> Iterator[_Result]:
-        """Yield every result. Those in one state that contain each other are one."""
+        """Yield every result. Results in one state that contain each other count as one."""
         writes: dict[Place, _Writes] = {}
         for number, call in enumerate(calls):
             if call.result is not None:
@@ -401,7 +405,7 @@ class Showing:
                     writes.setdefault(place, _Writes()).paths[path] = (number, is_read)
 
         for place, paths in self._added.items():
-            # Of data that is no result, it is not known which call has added it.
+            # For data that is no result, it is unknown which call added it.
             numbers = [
                 number for number, call in enumerate(calls) if self._in_data.get(id(call)) == place
             ]
@@ -423,8 +427,8 @@ class Showing:
                 )
 
     def _find_in_data(self) -> dict[int, Place]:
-        """Return the place of the data that has all of the result of a call: of one that returned a
-        message.
+        """Return, for each call that returned a message, the place of the data that contains its
+        whole result.
         """
         by_key: dict[tuple[str, str], list[Place]] = {}
         plain: dict[str, list[Place]] = {}
@@ -467,15 +471,17 @@ class Showing:
         return None if place is None else format_reference(place[1], place[0] or None)
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
-        """Return the message that holds the value of a reference, and the path within it."""
+        """Return the place of the document that contains the value of a reference, and the path
+        within it.
+        """
         full = reference.full
         depth = 2 if reference.kind == "data" else 1
         place = (reference.instance or "", full[:depth])
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Return those of these calls that have a line. If a handler has changed a call, it is
-        shown as it is.
+        """Return the calls among these that have a line. A call that a handler has changed is shown
+        as it is.
         """
         listed: Sequence[MadeCall] = self._calls
         if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
@@ -502,7 +508,7 @@ class Showing:
         """Return a state or data as it is shown.
 
         Args:
-            place: where it stands.
+            place: its place among the documents.
             value: the value of its message. If a handler has changed the message, it is
                 shown as it is.
         """
@@ -536,7 +542,7 @@ class Showing:
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:
-    """Yield the places to which a call wrote its value."""
+    """Yield references to the places to which a call wrote its value."""
     also = call.get("also")
     for text in (call.get("value"), *(also if isinstance(also, list) else [])):
         if not isinstance(text, str):
@@ -544,7 +550,7 @@ def _references(call: JSONObject) -> Iterator[Reference]:
         try:
             operands = [*parse_reference(text).operands()]
         except ReferenceSyntaxError:
-            # A context that was written by hand may hold any text here.
+            # A context that was written by hand may contain any text here.
             continue
         yield operands[0]
 
@@ -555,16 +561,16 @@ def _holds(document: JSON, value: JSON) -> bool:
         return True
     if isinstance(document, dict) and isinstance(value, dict):
         return all(key in document and _holds(document[key], item) for key, item in value.items())
-    # 1 is equal to True.
+    # Python treats 1 and True as equal, but their JSON differs.
     return document == value and encode(document) == encode(value)
 
 
 def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
-    """Yield the paths at which a document has something of the data that was merged into it.
+    """Yield the paths at which a document contains parts of the data that was merged into it.
 
     Args:
         added: the data.
-        own: what the author of the context wrote of the document.
+        own: the part of the document that the author of the context wrote.
     """
     if not isinstance(added, dict) or not isinstance(own, dict):
         yield ()
@@ -575,8 +581,9 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
 
 
 _TEXT_OF_CALL: Final = 160
-"""The most characters of a text in the preview of a result. The preview is part of the
-line of its call."""
+"""The maximum number of characters of a text in the preview of a result, which is part of the line
+of its call.
+"""
 
 _Tree: TypeAlias = "dict[str, _Tree | _Leaf]"
 
@@ -596,9 +603,7 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value with other values at the paths of a tree; null where the tree has
-    null.
-    """
+    """Return a copy of a value with the values of a tree at the tree's paths, including nulls."""
     if isinstance(value, dict):
         members: JSONObject = {}
         for key, item in value.items():
@@ -626,7 +631,7 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """References for a sentence; of many, the first ones."""
+    """References for a sentence; only the first ones if there are many."""
     more = len(references) - _NAMED
     listed = ", ".join(references[:_NAMED])
     return f"{listed} and {more:,} more" if more > 0 else listed

@@ -1,7 +1,7 @@
 """State: documents, which are JSON values read and written by path, and `StateSchema`.
 
 A document is never changed in place. A write copies the objects along its path and shares the rest,
-so the value before a Solution remains while a call still reads it.
+so the state before a Solution remains as long as a call reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Method = Literal["set", "merge", "push"]
 
 
 class Missing:
-    """The type of `MISSING`: no value, which is not null."""
+    """The type of `MISSING`, which means that there is no value; null is a value."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -36,12 +36,14 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Only one text longer than this is cached at a time, because its value takes much memory."""
+"""Of the texts with more characters than this, only one is cached at a time, because its value
+takes much memory.
+"""
 
 
 def parsed_text(text: str) -> JSON | Missing:
-    """Return the JSON object or array that a text contains, or MISSING. It is shared; do not change
-    it.
+    """Return the JSON object or array that a text contains, or MISSING. The value is shared, so do
+    not change it.
     """
     if len(text) <= _LARGE:
         return _parsed_small(text)
@@ -49,8 +51,8 @@ def parsed_text(text: str) -> JSON | Missing:
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
-    """Return a value; for a text the JSON object or array that it contains, or
-    MISSING. It is shared.
+    """Return a value; for a text, return the JSON object or array that it contains, or MISSING. The
+    value is shared, so do not change it.
     """
     return parsed_text(value) if isinstance(value, str) else value
 
@@ -77,8 +79,8 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """Return the value at `path`, or MISSING. A path continues inside a text that contains one JSON
-    object or array.
+    """Return the value at `path`, or MISSING. A path can continue inside a text that contains a
+    JSON object or array.
     """
     value: JSON = document
     for key in path:
@@ -104,7 +106,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
 
 
 def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
-    """Explain why `path` does not exist: its longest part that exists, and the value there."""
+    """Explain why `path` does not exist: name its longest existing part, and the value there."""
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
@@ -144,7 +146,7 @@ def _kind(value: JSON) -> str:
 
 
 def merge(old: JSON, new: JSON) -> JSON:
-    """Deep merge: members of objects are merged, everything else is replaced by `new`."""
+    """Merge deeply: members of objects are merged, and everything else is replaced by `new`."""
     if isinstance(old, dict) and isinstance(new, dict):
         result: JSONObject = dict(old)
         for key, value in new.items():
@@ -253,9 +255,9 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If it declares properties, only these may be written; that is checked before anything runs.
-    Every write is checked against the schema without `required`, and the whole state with
-    `required` when the run ends.
+    If the schema declares properties, only these may be written; this is checked before anything
+    runs. Every write is checked against the schema without `required`. When the run ends, the whole
+    state is checked with `required`.
 
     Args:
         schema: the schema.
@@ -268,14 +270,14 @@ class StateSchema:
     def __init__(self, schema: JSONObject, state: JSON = None) -> None:
         self._schema = schema
         self._whole = Validator(schema, what="the state")
-        # Compiled now, so that an invalid schema is reported before a run begins.
+        # The schema is compiled now, so that an invalid one is reported before a run begins.
         self._whole.compile()
         growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
         self._growing = Validator(growing if isinstance(growing, dict) else {}, what="the state")
         try:
             self._growing.compile()
         except SchemaError:
-            # A reference into a part that is left out: the state is checked only at the end.
+            # The schema refers to a part that is left out, so the state is checked only at the end.
             self._growing = Validator({}, what="the state")
 
     def allow(self, path: Path) -> None:
@@ -319,14 +321,14 @@ class StateSchema:
                     return schema_of_pattern
 
         additional = schema.get("additionalProperties")
-        # JSON Schema would allow every key without `additionalProperties`; a state does not.
+        # Without `additionalProperties`, JSON Schema would allow every key; a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:
-        """Check the state after a write, without the keywords that hold only at the end.
+        """Check the state after a write, without the keywords that apply only at the end.
 
         Raises:
-            ClosedStateError: path, found and expected.
+            ClosedStateError: the message has the path, what was found and what was expected.
         """
         try:
             self._growing.check(state)
@@ -337,7 +339,7 @@ class StateSchema:
         """Check the whole state when the run ends.
 
         Raises:
-            ClosedStateError: path, found and expected.
+            ClosedStateError: the message has the path, what was found and what was expected.
         """
         try:
             self._whole.check(state)
@@ -353,8 +355,8 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Return True if the schema refers to a part that is not a definition; closing it would close
-    both places.
+    """Return True if the schema refers to a part that is not a definition: closing that part would
+    close both places.
     """
     if isinstance(schema, dict):
         target = schema.get("$ref")
@@ -366,8 +368,8 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     """Return the part of a schema that a growing state satisfies at every moment. `values` are the
-    initial values there. If `closes`, objects that declare properties accept no others, except
-    those that they have initially.
+    initial values of this part. If `closes`, objects that declare properties accept no others,
+    except those that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

@@ -1,7 +1,7 @@
 """Steps: conversions of one value into another notation.
 
-Everything here is pure. A value that a step cannot be applied to, or that is too long,
-has no conversion.
+Everything here is pure. A value to which a step cannot be applied, or which is too long, has no
+conversion.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, encode_text
 
 CHARACTERS: Final = 1_000_000
-"""The longest text that is converted or made."""
+"""The maximum number of characters of a text that is converted or results from a conversion."""
 
 STEPS: Final[Mapping[str, str]] = {
     "number": "as a number",
@@ -24,8 +24,9 @@ STEPS: Final[Mapping[str, str]] = {
     "title": "with capitals",
     "strip": "without spaces around it",
 }
-"""The steps of conversion by name, in words. `number` and `text` change the type; the
-others change a text."""
+"""The steps of conversion, by name, each with a description. `number` and `text` change the type;
+the others change a text.
+"""
 
 _CHANGES: Final[Mapping[str, Callable[[str], str]]] = {
     "lower": str.lower,
