@@ -1,7 +1,7 @@
-"""Adapt: widens the schema of a Solution to one that model endpoints accept.
+"""Adapt: widens the schema of a Solution into one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts
-and patterns make too large. Removing them only widens the schema. A description tells the model
+Providers refuse different parts of JSON Schema, and some compile it into a grammar that counts and
+patterns would make too large. Removing these only widens the schema. A description tells the model
 about the removed limits, and the loop validates every Solution against the exact schema.
 """
 
@@ -13,7 +13,7 @@ from ideabridge.tools.compose import EITHER
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 MAX_DEPTH: Final = 12
-"""Levels of schemas below the root. Deeper schemas accept anything."""
+"""The number of levels of schemas below the root. Deeper schemas accept anything."""
 
 _MENTIONED: Final = frozenset(
     {
@@ -22,24 +22,25 @@ _MENTIONED: Final = frozenset(
         *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     }
 )
-"""Limits of single values: removed, and mentioned in the description."""
+"""Limits of single values. They are removed, and mentioned in the description."""
 
 _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
-"""Keywords that stay. The other keywords without a schema mean nothing to a model, or providers
-refuse them."""
+"""Keywords that stay. All others whose value is not a schema mean nothing to a model, or providers
+refuse them.
+"""
 
 _LONGEST_NOTE: Final = 200
 
 
 def adapted_schema(schema: JSONObject) -> JSONObject:
-    """Return a schema that endpoints accept: wider than `schema`, never narrower.
+    """Return a schema that endpoints accept. It may be wider than `schema`, but not narrower.
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
-    removed. Definitions remain in `$defs`. Only the alternatives of a program become narrower,
-    see `with_calls`.
+    removed. Definitions remain in `$defs`. The only exception is the alternative of a program,
+    which becomes narrower; see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
     defs = schema.get("$defs")
@@ -49,8 +50,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """Return the schema of a Solution without alternatives at its top, which endpoints refuse: the
-    calls and the output are required, and a program is allowed beside them. A Solution with a
+    """Return the schema of a Solution without alternatives at its top level, which endpoints
+    refuse. Calls and output are required, and a program is allowed beside them. A Solution with a
     program, no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
@@ -122,7 +123,8 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
         elif keyword in ("items", "additionalProperties"):
             result[keyword] = _adapted(value, depth + 1)
         elif keyword in ("anyOf", "oneOf") and isinstance(value, list):
-            # Of an `anyOf` and a `oneOf`, the first one stays: either is wider than both together.
+            # If there is both an `anyOf` and a `oneOf`, the first one stays: either one is wider
+            # than both together.
             result.setdefault("anyOf", [_adapted(item, depth + 1) for item in value])
 
     parts = schema.get("allOf")
@@ -147,14 +149,14 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
     kind = result.get("type")
     if "$ref" in result and isinstance(kind, str | list):
-        # Beside a reference it is redundant, and providers refuse it.
+        # Beside a reference, a type is redundant, and providers refuse it.
         del result["type"]
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have a keyword, the first one stays: it is wider
-    than both together. A closed object is opened, because it would refuse the properties of another
-    part.
+    """Merge the parts of an `allOf`. If two parts have the same keyword, the first one stays, which
+    is wider than both together. A closed object is opened, because it would refuse the properties
+    of another part.
     """
     for part in parts:
         if not isinstance(part, dict):

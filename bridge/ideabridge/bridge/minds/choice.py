@@ -1,4 +1,4 @@
-"""Choice: which mind answers the Requests of a run, and why."""
+"""Choice: chooses the mind that answers the Requests of a run, and gives the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ideabridge.bridge.context.shown import read_shown
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The requested mind. `auto` includes a mind that the program passes to the bridge."""
+"""The mind that a run asks for. `auto` includes a mind that a Python program passes to the
+bridge.
+"""
 
 AUTO: Final = "auto"
 SAMPLING: Final = "sampling"
@@ -24,7 +26,7 @@ class Choice:
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
         why: the reason, for people.
-        shown: what the mind says about how much of results it is shown; see `Limited`.
+        shown: the limits that the mind states for shown results; see `Limited`.
     """
 
     name: str
@@ -33,18 +35,18 @@ class Choice:
 
 
 def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind, else the bridge's mind, else the client's model by
+    """Choose the requested mind; for `auto`, choose the bridge's mind, else the client's model by
     sampling, else turns.
 
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
             `recorded`).
-        mind: the bridge's mind, which answers by itself; None without one.
+        mind: the bridge's mind, which answers by itself; None if the bridge has none.
         samples: True if the client supports sampling.
 
     Raises:
-        MindUnavailableError: the requested mind is not available; the message contains
-            those that are.
+        MindUnavailableError: the requested mind is not available; the message lists the available
+            ones.
     """
     if isinstance(mind, Limited):
         limits: Mapping[str, int] = read_shown(mind.shown_limits)

@@ -1,7 +1,7 @@
-"""Endpoint: one model, asked through pydantic-ai, with streamed answers.
+"""Endpoint: asks one model through pydantic-ai, and streams its answers.
 
-This module imports pydantic-ai, which takes a second or two: it is imported when a model
-is first asked.
+This file imports pydantic-ai, which takes a second or two. So it is itself imported only when a
+model is first asked.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
-"""Tokens that a provider's library reads from the environment besides the key."""
+"""The variables of tokens that a provider's library reads from the environment besides the key."""
 
 _NEWER: Final = ("openai.com", "azure.com")
 """Hosts with models that accept only `max_completion_tokens`."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
-    """Return the model, and True if its address is the user's own.
+    """Return the model, and whether its address is the user's own.
 
-    Keys come from the environment, else from the keyring if there is one, and are masked from then
-    on. The key of a provider is never sent to another address: with `base_url`, only the key that
-    `key_env` names is sent.
+    Keys come from the environment, or else from the keyring if there is one, and are masked from
+    then on. The key of a provider is never sent to another address: with `base_url`, only the key
+    that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -88,7 +88,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
             )
 
     if url is None and kind in OPENAI and os.environ.get(OPENAI_URL):
-        # Address and key both come from the user's environment.
+        # Both the address and the key come from the user's environment.
         url = os.environ[OPENAI_URL]
         problem = url_problem(url)
         if problem is not None:
@@ -127,7 +127,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model behind OpenAI's protocol: chat completions, unless the name asks for
+    """Return a model that speaks OpenAI's protocol: chat completions, unless `kind` asks for
     responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
@@ -156,9 +156,11 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
             "that is meant, or unset it"
         )
 
-    # Bedrock signs with AWS credentials, which are not sent; a key would replace the signature.
+    # Bedrock signs requests with AWS credentials and does not send these; a key would replace the
+    # signature.
     if url is not None and key is None and kind != "bedrock":
-        # Without a key, the provider would send its own from the environment to this address.
+        # Without a key, the library would send the provider's own key from the environment to this
+        # address.
         key = _NO_KEY
 
     settings = {
@@ -182,14 +184,14 @@ _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset(
     {"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"}
 )
-"""Systems that show an enforced schema to the model. Others only constrain its answer."""
+"""Systems that show an enforced schema to the model. Others only constrain the model's answer."""
 
 
 class Endpoint:
-    """A model that can be asked.
+    """A model, and the connection through which it is asked.
 
     Raises:
-        ModelSetupError: as `build_model`.
+        ModelSetupError: see `build_model`.
     """
 
     def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
@@ -198,8 +200,8 @@ class Endpoint:
         self._place = host_and_port(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
-            # These SDKs repeat requests by themselves. `ModelAnswer` does so, because it
-            # knows the reason.
+            # These SDKs would repeat requests by themselves. Only `ModelAnswer` does that, because
+            # it knows the reason.
             client.max_retries = 0
 
     @property
@@ -221,7 +223,7 @@ class Endpoint:
 
     def shows(self, form: Form) -> bool:
         """Return True if the endpoint shows the enforced schema to the model, so that the prompt
-        need not.
+        need not describe it.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -263,8 +265,8 @@ class Stream:
 
     Args:
         response: the response of pydantic-ai.
-        place: the address of the endpoint, see `host_and_port`.
-        priced_by_address: see `by_address` of `cost_of`.
+        place: the host and port of the endpoint; see `host_and_port`.
+        priced_by_address: see the parameter `by_address` of `cost_of`.
     """
 
     def __init__(self, response: StreamedResponse, place: str, *, priced_by_address: bool) -> None:
@@ -286,9 +288,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return why the model stopped early, in words; None if it finished or
-        reports no reason.
-        """
+        """Return why the model stopped early, in words; None if it finished or gives no reason."""
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the limit of tokens (max_tokens) before it was whole"
@@ -327,7 +327,7 @@ def _text(event: ModelResponseStreamEvent) -> str:
 
 
 def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
-    """Return the parameters of a request in a form."""
+    """Return the parameters of a model request that asks in a form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
     output = OutputObjectDefinition(
@@ -363,7 +363,7 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
     """Return the cost of an answer in US dollars, from its provider or else from the list of
-    prices; None if it is unknown. With `by_address`, the price depends on the address, because the
+    prices; None if it is unknown. With `by_address`, the address determines the price, because a
     user's own server may use any name for its model.
     """
     usage = answer.usage
@@ -404,7 +404,7 @@ def _translated(place: str) -> Generator[None]:
 # -- the models of the user's own server -----------------------------------------------------------
 
 SECONDS: Final = 5.0
-"""Seconds that a server may take to answer."""
+"""The seconds that a server may take to answer."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_BYTES: Final = 1024 * 1024
@@ -417,15 +417,15 @@ async def models_of(model: Model) -> list[str] | None:
     most 1,000; None if the server has no such list or is of another kind.
 
     Raises:
-        ModelUnavailableError: it cannot be reached within 5 seconds, failed, or sent
+        ModelUnavailableError: the server cannot be reached within 5 seconds, failed, or sent
             something else.
-        ModelRefusalError: it refuses the key.
+        ModelRefusalError: the server refuses the key.
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):
         return None
 
     place = f"the model endpoint at {host_and_port(model.base_url)}"
-    # Not the client of the model, because its hooks expect chat completions.
+    # This does not use the client of the model, whose hooks expect chat completions.
     headers = {"Authorization": f"Bearer {model.client.api_key}", "Accept": "application/json"}
     url = f"{str(model.base_url).rstrip('/')}/models"
     is_local = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

@@ -22,7 +22,7 @@ class ContextTooLargeError(ModelRefusalError):
 
 
 _TOO_LARGE: Final = re.compile(
-    # OpenAI and what speaks its protocol, vLLM, Groq, Mistral, DeepSeek
+    # OpenAI and servers that speak its protocol, vLLM, Groq, Mistral, DeepSeek
     r"context_length_exceeded|maximum context length|max(imum)? (model|sequence|seq)[ _]len"
     # Anthropic, Bedrock, Google
     r"|prompt is too long|request_too_large|input is too long|input token count|exceed\w* context limit"
@@ -54,7 +54,7 @@ class SchemaRefusalError(IdeabridgeError):
 
 
 class ModelUnavailableError(IdeabridgeError):
-    """The endpoint cannot be reached, is overloaded or failed; it may answer later.
+    """The endpoint cannot be reached, is overloaded or failed. It may answer later.
 
     Attributes:
         status: the HTTP status; None without a response.
@@ -74,8 +74,8 @@ class ModelTimeoutError(IdeabridgeError):
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before its answer was complete: at the limit of tokens, or by a
-    content filter.
+    """The model stopped before its answer was complete, because of the limit of tokens or a content
+    filter.
     """
 
 

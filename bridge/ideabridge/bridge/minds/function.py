@@ -21,7 +21,7 @@ MindAnswer: TypeAlias = "ObjectLike | str"
 MindFunction: TypeAlias = (
     "Callable[[Request], Awaitable[MindAnswer]] | Callable[[Request], MindAnswer]"
 )
-"""A mind as a function: a coroutine function, or a plain function, which runs in a thread."""
+"""A function that is a mind: a coroutine function, or a plain function, which runs in a thread."""
 
 
 class FunctionMind:
@@ -40,7 +40,7 @@ class FunctionMind:
 
     @property
     def name(self) -> str:
-        """`function`, in runs and ideas."""
+        """The name in runs and ideas: `function`."""
         return FUNCTION
 
     @property
@@ -71,7 +71,7 @@ class FunctionMind:
 
 
 def as_mind(mind: Mind | MindFunction | None) -> Mind | None:
-    """Return a mind as it is, and a function as a `FunctionMind`."""
+    """Return a mind unchanged, and a function as a `FunctionMind`."""
     if mind is None or callable(getattr(mind, "answer", None)):
         return cast("Mind | None", mind)
     return FunctionMind(cast("MindFunction", mind))

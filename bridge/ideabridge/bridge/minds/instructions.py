@@ -1,7 +1,7 @@
 """Instructions: the text that a model receives besides the Request.
 
-`brief` describes the schema of a Solution in few words, with tools as signatures and types as in
-TypeScript: JSON Schema takes many times the tokens, and small models copy a schema instead of
+`brief` describes the schema of a Solution briefly, with tools as signatures and types as in
+TypeScript. JSON Schema would take many times the tokens, and small models copy a schema instead of
 following it. `instructions` are for a model endpoint, which gets them with `EXAMPLES`.
 `turns_instructions` are for the model of a host, which answers with the tool `solve`.
 """
@@ -23,7 +23,7 @@ def brief(schema: JSONObject) -> str:
     """Return the tools, the meta-properties of calls, the output and the named types of a Solution.
 
     Args:
-        schema: the schema of the Solution, adapted.
+        schema: the adapted schema of the Solution.
     """
     return _Brief(schema).text()
 
@@ -32,7 +32,7 @@ class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._properties = _object(schema.get("properties"))
         self._defs = _object(schema.get("$defs"))
-        # Named types and meta-properties in the order in which they were found; described
+        # Named types and meta-properties, in the order in which they are found. They are described
         # after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
@@ -189,7 +189,7 @@ def _object(value: JSON) -> JSONObject:
 
 
 def _said(schema: JSON) -> str:
-    """Return the descriptions of a schema and of its alternatives; they contain the limits."""
+    """Return the descriptions of a schema and of its alternatives, which contain the limits."""
     whole = _object(schema)
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
@@ -219,7 +219,7 @@ You solve the task by writing one JSON object, and nothing else: {"calls": [...]
 - "output": null while you must see results first; you are asked again, with them. Otherwise the final answer, with
   references or values.
 - Text that begins with † is written with two: ††."""
-"""Short: the examples show the rest."""
+"""The text is short, because the examples show the rest."""
 
 EXAMPLES: Final = (
     (
@@ -241,14 +241,15 @@ EXAMPLES: Final = (
         '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}',
     ),
 )
-"""Pairs (task, Solution), sent as turns before the task, the simplest last. Without them, small
-models write wrong references and make more calls than the task needs. The tools are invented."""
+"""(task, Solution) pairs that are sent as turns before the task, the simplest last. Without them,
+small models write wrong references and make unnecessary calls. The tools are invented.
+"""
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
 
 def instructions(schema: JSONObject, *, is_shown: bool) -> str:
-    """Return the instructions; with a description of the adapted schema, unless the endpoint shows
+    """Return the instructions, with a description of the adapted schema unless the endpoint shows
     it to the model.
     """
     if is_shown:
@@ -279,7 +280,7 @@ RULES: Final = (
     "once the task is done. Text that begins with a dagger is escaped by"
     " doubling it."
 )
-"""How to write a Solution, for any mind."""
+"""The rules for writing a Solution, for any mind."""
 
 _PROGRAMS: Final = (
     ' Where loops or conditions are needed, {"program": TEXT} may take its place: '
@@ -294,17 +295,17 @@ _TURNS: Final = (
 
 
 def _program_hint(schema: JSONObject) -> str:
-    """Return a sentence on programs, if the schema offers them; otherwise empty."""
+    """Return a sentence about programs if the schema offers them; otherwise ""."""
     return _PROGRAMS if "program" in _object(schema.get("properties")) else ""
 
 
 def rules(schema: JSONObject) -> str:
-    """How to write a Solution, for a mind that sees its schema."""
+    """Return the rules for writing a Solution, for a mind that sees its schema."""
     return RULES + _program_hint(schema)
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """Return the text for the model of a host, with each Request. It is short, because it fills the
-    context of the host each time.
+    """Return the text that the model of a host gets with each Request. It is short, because each
+    time it takes room in the context of the host.
     """
     return f"{_TURNS} {rules(schema)}"

@@ -1,9 +1,9 @@
 """ModelMind: a mind that asks a model endpoint.
 
 A `ModelAnswer` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits
-and repeats after failures, and sends unreadable answers back with the error. An `AnswerBuffer`
+and retries after failures, and sends unreadable answers back with the error. An `AnswerBuffer`
 holds the text back until the first call is complete. Until then nothing has run, so the Request can
-be repeated; afterwards it never is.
+be repeated; afterwards it is never repeated.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST: Final = 20_000
-"""Characters of an unreadable answer that are sent back to the model."""
+"""The maximum number of characters of an unreadable answer that are sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")
@@ -72,8 +72,8 @@ _LONGEST_TAG: Final = len("</thinking>")
 
 
 class AnswerBuffer:
-    """The text of an answer, held back until its first call is complete. The loop does
-    nothing before that.
+    """The text of an answer, held back until its first call is complete, so that the loop does
+    nothing before.
 
     Attributes:
         has_begun: True if a call is complete and the text has been passed on.
@@ -83,8 +83,8 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # Text that is, or may be, reasoning before the answer; None after the answer
-        # itself has begun.
+        # The text that is, or may be, reasoning before the answer; None once the answer itself has
+        # begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -103,11 +103,11 @@ class AnswerBuffer:
     @property
     def text(self) -> str:
         """The text that is held back."""
-        # Half a surrogate pair could not be sent.
+        # Half a surrogate pair cannot be sent.
         return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
-        """Add the next piece. Returns the text to pass on now."""
+        """Add the next piece. Return the text to pass on now."""
         if self._before is not None:
             piece = self._without_thought(self._before + piece)
 
@@ -118,7 +118,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun else ""
 
     def close(self) -> str:
-        """End the answer. Returns the text to pass on now: all of it if it can be read."""
+        """End the answer. Return the text to pass on now: the whole text if it can be read."""
         if self._before is not None and self._closing is None:
             before = self._before
             self._before = None
@@ -127,7 +127,9 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text after reasoning in tags; "" while the text is, or may be, reasoning."""
+        """Return the text after reasoning in tags; "" as long as the text is, or may be,
+        reasoning.
+        """
         if self._closing is None:
             # Servers may send any amount of white space before the answer.
             text = text.lstrip()
@@ -165,31 +167,32 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""Seconds to wait for the usage of an answer after the Solution is complete."""
+"""The seconds to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
-"""The status of a server that fails because of a schema, or for another reason."""
+"""The HTTP status of a server that fails because of a schema, or for any other reason."""
 _MODELS: Final = 32
-"""The most models that handlers of messages may choose in one process. Each has
-connections of its own."""
+"""The maximum number of models that handlers of messages may choose in one process. Each model has
+its own connections.
+"""
 _REMEMBERED: Final = 512
-"""The number of schemas whose form is remembered."""
+"""The maximum number of schemas whose form is remembered."""
 
 
 class ModelAnswer:
     """The answer of a model to one Request: an iterator over its pieces, and its usage so
     far (`Counting`).
 
-    Until the first call of the answer is complete, the Request can be repeated: in another form,
+    Until the first call of the answer is complete, the Request can be sent again: in another form,
     after a pause, or with the error of the answer.
 
     Args:
-        reach: returns the endpoint of the model that a handler chose; of None, of the
-            configured one.
+        reach: returns the endpoint of the model that a handler chose, or of the configured model
+            for None.
         configuration: time-outs, retries, repairs, settings.
         taken: the forms that the endpoint has accepted, by the hash of the schema. The
             answer adds its own.
         sleep: waits between two attempts.
-        request: the Request; the settings of its handlers replace those of the configuration.
+        request: the Request. The settings from its handlers override those of the configuration.
     """
 
     def __init__(
@@ -241,7 +244,7 @@ class ModelAnswer:
                 async for piece in pieces:
                     yield piece
         except Exception as error:
-            # Tokens of a failed answer cost money, too.
+            # Tokens of a failed answer cost money too.
             if self._spent is not None:
                 yield self._spent
             if isinstance(error, ContextTooLargeError):
@@ -289,7 +292,7 @@ class ModelAnswer:
                             yield passed
 
                     if buffer.is_whole:
-                        # The usage follows the Solution. An error here no longer matters.
+                        # Only the usage follows the Solution, so an error no longer matters.
                         with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
                             while await stream.next() is not None:
                                 pass
@@ -297,7 +300,8 @@ class ModelAnswer:
                     stopped = stream.stopped()
             except ModelRefusalError as error:
                 if buffer.has_begun:
-                    # A refusal would end the run, which can go on with the calls that have arrived.
+                    # A refusal would end the run, although it can continue with the calls that have
+                    # arrived.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -308,7 +312,7 @@ class ModelAnswer:
 
             rest = buffer.close()
             if buffer.broken is None or (buffer.has_begun and stopped is None):
-                # If the answer has begun, the loop reports that its end is malformed.
+                # Once the answer has begun, the loop itself reports a malformed end.
                 self._keep_form()
                 if rest:
                     yield rest
@@ -319,9 +323,7 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works: an answer in it can be read, at least up to
-        its first call.
-        """
+        """Remember that the form works: the answer can be read, at least up to its first call."""
         if self._taken.get(self._schema) is not self._form:
             self._taken[self._schema] = self._form
             if len(self._taken) > _REMEMBERED:
@@ -357,7 +359,7 @@ class ModelAnswer:
         untried = self._schema not in self._taken
         lower = next(iter(self._forms[self._forms.index(self._form) + 1 :]), None)
         if isinstance(error, SchemaRefusalError):
-            # A refusal without a reason may be about the form, if the form has never worked.
+            # A refusal without a reason may be due to the form if the form has never worked.
             if lower is None or not (error.certain or untried):
                 raise error
             self._form = lower
@@ -373,7 +375,8 @@ class ModelAnswer:
             self._failures = 0
             return
 
-        # The endpoint's own wait, else twice as long each time, with some randomness.
+        # The wait doubles each time, with some randomness, unless the endpoint states how long to
+        # wait.
         wait = min(_FIRST_WAIT * 2 ** (self._failures - 1), _LONGEST_WAIT) * random.uniform(  # noqa: S311 - not for secrets
             0.75, 1.25
         )
@@ -408,8 +411,8 @@ _EXAMPLES: Final = [
 
 
 def _checked(settings: JSONObject) -> JSONObject:
-    """Return the settings that handlers ask for, with the names that a configuration may have,
-    without `model`.
+    """Check the settings that handlers ask for, which must have names that a configuration allows,
+    and return them without `model`.
 
     Raises:
         ModelSetupError: a setting is unknown, or the model is not a text.
@@ -430,12 +433,12 @@ def _checked(settings: JSONObject) -> JSONObject:
 
 
 class ModelMind:
-    """Asks a model endpoint, and streams its answers. Exiting closes its connections. The libraries
-    of model providers are imported with the first Request.
+    """Asks a model endpoint, and streams its answers. Leaving its context closes its connections.
+    The first Request imports the libraries of the model's provider.
 
     Args:
         configuration: the model, its address and its settings.
-        secrets: registers the key, so that it is masked in journals and messages.
+        secrets: registers the key, so that journals and messages mask it.
         sleep: waits between two attempts; tests replace it.
 
     Raises:
@@ -460,17 +463,17 @@ class ModelMind:
             )
 
         self._secrets = secrets or Secrets()
-        # Now, because a run stores texts before it asks for the first time.
+        # This happens now, because a run stores texts before it first asks the model.
         mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
-        # The forms that work, and the endpoint, of each model.
+        # The working forms and the endpoint of each model.
         self._taken: dict[str, dict[str, Form]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._opening = anyio.Lock()
 
     @property
     def title(self) -> str:
-        """The configured name of the model, and its address unless that is the provider's own."""
+        """The configured name of the model, and its address unless it is the provider's own."""
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
@@ -479,7 +482,7 @@ class ModelMind:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """How much of results it is shown, as configured; see `Limited`."""
+        """The configured limits on the results that the model is shown; see `Limited`."""
         return self.configuration.shown.stated
 
     async def __aenter__(self) -> ModelMind:
@@ -492,8 +495,8 @@ class ModelMind:
             await endpoint.close()
 
     def check(self) -> tuple[str, bool]:
-        """Return the model with its address, and True if the address is the user's
-        own. Sends nothing.
+        """Return the model with its address, and whether the address is the user's own. This sends
+        nothing.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -530,7 +533,7 @@ class ModelMind:
         return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
-        """Return the endpoint of a model. The first Request makes it in a thread, because the
+        """Return the endpoint of a model. The first Request creates it in a thread, because the
         imports take a second or two.
 
         Raises:

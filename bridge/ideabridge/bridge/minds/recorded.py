@@ -1,8 +1,8 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-Stored ideas are found by the id of the Request, the hash of its context and schema. So a recording
-answers as long as the task, the tools and all results of calls are the same; otherwise its error
-shows the differences.
+It finds a stored idea by the id of the Request, which is the hash of its context and schema. So a
+recording answers as long as the task, the tools and all results of calls are the same; otherwise
+its error shows the differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""The most ideas, the newest, that answer a Request whose id is not theirs."""
+"""The number of newest ideas that can answer a Request with another id than theirs."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
@@ -49,11 +49,12 @@ class RecordingMissError(MindError):
 
 
 class Recorded:
-    """Answers Requests from the ideas of a store; if several answer one, from the newest.
+    """Answers Requests from the ideas of a store. If several ideas answer a Request, the newest one
+    is used.
 
     Args:
         store: an open store; it stays open.
-        title: its title, for people.
+        title: the title of the recording, for people.
     """
 
     name = "recorded"
@@ -62,19 +63,21 @@ class Recorded:
         self.title = title
         self._store = store
         self._by_offer: dict[str, str] | None = None
-        """The newest idea by `_offer_key`, of the ideas that were there when it was first
-        needed."""
+        """The id of the newest idea for each `_offer_key`, among the ideas that existed when the
+        index was first needed.
+        """
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """How much of results the recorded mind was shown: what that mind was not shown, it
-        could only read.
+        """The limits on the results that the recorded mind was shown: it had to read the rest with
+        the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
             return {}
         if newest.idea.shown is None:
-            # It was recorded when minds could not read values, so it is offered no tool that does.
+            # The recording is from a time when minds could not read values, so the Requests must
+            # not offer the reading tool.
             return {"value": MOST, "request": MOST}
 
         limits = Shown.from_json(newest.idea.shown)
@@ -98,11 +101,9 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea of a Request that words the offer in another way, and is the same
-        in everything else.
-        """
+        """Return the newest idea of a Request that differs only in how it words the offer."""
         if self._by_offer is None:
-            # Ideas that are saved later have ids of today.
+            # Ideas that are saved later have the present form of ids.
             self._by_offer = await compute_in_thread(self._index_by_offer)
 
         for context in (request.context_json, earlier_form(request.context_json)):
@@ -150,33 +151,33 @@ class Recorded:
 
 
 def _written(stored: StoredIdea) -> bytes:
-    """Return the Solution with what was malformed in it, so that what followed from that follows
-    again.
+    """Return the Solution as the mind wrote it, including malformed parts, so that these have the
+    same consequences again.
     """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids under which a Request may be recorded: its own, and those that it had before
+    """Yield the ids under which a Request may be recorded: its own, and the ids that it had before
     ideas stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})
     yield content_hash({"context": earlier_form(request.context_json), "schema": request.schema})
-    # A part of a recording may have been made with the limits of another kind of mind.
+    # Parts of a recording may have been made under the limits for another kind of mind.
     for limits in (TO_MINDS, TO_HOSTS):
         yield dataclasses.replace(request, shown=limits.to_json()).id
 
 
 def _offer_key(context: Sequence[JSON], schema: JSON) -> str:
-    """Equal for Requests that differ in the words of their offer alone."""
+    """Return a key that is equal for Requests that differ only in how they word their offer."""
     return content_hash({"context": [*context], "schema": _offer_of(schema)})
 
 
 def _offer_of(schema: JSON) -> JSON:
-    """Return the schema of a Solution without what versions word in different ways: what it says
-    about programs, and that a result that a mind writes is text if the definition of its tool does
-    not describe it.
+    """Return the schema of a Solution without the parts that versions word differently: its part
+    about programs, and the statement that a result which a mind writes is text if the definition of
+    the tool does not describe it.
     """
     if not isinstance(schema, dict):
         return schema
@@ -195,8 +196,8 @@ def _offer_of(schema: JSON) -> JSON:
 
 
 def _any_result(call: JSON) -> JSON:
-    """Return the schema of a call, or of any of several, without saying that a result that a mind
-    writes is text.
+    """Return the schema of a call, or of alternative calls, without the statement that a result
+    which a mind writes is text.
     """
     if not isinstance(call, dict):
         return call
@@ -224,9 +225,9 @@ _EARLIER_CALLS: Final = 50
 
 
 def earlier_form(context: Sequence[JSON]) -> list[JSON]:
-    """Return the context of a later step as ideas stored it before they stored values: large parts
-    of states as references, the last calls alone, each with a preview of its result, and shortened
-    corrections.
+    """Return the context of a later step in the form of ideas from before they stored values: large
+    parts of states are references, only the last calls appear, each with a preview of its result,
+    and corrections are shortened.
     """
     calls = [
         message
@@ -248,7 +249,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
             case "correction" if (
                 isinstance(raw["correction"], dict) and "left_out" in raw["correction"]
             ):
-                # The recorded mind was not shown it.
+                # The recorded mind was not shown this correction.
                 continue
             case "correction":
                 messages.append({**raw, "correction": shorten_literal(raw["correction"])})
@@ -284,16 +285,16 @@ def _earlier_call(call: JSONObject) -> JSONObject:
 
 
 def _earlier_path(text: str) -> KeyPath:
-    """Return the path of a reference; in a room, the results of the run above it were called
-    results.
+    """Return the path of a reference. In rooms, earlier versions named the results of the parent
+    run `results`.
     """
     path = next(parse_reference(text).operands()).full
     return path[1:] if path[:2] == ("data", "results") else path
 
 
 def _nearness(stored: StoredIdea, request: Request) -> float:
-    """From 0 to 3: the shares of equal messages, anywhere and at the beginning, and 1 for
-    an equal schema.
+    """Return a number from 0 to 3: the share of equal messages anywhere, plus their share at the
+    beginning, plus 1 if the schemas are equal.
     """
     asked_messages, stored_messages = (
         [encode(message) for message in context]
@@ -313,7 +314,7 @@ def _nearness(stored: StoredIdea, request: Request) -> float:
 
 
 def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
-    """Return the differences of two values as a unified diff; [] if they are equal."""
+    """Return the differences between two values as a unified diff; [] if they are equal."""
     if encode(stored) == encode(requested):
         return []
 
@@ -348,13 +349,13 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """The recording in a file: a store, or JSON of an exported idea or a list of them
+    """Open the recording in a file: a store, or the JSON of an exported idea or of a list of them
     (`recording_of`).
 
     Raises:
         StoreAccessError: the file does not exist or cannot be read.
-        StoreError: it is a store that cannot be opened.
-        IdeaDocumentError, TamperedIdeaError, InvalidJSONError: it is neither.
+        StoreError: the file is a store that cannot be opened.
+        IdeaDocumentError, TamperedIdeaError, InvalidJSONError: the file is neither.
     """
     try:
         with path.open("rb") as file:
@@ -367,7 +368,7 @@ def recording(path: Path) -> Generator[Recorded]:
             raw = decode(data, what=path.name, max_bytes=MAX_FILE_BYTES, max_depth=MAX_DEPTH + 16)
             for place, document in enumerate(raw if isinstance(raw, list) else [raw]):
                 try:
-                    # Only the idea is read; its ids verify it.
+                    # Only the idea is read, and its ids verify it.
                     store.import_idea(document, checks="idea")
                 except IdeaDocumentError as error:
                     raise IdeaDocumentError(f"{path.name}: {place}: {error}") from None
@@ -377,8 +378,8 @@ def recording(path: Path) -> Generator[Recorded]:
 def recording_of(
     store: Store, run_id: str, export: Callable[[str], JSONObject]
 ) -> list[JSONObject]:
-    """Return the ideas of a run and of its rooms as exported documents, in order, for `recording`.
-    `export` returns the document of an idea, or refuses one with secrets.
+    """Return the ideas of a run and of its rooms as exported documents in order, for `recording`.
+    `export` returns the document of an idea, or raises an error if it contains a secret.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None
@@ -388,7 +389,7 @@ def recording_of(
             if record.id.startswith(f"{run_id}."):
                 ids += [idea.id for idea in store.ideas.of_run(record.id)]
 
-        # Rooms are younger than the run they belong to.
+        # Rooms are newer than the run that they belong to.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id

@@ -24,7 +24,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Setting = bool | int | float | str
 
 SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
-"""Providers that sign requests with credentials of the machine instead of a key."""
+"""Providers that sign requests with credentials of the machine instead of sending a key."""
 
 _GENERAL: Final = frozenset(
     {
@@ -45,7 +45,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return the error for the name of a setting; None if the name is valid."""
+    """Return what is wrong with the name of a setting; None if the name is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -139,7 +139,7 @@ class ModelConfiguration(BaseModel):
     @field_validator("key_env")
     @classmethod
     def _check_variable(cls, name: str | None) -> str | None:
-        # The value is not shown: it may be the key itself.
+        # The message does not show the value, which may be the key itself.
         if name is not None and not _VARIABLE.fullmatch(name):
             raise ValueError("expected the name of an environment variable, not a key")
         return name
@@ -165,11 +165,11 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return the error for the address of an endpoint; None if the address is valid."""
+    """Return what is wrong with the address of an endpoint; None if the address is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
-        # Reading it raises ValueError if it is no number of a port.
+        # Reading `port` raises ValueError if it is not a valid port number.
         _ = parts.port
     except ValueError:
         return "expected an http or https address"
@@ -199,7 +199,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the extra of ideabridge that installs the packages of a model's provider."""
+    """Return the extra of ideabridge that installs the packages for a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -228,16 +228,16 @@ _OTHERS: Final = frozenset(
         "xai",
     }
 )
-"""Names that are providers where they stand before a colon; other names with a colon are
-those of models."""
+"""Names that before a colon mean a provider. Any other name with a colon is the name of a model."""
 
 
 def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
-    """Return the configuration of the model that a handler of messages chooses: MODEL, or
+    """Return the configuration of the model that a handler of messages chooses as MODEL or
     PROVIDER:MODEL.
 
     Raises:
-        ModelSetupError: it is of another provider, whose address and key are not configured.
+        ModelSetupError: the model belongs to another provider, whose address and key are not
+            configured.
     """
     own = configured.name.partition(":")[0]
     provider, colon, name = requested.partition(":")
@@ -294,11 +294,13 @@ class Form(Enum):
     """
 
     NATIVE = "native"
-    """By the provider's own schema output (`response_format: json_schema` and its like)."""
+    """Through the provider's schema-constrained output (`response_format: json_schema` or
+    similar).
+    """
     PROMPTED = "prompted"
-    """By the prompt, in the provider's JSON mode if it has one."""
+    """Through the prompt, in the provider's JSON mode if it has one."""
     PLAIN = "plain"
-    """By the prompt alone."""
+    """Through the prompt alone."""
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -351,8 +353,8 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """What a message about a missing key says, in brackets, if there is no keyring; empty
-    if there is one.
+    """Return the part of a message about a missing key, in brackets, that says that there is no
+    keyring; "" if there is one.
     """
     try:
         Keyring().read(name)
@@ -362,7 +364,7 @@ def no_keyring(name: str) -> str:
 
 
 def _from_keyring(name: str) -> str | None:
-    """Return the key that `keyring set ideabridge NAME` has stored; None also if there is no
+    """Return the key that `keyring set ideabridge NAME` has stored; None if there is none, or no
     keyring.
     """
     try:

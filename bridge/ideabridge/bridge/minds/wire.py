@@ -1,11 +1,11 @@
 """The HTTP answers of model endpoints: limits on their size, and the translation of failures into
-the errors of minds.
+errors of minds.
 
-The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however
-long it is. `limit_answers` adds hooks to the HTTP client of a provider: they limit every answer,
-refuse compressed answers and web pages, and accept a chat completion that arrives whole although a
-stream was requested. `mind_error` turns what pydantic-ai raises into the errors of minds, whose
-classes determine how the exchange continues.
+The HTTP libraries read the whole body of an error, and each line of a stream up to its end, however
+long these are. `limit_answers` adds hooks to the HTTP client of a provider: they limit every
+answer, refuse compressed answers and web pages, and accept a chat completion that arrives whole
+although a stream was requested. `mind_error` turns the exceptions of pydantic-ai into errors of
+minds, whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ from ideabridge.tools.encoding import MAX_BYTES
 from ideabridge.tools.errors import IdeabridgeError
 
 MAX_ERROR: Final = 1024 * 1024
-"""Bytes of the body of an error."""
+"""The maximum size of the body of an error, in bytes."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""Bytes of one line, which may contain a whole answer, escaped."""
+"""The maximum size of one line, which may contain a whole escaped answer, in bytes."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""Bytes of one answer: a stream wraps every few letters of it, and of the reasoning before
-it, in an object."""
+"""The maximum size of one answer, in bytes: a stream wraps every few letters of the answer, and of
+the reasoning before it, in an object.
+"""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -94,11 +95,11 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON although a stream was requested: read whole, then passed
-    on as a stream.
+    """An answer that is declared as JSON although a stream was requested. It is read whole, then
+    passed on as a stream.
 
-    pydantic-ai offers no way to read a completion that has arrived, and asking again without a
-    stream would cost every answer twice.
+    pydantic-ai offers no way to read a completion that has already arrived, and asking again
+    without a stream would double the cost of every answer.
     """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -121,7 +122,9 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """Return the error of a hook above, which a library wrapped in its own; None without one."""
+    """Return the error of a hook of this file that a library wrapped in its own error; None if
+    there is none.
+    """
     visited: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in visited:
@@ -168,7 +171,7 @@ def _as_stream(body: bytes) -> bytes:
 
     Raises:
         ModelUnavailableError: the body is an error, or not a complete object.
-        ModelRefusalError: it is another object.
+        ModelRefusalError: the body is some other object.
     """
     try:
         read: object = json.loads(body)
@@ -207,8 +210,8 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Return the error of a mind for an error of pydantic-ai or a library below it. `place` is the
-    host and port of the endpoint; "" if they are unknown.
+    """Convert an error of pydantic-ai or of a library below it into an error of a mind. `place` is
+    the host and port of the endpoint; "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:
@@ -216,7 +219,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
-        # llama-cpp-python streams no error: it answers 200 and sends nothing.
+        # llama-cpp-python does not stream errors: it answers 200 and sends nothing.
         return SchemaRefusalError(
             "the model endpoint ended its answer without a word of it: the Request may be too "
             "long for the model's context, base_url may lead to something else, or the server "
@@ -279,7 +282,7 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
 
 
 def _said(error: ModelAPIError) -> str:
-    """Return the provider's message about the error."""
+    """Return the provider's message about an error."""
     body = error.body
     if isinstance(body, dict):
         members = cast("dict[str, object]", body)
@@ -298,12 +301,12 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." is too vague; the first cause explains it.
+        # "Connection error." is too vague; the first cause in the chain explains it.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
 
         if isinstance(error, ModelConnectionError) and cause is not None:
-            # A reset connection has no message.
+            # The error of a reset connection has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
 
@@ -311,7 +314,7 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    # Without control characters of terminals and halves of surrogate pairs.
+    # The text loses control characters of terminals and halves of surrogate pairs.
     flat = " ".join(
         "".join(
             character if character.isprintable() else " " for character in text[: 4 * _LONGEST]
