@@ -89,7 +89,7 @@ async def test_an_answer_with_a_strange_id_is_said() -> None:
     async with up({"look": look}) as (module, web):
         with pytest.raises(
             ModuleProtocolError,
-            match="server 'web': its answer has the id of no request that waits",
+            match="server 'web': its answer has an id that no waiting request has",
         ):
             await module.call("look", {})
         assert sum(asked.rpc == "tools/call" for asked in web.asked) == 1

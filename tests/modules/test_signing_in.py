@@ -389,7 +389,7 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
         keyrings.without_backend(monkeypatch)
         with pytest.raises(
             SignInError,
-            match="there is none any more: the package keyring has no backend on this sys",
+            match="there is no keyring any more: the package keyring has no backend on this",
         ):
             sign_ins.read()
         assert sign_ins.write(sign_in_there) == (

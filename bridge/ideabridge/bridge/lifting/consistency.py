@@ -69,13 +69,13 @@ def inconsistency(
         machine.receive(proposed)
         fault = _Comparison(machine, run, places, unmade).run()
     except JournalError as error:
-        return f"other calls would run than did: {error}"
+        return f"other calls would run than in the run: {error}"
 
     if fault is not None:
         return fault
     if machine.phase != "ending" or (not machine.has_output and plan.output is not None):
         fault = machine.errors[0]["error"] if machine.errors else "calls still wait"
-        return f"other calls would run than did: {fault}"
+        return f"other calls would run than in the run: {fault}"
 
     output = given_by(machine)
     if run.is_done and not same(output, run.result):
@@ -175,7 +175,7 @@ class _Comparison:
         for key in self._order:
             if key[0] in compared and key not in answered:
                 label = self._run.machine.history[key[0]].call.label
-                return f"other calls would run than did: {label} would not"
+                return f"other calls would run than in the run: {label} would not run"
 
         return None
 
@@ -219,7 +219,7 @@ class _Comparison:
         label = f"calls.{effect.call.place} ({effect.call.name})"
         key = self._recorded(effect.key)
         if key is None or key not in self._order:
-            return f"other calls would run than did: {label}"
+            return f"other calls would run than in the run: {label}"
 
         fault = _other_parameters(self._run, effect, key)
         if fault is not None:

@@ -429,7 +429,7 @@ def _bounded(explained: list[Explained]) -> list[Explained]:
 
 
 class _Making:
-    """Decides for each literal of a lifted run what the plan has in its place.
+    """Decides what the plan has in the place of each literal of a lifted run.
 
     Attributes:
         explained: the literals with their explanations.
@@ -580,8 +580,8 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant is no parameter: it is empty, a program, or tells a built-in
-        tool what to do.
+        """Return whether a constant does not become a parameter: it is empty or a program, or it
+        tells a built-in tool what to do.
         """
         if leaf.value in (None, {}, []):
             return True

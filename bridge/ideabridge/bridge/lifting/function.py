@@ -204,7 +204,7 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
         if len(operands) == 1:
             return f"{operands[0].text}.value", None
 
-    return output, 'its output is written so that the value in {"value": ...} cannot be told'
+    return output, 'its output does not show which value is in {"value": ...}'
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
@@ -529,8 +529,8 @@ class _FailedCalls:
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """Yield what a call shares with its repetitions: its tool, with its text as written or with
-        its parameters as run.
+        """Yield what a call shares with its repetitions: its tool, together with its text as
+        written or its parameters as run.
         """
         tool = call.call.tool
         if tool is None:

@@ -96,7 +96,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# The SDK also raises what it warns of, and the error is reported with the module's name.
+# The SDK also raises an error for each of its warnings, which is then reported with the
+# module's name.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -530,8 +531,8 @@ class Authorization(httpx2.Auth):
         answer.
 
         Raises:
-            OAuthFlowError: its address may not be used, the server is not that of the configured
-                issuer, or the answer is too long.
+            OAuthFlowError: its address may not be used, the server does not belong to the
+                configured issuer, or the answer is too long.
             TemporaryError: the server cannot be reached or does not answer in time.
         """
         self.check_address(str(request.url))

@@ -75,7 +75,7 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""The most notifications of a module that are passed on in one burst. Beyond it, those above
+"""The most notifications of a module that are passed on in one burst. After it, those above
 `NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer."""
 
 NOTIFICATIONS_RATE: Final = 200.0
@@ -411,7 +411,7 @@ class ConnectionStart:
         log_level: the level of the log messages that the module sends; None: its own.
         on_ask: called when the module sends a question as in the handshake era.
         on_event: called when resources or prompts have changed.
-        on_listing: called with the tools when the module has listed them anew.
+        on_listing: called with the tools when the module has listed them again.
     """
 
     launch: Launch
@@ -558,7 +558,7 @@ class Connection:
 
         notes += self.offering.notes
         if self._tap.left_out:
-            notes.append(f"sent {self._tap.left_out:,} notifications more than are taken")
+            notes.append(f"sent {self._tap.left_out:,} notifications too many, which were dropped")
 
         return notes
 
@@ -881,8 +881,7 @@ class Connection:
                 await self._subscribe(uri)
             except MCPError as error:
                 self.oddities.note(
-                    f"does not tell of changes of {uri[:100]!r} any more: "
-                    f"{_text(error, self._secrets)}"
+                    f"no longer reports changes of {uri[:100]!r}: {_text(error, self._secrets)}"
                 )
             self._heard(ResourceUpdated(uri))
 
@@ -996,7 +995,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, ValidationError):
-        return "it answered with what is not MCP"
+        return "it answered with something other than MCP"
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"

@@ -2,8 +2,9 @@
 
     HTTPTransport       starts a task for each message, and answers the calls that fail
       StreamableHTTP    the transport since version 2025-03-26
-      OlderSSE          the one before, also if the configuration does not say which, and the server
-                        refuses the POST of `initialize` or answers it as the older transport does
+      OlderSSE          the transport before it. If the configuration names none, it is tried after
+                        the server has refused the POST of `initialize`, or has answered it like a
+                        server of the older transport
         ModuleHTTPClient  sends the requests
         Mailbox           passes on what the module sends
 

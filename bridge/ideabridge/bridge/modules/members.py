@@ -1,7 +1,7 @@
 """Members: compares what a module sends with the SDK's models, and repairs it one member at a time.
 
-The SDK refuses a whole result, notification or request if one member violates the protocol. This
-module compares each member with its field of the model:
+The SDK refuses a whole result, notification or request if one member violates the protocol. Here,
+each member is compared with its field of the model:
 
     optional and wrong    the member is left out
     bookkeeping           a missing or wrong member gets its default (`_DEFAULTS`)

@@ -1,7 +1,7 @@
 """Module: one configured MCP server, connected when needed.
 
-One task (`run`) enters and leaves every connection; any number of tasks `call`. The states are
-those of `ModuleState`:
+One task (`run`) enters and leaves every connection; any number of tasks `call`. The states
+(`ModuleState`) change like this:
 
     connecting -> up        the module has listed its tools
     connecting -> failed    it could not be reached; the next attempt follows after a growing pause
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 SentT = TypeVar("SentT")
 
 _CONNECTED_ANEW: Final = (
-    "The server asks in the way of 2025-11-25, and is connected anew in that protocol version"
+    "The server asks as in version 2025-11-25, and is connected again in that version"
 )
 
 _LATENCIES: Final = 100
@@ -244,7 +244,9 @@ class Module:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools in the order of the module; while it is down, those of the last connection."""
+        """The tools, in the module's order. While the module is down, these are the last known
+        tools.
+        """
         return list(self._tools.values())
 
     @property
@@ -1051,9 +1053,7 @@ class Module:
                 raise
             except LegacyQuestionError as error:
                 self._asks_legacy = True
-                self.note(
-                    ["asks in the way of 2025-11-25, and is spoken to in that protocol version"]
-                )
+                self.note(["asks as in version 2025-11-25, so that protocol version is used"])
                 is_idle = connection.backchannel.is_idle
                 repeatable = again and tool.annotations.repeatable and is_idle
                 takes_rounds = call.client is not None and call.client.takes_rounds

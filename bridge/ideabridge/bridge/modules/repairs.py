@@ -274,7 +274,8 @@ def _resource_contents(repair: MessageRepair, value: Any, shape: Shape, place: s
     if not isinstance(fixed.get("uri"), str) and isinstance(repair.params.get("uri"), str):
         fixed["uri"] = repair.params["uri"]
         repair.note(
-            f"{place}.uri", f"expected a text, got {got(members.get('uri'))}; it was asked for"
+            f"{place}.uri",
+            f"expected a text, got {got(members.get('uri'))}; the requested one is taken",
         )
 
     if text is not None and not isinstance(text, str) and not isinstance(blob, str):

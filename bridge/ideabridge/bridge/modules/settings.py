@@ -238,7 +238,7 @@ class ModuleConfiguration(BaseModel):
 
     type: str | None = Field(
         default=None,
-        description="stdio, http (streamable HTTP) or sse. Told by the rest if absent.",
+        description="stdio, http (streamable HTTP) or sse. If absent, the other keys decide.",
     )
     command: Annotated[Text, Field(min_length=1)] | None = Field(
         default=None,
@@ -265,7 +265,7 @@ class ModuleConfiguration(BaseModel):
     )
     auth: AuthorizationSettings | None = Field(
         default=None,
-        description="How access tokens for the address are got, if it needs more than to sign in.",
+        description="How access tokens for the address are obtained, if signing in alone is not enough.",
     )
     timeout: float = Field(
         default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take."
@@ -293,8 +293,8 @@ class ModuleConfiguration(BaseModel):
     )
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_SENDS)]] = Field(
         default_factory=dict[str, int],
-        description="How often a call is sent in all where the connection is lost before its answer, by "
-        "tool: names or patterns, of which the first that matches holds; 1: once. Default: "
+        description="How many times in total a call is sent if the connection is lost before its "
+        "answer, by tool: names or patterns, of which the first match counts; 1: only once. Default: "
         f"{DEFAULT_SENDS}. Only tools that say they are read-only or idempotent are tried again.",
     )
     record: bool = Field(
@@ -308,7 +308,7 @@ class ModuleConfiguration(BaseModel):
             "where its tools are exposed."
         ),
     )
-    disabled: bool = Field(default=False, description="True: the server is left alone.")
+    disabled: bool = Field(default=False, description="true: the server is not used.")
 
     @property
     def has_sign_ins(self) -> bool:
@@ -394,8 +394,8 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for what contradicts the kind of a module: a program to start, or an
-    address to call.
+    """Yield (key, problem) for each key that does not fit the kind of a module: a program to start,
+    or an address to call.
     """
     kind = entry.get("type")
     is_known = isinstance(kind, str) and kind in KINDS

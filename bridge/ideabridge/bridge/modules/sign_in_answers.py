@@ -1,9 +1,9 @@
 """Answers of authorization servers, repaired before the SDK's models read them.
 
-Those models refuse a whole document if one optional member deviates from the standards. This module
-converts such a member if its meaning is clear, and otherwise leaves it out, with a note. Members
-that decide where a token, a code or a person is sent are never repaired: if one is malformed, the
-SDK refuses the document.
+Those models refuse a whole document if one optional member deviates from the standards. Here, such
+a member is converted if its meaning is clear, and otherwise left out, with a note. Members that
+decide where a token, a code or a person is sent are never repaired: if one is malformed, the SDK
+refuses the document.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _repaired(content: bytes, model: type[BaseModel], what: str, note: Note) -> 
         is_absent = value is None or value == ""
         if converted is not None:
             document[name] = converted
-            note(f"read {name!r} in {what} as it is meant: it is {kind_of(value)}")
+            note(f"read {name!r} in {what} by its meaning, although it is {kind_of(value)}")
         elif is_absent or name not in _DECIDES:
             del document[name]
             note(f"left out {name!r} in {what}: it is {'empty' if is_absent else kind_of(value)}")

@@ -162,7 +162,7 @@ class SignInFile:
             text = Keyring().read(self._key)
         except NoKeyringError as error:
             raise SignInError(
-                f"its sign-in is in the keyring, and there is none any more: {error}"
+                f"its sign-in is in the keyring, but there is no keyring any more: {error}"
             ) from error
         except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error

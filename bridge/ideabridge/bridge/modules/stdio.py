@@ -464,7 +464,7 @@ async def _next_chunk(process: ChildProcess) -> bytes | None:
 
 
 def child_environment(configured: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child: the inherited variables and those of the configuration."""
+    """Return the environment of a child: the inherited and the configured variables."""
     # A value that starts with "()" is an exported shell function, which is code.
     inherited = {
         name: os.environ[name]

@@ -209,7 +209,7 @@ class StreamableHTTP:
         if not _SESSION.fullmatch(session):
             message = (
                 f"named a session in {len(session):,} characters; expected 1 to "
-                "4,096 visible ones of ASCII"
+                "4,096 visible ASCII characters"
             )
             raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED)
 
@@ -284,7 +284,7 @@ def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
         text = "its answer is not a JSON-RPC message"
         return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
     if call.brought_stray:
-        text = "its answer has the id of no request that waits"
+        text = "its answer has an id that no waiting request has"
         return UnansweredError(PARSE_ERROR, text, Replaced.UNREADABLE)
     return UnansweredError(CONNECTION_CLOSED, "the stream of its answer ended early", Mark.CUT_OFF)
 
