@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The statuses with which an authorization server refuses to renew a token permanently."""
+"""The statuses with which an authorization server finally refuses to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -702,7 +702,7 @@ class Authorization(httpx2.Auth):
     # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read the sign-in of this module from its file, once or `again`."""
+        """Read the sign-in of this module from its file, unless it is read; `again` reads it anyway."""
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
 

@@ -57,7 +57,7 @@ class DeviceCode:
         address: where the person enters the code.
         code: the code, of at most 40 characters.
         complete: an address that contains the code; None if the server gives none.
-        seconds: how long the code is valid, and the person may take at most.
+        seconds: the time that the person has: as long as the code is valid, at most 10 minutes.
         stranger: the host of the module's authorization server if the address is on another host;
             else None.
     """

@@ -9,8 +9,8 @@
         Mailbox           passes on what the module sends
 
 The transport of the SDK does less: it assigns an answer to the call on whose stream it arrives,
-loses an answer that follows an odd event, and, in the older transport, gives a call no error if its
-POST fails.
+loses an answer that follows an odd event, and, in the older transport, reports no error to a call
+whose POST fails.
 """
 
 from __future__ import annotations
