@@ -199,8 +199,8 @@ def _with_parents(parameter: Filled) -> str:
 
 
 def _with_source(parameter: Filled) -> str:
-    # The source `issue.id` names a parameter `id` `issue_id`, and `head.sha` names a `ref`
-    # `sha_ref`.
+    # After the source `issue.id`, a parameter `id` becomes `issue_id`. After `head.sha`, a `ref`
+    # becomes `sha_ref`.
     for key in reversed(_named_keys(parameter.source)):
         name = _name_after([key], parameter)
         if name:

@@ -44,8 +44,8 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Return the calls in an order in which each reads only earlier calls. That is the listed order
-    if it fulfils this.
+    """Return the calls in an order in which each reads only earlier calls: the listed order if
+    possible.
     """
     by_index = {call.index: call for call in calls}
     data: dict[int, list[int]] = {}
