@@ -1,15 +1,16 @@
 """Access: who may open the page, and what a request must have.
 
-The page shows results of tools and lets a person approve calls, so another web page must not reach
-it through the person's browser, and neither must a program that merely reaches its address:
+The page shows results of tools and lets a person approve calls. So neither another web page,
+through the person's browser, nor a program that merely reaches its address may use it:
 
-- A visitor has a random session in a cookie (`HttpOnly`, `SameSite=Strict`), which begins with a
-  token or with a link of the owner. The gate checks the token again while requests are in progress.
-- Without users and without a token, whoever reaches the page reads it. Every change needs a session
-  also then: a model that can send requests to this machine must not approve its own calls.
-- Every POST carries the secret of its session in its form, and comes from this page by `Origin` and
-  `Sec-Fetch-Site`.
-- The answers allow scripts and styles of this server only, and no frames
+- A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
+  begins with a token or with a link of the owner. The gate checks the token again while requests
+  are in progress.
+- Without users and without a token, anybody who reaches the page can read it. Every change still
+  needs a session: a model that can send requests to this machine must not approve its own calls.
+- Every POST must contain the secret of its session in its form, and must come from this page
+  according to `Origin` and `Sec-Fetch-Site`.
+- The answers allow only scripts and styles of this server, and no frames
   (`Content-Security-Policy`).
 """
 
@@ -51,24 +52,25 @@ VISITOR: Final = "ideabridge.ui.visitor"
 REVISION: Final = "ideabridge.ui.revision"
 
 MAX_FORM: Final = 4 * 1024 * 1024
-"""Bytes of the body of a POST."""
+"""The most bytes of the body of a POST."""
 
 MOST_FIELDS: Final = 1000
-"""Fields of a form."""
+"""The most fields of a form."""
 
 _MOST_SIGN_IN: Final = 16 * 1024
-"""Bytes of the form with which somebody unknown signs in."""
+"""The most bytes of the form with which somebody unknown signs in."""
 
 _MOST_SIGN_INS: Final = 60
-"""Sign-ins of one caller in a minute, and failed ones from one address."""
+"""The most sign-ins of one caller in a minute, and the most failed sign-ins from one address."""
 
 _MOST_FAILURES: Final = 600
-"""Failed sign-ins in a minute, from all addresses."""
+"""The most failed sign-ins in a minute, from all addresses together."""
 
 _IDLE_SECONDS: Final = 12 * 3600.0
 
 _MOST_SESSIONS: Final = 20
-"""Sessions of one caller. A new one ends the one of the same caller that is unused for longest."""
+"""The most sessions of one caller. A new session beyond it ends the one that was unused for
+longest."""
 
 _READS_ONLY: Final = (
     "You may read this page, but not change anything: a change needs a session. Run `ideabridge "
@@ -99,13 +101,15 @@ class Visitor:
     """Somebody who looks at the page.
 
     Attributes:
-        caller: whose runs it sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token that its session began with; None: it began with the owner's link, or
+        caller: the caller whose runs the visitor sees: `local`, `user:NAME` or `token_HASH`.
+        token: the token with which the session began; None if it began with the owner's link, or
             there is no session.
-        secret: what every form of its session carries; "": it has no session, and only reads.
-        used: when its session was last used, by the monotonic clock.
+        secret: the text that every form of the session contains; "" for a visitor without a
+            session, who can only read.
+        used: when the session was last used, by the monotonic clock.
         notes: messages for the next page.
-        manages: it is the owner of the store or an admin, and sees the runs of everybody.
+        manages: whether the visitor is the owner of the store or an admin, who sees the runs of
+            everybody.
     """
 
     caller: str
@@ -117,7 +121,7 @@ class Visitor:
 
     @property
     def may_change(self) -> bool:
-        """Return whether it has a session, and so may decide."""
+        """Whether the visitor has a session, and so may make decisions."""
         return bool(self.secret)
 
     @property
@@ -132,7 +136,7 @@ class Visitor:
 
     @property
     def scope(self) -> Viewer:
-        """What it sees: as its caller, or everything."""
+        """What the visitor may see: as much as its caller, or everything."""
         return SEES_ALL if self.manages else self.caller
 
 
@@ -157,13 +161,13 @@ class FormFields:
         self.fields = list(fields)
 
     def get(self, name: str, otherwise: str = "") -> str:
-        """The first field of that name, with the line ends of Python."""
+        """The first field with that name, with the line ends of Python."""
         return next(
             (value.replace("\r\n", "\n") for key, value in self.fields if key == name), otherwise
         )
 
     def all(self, name: str) -> list[str]:
-        """Every field of that name."""
+        """Every field with that name."""
         return [value for key, value in self.fields if key == name]
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
@@ -178,9 +182,10 @@ class Access:
     Args:
         app: the page.
         credentials: the valid tokens.
-        store: has the users, who see everybody's runs or their own, and the owner's links. A page
-            notes its revision before it reads anything.
-        quotas: what callers hold.
+        store: the store, which has the users, who see everybody's runs or only their own, and the
+            owner's links. The revision of the store is noted for a page before the page reads
+            anything.
+        quotas: counts what callers use.
     """
 
     def __init__(
@@ -190,7 +195,7 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions by the key in their cookie; the least recently used one is first.
+        # The sessions, by the key in their cookie; the least recently used comes first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- who it is ---------------------------------------------------------------------------------
@@ -245,7 +250,7 @@ class Access:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                # The address of a file of the page changes with its content.
+                # The address of a static file changes with its content.
                 is_file = (
                     message["status"] == 200
                     and scope["query_string"]
@@ -266,7 +271,7 @@ class Access:
         await self._app(scope, receive, guarded)
 
     async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:
-        """The form of a POST, or its refusal."""
+        """The form of a POST, or the answer that refuses it."""
         visitor: Visitor | None = scope[VISITOR]
         connection = connection_of(scope)
         most = _MOST_SIGN_IN if visitor is None else MAX_FORM
@@ -294,8 +299,8 @@ class Access:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def _visitor(self, key: str) -> Visitor | None:
-        """The visitor of a session; None if there is no such session, or its token is
-        no longer valid.
+        """The visitor of a session; None if the session does not exist, or its token is no longer
+        valid.
         """
         self._forget_idle()
         visitor = self._sessions.get(key)
@@ -308,7 +313,7 @@ class Access:
             return None
 
         if key not in self._sessions:
-            # It was ended while its token was checked.
+            # The session was ended while its token was checked.
             return None
 
         visitor.used = time.monotonic()
@@ -317,7 +322,7 @@ class Access:
         return visitor
 
     def _begin(self, caller: str, token: bytes | None) -> str:
-        """Begin a session; returns its key."""
+        """Begin a session, and return its key."""
         own = [key for key, visitor in self._sessions.items() if visitor.caller == caller]
         if len(own) >= _MOST_SESSIONS:
             del self._sessions[own[0]]
@@ -336,13 +341,13 @@ class Access:
             del self._sessions[key]
 
     async def sign_in(self, token: str, scope: Scope) -> str | None:
-        """Begin a session with a token; returns the key for the cookie, or None if the
-        token is not valid.
+        """Begin a session with a token, and return the key for the cookie, or None if the token is
+        not valid.
 
         Raises:
             MissingScopeError: the token lacks a scope.
-            QuotaError: its caller has signed in too often, or too many tries from where it
-                comes have failed.
+            QuotaError: the caller has signed in too often, or too many tries from its address have
+                failed.
         """
         token_bytes = token.strip().encode()
         access = await self._credentials.verify(token_bytes) if token_bytes else None
@@ -354,11 +359,11 @@ class Access:
         return self._begin(access.client_id, token_bytes)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
-        """Begin a session with a link; returns the key for the cookie, or None if the link is
-        used or too old.
+        """Begin a session with a link, and return the key for the cookie, or None if the link was
+        used already or is too old.
 
         Raises:
-            QuotaError: too many tries from where it comes have failed.
+            QuotaError: too many tries from the address of the visitor have failed.
         """
         if self._store.owner_links.use(key):
             return self._begin(LOCAL, None)
@@ -366,7 +371,7 @@ class Access:
         return None
 
     def _count_failure(self, scope: Scope) -> None:
-        # Only failures are refused by their number: strangers cannot use up what members need.
+        # Only failures are counted here, so strangers cannot use up the sign-ins of users.
         address = scope["client"][0] if scope["client"] else ""
         self._quotas.spend(address, "failed sign-ins from this address", _MOST_SIGN_INS, 60)
         self._quotas.spend("", "failed sign-ins", _MOST_FAILURES, 60)
@@ -384,20 +389,20 @@ def cookie(scope: Scope, key: str) -> str:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """The name of the cookie: browsers send cookies to every port of a host, so the
-    name has the port.
+    """The name of the cookie. It contains the port, because browsers send cookies to every port of
+    a host.
     """
     name = f"ideabridge_ui_{scope['server'][1]}"
-    # Browsers take a cookie with this prefix over an encrypted connection only, and from
-    # this host only.
+    # Browsers accept a cookie with this prefix only over an encrypted connection, and only from
+    # this host.
     return f"__Host-{name}" if _is_encrypted(scope) else name
 
 
 def _is_encrypted(scope: Scope) -> bool:
-    """Return whether the browser's connection is encrypted, as far as the server knows:
-    a proxy says so.
+    """Return whether the browser's connection is encrypted, as far as the server can know from a
+    proxy.
 
-    A client that says so itself has a cookie that its browser does not keep.
+    If a client itself claims this, its browser just does not store the cookie.
     """
     return scope.get("scheme") == "https" or header(scope, b"x-forwarded-proto") == "https"
 
@@ -407,7 +412,7 @@ def _session_key(scope: Scope) -> str:
 
 
 def _comes_from_elsewhere(headers: Headers) -> bool:
-    """Return whether a browser says that another page sends a form."""
+    """Return whether a browser reports that another site sends a form."""
     origin = headers.get("origin")
     site = headers.get("sec-fetch-site")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
@@ -416,8 +421,8 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
 
 
 def _is_part_of_another_site(headers: Headers) -> bool:
-    """Return whether a browser loads something for the page of another site, such as an image. A
-    link is followed.
+    """Return whether a browser loads something for the page of another site, such as an image.
+    Following a link does not count.
     """
     return (
         headers.get("sec-fetch-site") == "cross-site"

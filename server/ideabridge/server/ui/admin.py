@@ -28,7 +28,7 @@ _COUNTED: Final = 1000
 
 
 class NotAnAdminError(IdeabridgeError):
-    """Only the owner of the store and admins may do this."""
+    """Only the owner of the store and admins may use this page."""
 
 
 class AdminPages:
@@ -59,7 +59,7 @@ class AdminPages:
         return guarded
 
     async def show(self, request: Request) -> Response:
-        """Users, limits and the store."""
+        """Show users, limits and the store."""
         bridge = self._bridge
         store = self._bridge.store
         configuration = bridge.configuration
@@ -102,12 +102,12 @@ class AdminPages:
         )
 
     async def doctor(self, request: Request) -> Response:
-        """What `ideabridge doctor` would say about this process."""
+        """Show what `ideabridge doctor` would say about this process."""
         bridge = self._bridge
         findings = Findings()
         checks.check_program(findings)
         checks.check_configuration(findings, bridge.configuration)
-        # It counts the runs that retention will delete.
+        # The check counts the runs that retention will delete.
         await anyio.to_thread.run_sync(
             checks.describe_store, findings, bridge.store, bridge.configuration
         )
@@ -166,7 +166,7 @@ class AdminPages:
         )
 
     async def back_up(self, request: Request) -> Response:
-        """Copy the store to a new file beside it."""
+        """Copy the store to a new file next to it."""
         store = self._bridge.store
         if not store.is_file:
             raise StoreAccessError(
@@ -182,7 +182,7 @@ class AdminPages:
 
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """(what is bounded, its bound) of each limit that is set in the configuration."""
+    """(what is limited, its limit) for each limit that the configuration sets."""
     limits = configuration.limits
     users = configuration.users
     return [

@@ -1,7 +1,8 @@
-"""Approvals: the open decisions of all runs in one list, deciding them, and who decided what.
+"""Approvals: lists the open decisions of all runs and the decisions that were made, and makes
+decisions.
 
-A form that lets something happen holds the seal of the question that the page showed whole
-(`views/shown.py`). Without the seal, a visitor can only refuse.
+A form that lets something happen must contain the seal of the question, which proves that the page
+showed it whole (`views/shown.py`). Without the seal, a visitor can only refuse.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_in_thread
 
 MOST: Final = 200
-"""Open decisions of a page."""
+"""The most open decisions on a page."""
 
 _DECIDED: Final = 50
 _EDITABLE: Final = 5000
-"""Bytes of a call that can be changed together with others: `MOST` of them fit into a form. A
-longer call is changed alone.
+"""The most bytes of a call that can be changed together with others: `MOST` such calls fit into a
+form. A longer call is changed alone.
 """
 
 _NAMES: Final[dict[str, DecisionName]] = {
@@ -66,7 +67,7 @@ _MADE: Final[dict[str, str]] = {
     "skip": "skipped",
     "retry": "run again",
 }
-"""What the page calls a decision that was made."""
+"""The words of the page for a decision that was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,11 @@ class Card:
     """An open decision on a page.
 
     Attributes:
-        pending: the decision.
-        shown: what the page shows of it.
+        pending: the open decision.
+        shown: what the page shows of the question.
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
-        since: what has happened in its run since it was asked.
+        since: what has happened in the run since the question was asked.
     """
 
     pending: Pending
@@ -89,8 +90,8 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """What a visitor may change: a call without its ids, or a plan with them, because its
-        calls name them.
+        """What a visitor may change: a call without its ids, or a plan with its ids, because calls
+        refer to each other by them.
         """
         question = self.pending.question
         if question.kind == "call":
@@ -115,11 +116,11 @@ class DecisionRow:
 
     Attributes:
         key: `RUN:APPROVAL`.
-        pending: the open decision; None: it waits no longer.
-        text: the call in its field; None: it has no field.
-        seal: the seal of its card.
-        chosen: whether its box is checked.
-        fault: why it cannot be decided as chosen and written.
+        pending: the open decision; None if it no longer waits.
+        text: the call in the field of the row; None if the row has no field.
+        seal: the seal of the card.
+        chosen: whether the box of the row is checked.
+        fault: why the decision cannot be made as chosen and written.
     """
 
     key: str
@@ -142,7 +143,7 @@ class DecisionRow:
 
     @property
     def shown(self) -> JSONObject:
-        """What is decided on, as its row names it."""
+        """The call or plan to decide on, as the row shows it."""
         question = None if self.pending is None else self.pending.question
         return {} if question is None else shown_without_ids(question)
 
@@ -153,7 +154,7 @@ class DecisionRow:
             return False
         shown = as_json(self.shown)
         try:
-            # As JSON, because 1 and true are equal in Python.
+            # The calls are compared as JSON, because 1 and true are equal in Python.
             return self.text.strip() != shown and as_json(decode(self.text)) != shown
         except IdeabridgeError:
             return True
@@ -176,23 +177,23 @@ class ApprovalPages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Every open decision, and the latest decisions that were made."""
+        """Show every open decision, and the latest decisions that were made."""
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
-        """The page; `tried` are the rows of the form that could not be taken."""
+        """The page. `tried` contains the rows of a form that was not accepted."""
         visitor = visitor_of(request)
         store = self._bridge.store
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(decisions) > MOST
-        # A new question is the last one, so that no other moves.
+        # A new question comes last, so that no other question moves.
         oldest_first = sorted(decisions[:MOST], key=lambda pending: pending.asked or 0)
 
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
             cards = [Card.of(pending, visitor) for pending in oldest_first]
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
-        # A thread, because calls may be long.
+        # This runs in a thread, because calls may be long.
         open_cards, rows = await compute_in_thread(write)
         decided = await compute_in_thread(store.runs.decisions, visitor.scope, _DECIDED)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
@@ -210,7 +211,7 @@ class ApprovalPages:
         )
 
     async def show_whole(self, request: Request) -> Response:
-        """One open decision alone, with all that it would let happen."""
+        """Show a single open decision, with everything that it would let happen."""
         key = request.query_params.get("which", "")
         pending = await self._pending(request, key)
         card = None
@@ -222,7 +223,7 @@ class ApprovalPages:
         )
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
-        """The open decision `RUN:APPROVAL`; None if it waits no longer.
+        """The open decision `RUN:APPROVAL`; None if it no longer waits.
 
         Raises:
             UnknownRunError: the visitor may see no such run.
@@ -232,7 +233,7 @@ class ApprovalPages:
         return next((decision for decision in decisions if decision.key == key), None)
 
     async def _since(self, pending: Pending) -> str:
-        """The calls of its run that ended after a question was asked."""
+        """A text about the calls of the run that ended after the question was asked."""
         if pending.asked is None:
             return ""
 
@@ -279,11 +280,11 @@ class ApprovalPages:
         )
 
     async def decide_several(self, request: Request) -> Response:
-        """Approve or deny each chosen call; one whose field was changed is edited
-        instead of approved.
+        """Approve or deny each chosen call. A call whose field was changed is edited instead of
+        approved.
 
-        Every decision is checked before any is made. If one does not hold, nothing is decided, and
-        the page shows why beside its field, with all that was written.
+        Every decision is checked before any is made. If one of them cannot be made, nothing is
+        decided, and the page shows why beside its field, with everything that was written.
         """
         form = form_of(request)
         visitor = visitor_of(request)
@@ -322,7 +323,7 @@ class ApprovalPages:
         """The decision about a chosen row of the form.
 
         Raises:
-            IdeabridgeError: it cannot be made.
+            IdeabridgeError: the decision cannot be made.
         """
         pending = row.pending
         if pending is None:
@@ -339,7 +340,7 @@ class ApprovalPages:
     async def _take_several(
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
-        """Make checked decisions, and note how many were made; returns why others were not."""
+        """Make checked decisions, and note how many were made. Return why the others were not."""
         counts = Counter[str]()
         faults: list[str] = []
         for pending, decision in decisions:
@@ -347,7 +348,7 @@ class ApprovalPages:
                 await self._take(pending, decision)
                 counts[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
-                # It was decided elsewhere, or its run ended, after the check.
+                # After the check, the question was decided elsewhere, or its run ended.
                 fault = str(error)
                 run_id = pending.record.id
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
@@ -366,7 +367,7 @@ class ApprovalPages:
         keys = list(dict.fromkeys((*texts, *chosen)))
         records: list[RunRecord] = []
         for run_id in dict.fromkeys(key.partition(":")[0] for key in keys):
-            # A run that was deleted meanwhile is the fault of its row.
+            # If the run was deleted meanwhile, its row shows this as its fault.
             with contextlib.suppress(UnknownRunError):
                 records.append(self._site.record(request, run_id))
 
@@ -387,7 +388,7 @@ class ApprovalPages:
             seal = seals.get(key, "")
             rows.append(replace(blank, text=text, seal=seal, chosen=key in chosen))
 
-        # A decision that was made elsewhere concerns only a visitor who has chosen its row.
+        # A decision that was made elsewhere matters only to a visitor who has chosen its row.
         return [row for row in rows if row.pending is not None or row.chosen]
 
     async def _take(self, pending: Pending, decision: Decision) -> None:
@@ -414,10 +415,10 @@ def _waits_no_longer(key: str) -> str:
 
 
 def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visitor) -> None:
-    """Check that the visitor has seen what a decision lets happen.
+    """Check that the visitor has seen everything that a decision lets happen.
 
     Raises:
-        DecisionError: the form is not of a page that showed it whole.
+        DecisionError: the form does not come from a page that showed the question whole.
     """
     if decision.decision in REFUSING:
         return
@@ -443,7 +444,7 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
-    """The decision that a form makes about one question; `plan`: it is about a plan."""
+    """The decision that a form makes about one question; `plan` says whether it is about a plan."""
     reason = form.get("reason").strip() or None
     text = form.get("value").strip()
     if name == "value":

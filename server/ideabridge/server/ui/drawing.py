@@ -16,10 +16,10 @@ from ideabridge.server.ui.timeline import awaited, suppliers
 from ideabridge.server.views.trace import Trace
 
 MOST: Final = 150
-"""Calls of a drawing; more could not be read."""
+"""The most calls in a drawing. Nobody could read a larger one."""
 
 _MOST_PARTS: Final = 1000
-"""Boxes and arrows of a drawing together. One call may read thousands of values."""
+"""The most boxes and arrows of a drawing together. One call may read thousands of values."""
 
 _WIDTH = 168
 _HEIGHT = 40
@@ -53,7 +53,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A box with its left upper corner."""
+    """A box with the place of its upper left corner."""
 
     node: Box
     x: int
@@ -86,8 +86,8 @@ class Drawing:
 
 
 def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, each after those that it waits for, so that
-    few arrows cross.
+    """Place boxes in layers from left to right, each box after the boxes for which it waits, so
+    that few arrows cross.
     """
     by_key = {node.key: node for node in nodes}
     arrows = [
@@ -131,7 +131,7 @@ def _layers(nodes: Sequence[Box], edges: Sequence[Arrow]) -> list[list[str]]:
     for edge in edges:
         readers[number[edge.source]].append(number[edge.target])
 
-    # A box without a supplier stands beside its first reader, not at the far left.
+    # A box without a supplier is placed next to its first reader, not at the far left.
     for source, targets in readers.items():
         if not before[source]:
             depth[source] = min(depth[target] for target in targets) - 1
@@ -161,7 +161,7 @@ def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
 
 
 def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
-    """Order a layer by the middle of the neighbours that each box has in the layer beside it."""
+    """Order a layer by the mean place of the neighbours that each box has in the adjacent layer."""
     places = {key: place for place, key in enumerate(beside)}
     own = {key: place for place, key in enumerate(layer)}
 
@@ -194,12 +194,12 @@ class _Parts:
     def __init__(self) -> None:
         self._calls: list[Box] = []
         self._inputs: dict[str, Box] = {}
-        # Equal arrows are one arrow.
+        # Equal arrows are drawn as one arrow.
         self._arrows: dict[Arrow, None] = {}
 
     @property
     def are_too_many(self) -> bool:
-        """Whether nobody could read a drawing of them."""
+        """Whether a drawing of these parts would be unreadable."""
         return len(self._calls) + len(self._inputs) + len(self._arrows) > _MOST_PARTS
 
     def add_call(self, box: Box) -> None:
@@ -218,14 +218,14 @@ class _Parts:
         self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self) -> Drawing:
-        """Place them."""
+        """Place the parts."""
         boxes = [*self._inputs.values(), *self._calls]
         return place_boxes(boxes, _without_detours([*self._arrows]))
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
-    """The drawing of the calls of a run; None without calls, or if there is too much to draw.
-    `href` begins their links. A large one takes 0.1 s.
+    """The drawing of the calls of a run; None if there are no calls, or too much to draw. Their
+    links begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MOST:
         return None
@@ -261,7 +261,7 @@ def _key(number: int) -> str:
 
 
 def _note(writes: Iterable[str]) -> str:
-    """The note of a call, from the references to what it writes."""
+    """The note of a call, made of the references that it writes."""
     return ", ".join(writes).removeprefix("†")
 
 
@@ -276,13 +276,15 @@ def _add_read(parts: _Parts, read: Read, reader: str) -> None:
 
 
 def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
-    """The arrows without those of the order of effects that others imply."""
+    """The arrows without arrows for the order of effects that other arrows imply."""
     before = defaultdict[str, set[str]](set)
     for edge in edges:
         before[edge.target].add(edge.source)
 
     def has_detour(arrow: Arrow) -> bool:
-        """Whether a way from its source to its target has another box in between."""
+        """Return whether another way leads from the source of the arrow to its target, through
+        other boxes.
+        """
         passed: set[str] = set()
         waiting = [key for key in before[arrow.target] if key != arrow.source]
         while waiting:
@@ -300,7 +302,7 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
     """The drawing of what `Bridge.dry_run` returns for a plan; None if there is too much to draw. A
-    large one takes 0.1 s.
+    large drawing takes 0.1 s.
     """
     calls: list[dict[str, Any]] = rehearsal.get("calls", [])
     if not 0 < len(calls) <= MOST:

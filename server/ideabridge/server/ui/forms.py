@@ -1,5 +1,5 @@
-"""Forms: fields made from a JSON Schema, the object that somebody filled in, and
-numbers from outside.
+"""Forms: makes fields from a JSON Schema, and reads the object that somebody filled in, and numbers
+from outside.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Field:
         kind: `text`, `number`, `choice`, `flag`, `long` (text of several lines) or `json`.
         type: the type of the HTML input.
         choices: the values of a `choice`, as text and as JSON.
-        value: its content at the beginning.
-        hint: what may stand in it.
+        value: the initial content of the field.
+        hint: what the field may contain.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Field:
 
     @property
     def label(self) -> str:
-        """The name of its input in the form."""
+        """The name of the input in the form."""
         return f"p.{self.name}"
 
 
 def number_from(text: str) -> int | None:
-    """A number from outside: at most nine ASCII digits; None if it is something else."""
-    # `isdigit` alone takes more than `int` does: other digits, and thousands of them.
+    """Read a number from outside: at most nine ASCII digits; None for anything else."""
+    # `isdigit` alone accepts more than `int` does: other digits, and thousands of them.
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return None
@@ -99,7 +99,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
 
 
 def _kind_of_text(html: str, default: JSON) -> str:
-    """The `Field.kind` of an input of this type; one with a long default has several lines."""
+    """The `Field.kind` of an input of this type. An input with a long default has several lines."""
     if html == "number":
         return "number"
     if isinstance(default, str) and ("\n" in default or len(default) > _LONG):
@@ -112,11 +112,11 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """The object that somebody filled in; empty fields are left out, and `raw` holds members
-    beyond the fields.
+    """Read the object that somebody filled in. Empty fields are left out, and `raw` contains
+    members that have no field.
 
     Raises:
-        ArgumentError: a field has no value of its type.
+        ArgumentError: a field does not contain a value of its type.
     """
     raw = form.get("raw").strip()
     members = decode(raw, what="the input") if raw else {}
@@ -129,8 +129,8 @@ def _members(schema: JSONObject | None, form: FormFields) -> Iterator[tuple[str,
     for field in fields_of(schema):
         text = form.get(field.label)
         if not text.strip():
-            # A field of text cannot say whether it is empty or left out; an empty text is
-            # written in JSON.
+            # A text field cannot distinguish an empty text from no text, so an empty text must be
+            # written in `raw`.
             continue
         if field.kind in ("text", "long"):
             yield field.name, text

@@ -1,4 +1,4 @@
-"""Histories: journals that pages read, as traces (fast) and folded (complete), kept
+"""Histories: journals that pages read, as traces (fast) and folded (complete). They stay in memory
 while they grow.
 """
 
@@ -32,36 +32,37 @@ T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 128 * 1024 * 1024
-"""About how many bytes of memory all journals take that are kept. One that is larger is read
-again for each page."""
+"""About how many bytes of memory all journals here may take. A larger journal is read again for
+each page."""
 
 _EVENT_BYTES: Final = 600
-"""Bytes of memory of an event beside the values in it."""
+"""Bytes of memory of an event besides the values in it."""
 
 SMALL: Final = 2000
-"""Events of a journal that is folded for every page: this takes at most 0.3 s."""
+"""The most events of a journal that is folded for every page, which takes at most 0.3 s."""
 
 SMALL_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of memory of such a journal."""
+"""The most bytes of memory of such a journal."""
 
 HERE: Final = 150
-"""Events of a journal that is folded in this process: about fifty calls, which take about 20 ms."""
+"""The most events of a journal that is folded in this process: about fifty calls, which take about
+20 ms."""
 
 HERE_BYTES: Final = 1024 * 1024
-"""Bytes of memory of such a journal."""
+"""The most bytes of memory of such a journal."""
 
 
 @dataclass(slots=True)
 class KeptJournal:
-    """The journal of a run.
+    """The journal of a run in memory.
 
     Attributes:
-        trace: its trace.
-        history: its folded history; None if that was not asked for.
-        size: about how many bytes of memory its events take.
-        trace_size: about how many of these its trace takes, which has no results.
-        questions: what it leaves open at its last event; None if that was not asked for.
-        questions_size: about how many bytes of memory these take.
+        trace: the trace of the run.
+        history: the folded history; None if nobody asked for it.
+        size: about how many bytes of memory the events take.
+        trace_size: about how many of these bytes the trace takes, which has no results.
+        questions: the open questions after the last event; None if nobody asked for them.
+        questions_size: about how many bytes of memory the questions take.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -74,16 +75,16 @@ class KeptJournal:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is folded for every page."""
+        """Whether the journal is folded for every page."""
         return self.trace.last <= SMALL and self.size <= SMALL_BYTES
 
     @property
     def small_size(self) -> int:
-        """About how many bytes of memory it takes beside the folded history."""
+        """About how many bytes of memory the journal takes besides the folded history."""
         return self.trace_size + self.questions_size
 
     def add_trace(self, number: int, event: JSONObject, times: Mapping[int, float]) -> None:
-        """Add the next event to the trace, and its size."""
+        """Add the next event to the trace, and count its size."""
         self.trace.add([(number, event)], times)
         size = _EVENT_BYTES + memory_of(encode(event))
         self.size += size
@@ -93,7 +94,7 @@ class KeptJournal:
 
 
 class Histories:
-    """The journals of the runs that were looked at last. Threads read them, so that the server
+    """The journals of the runs that were viewed last. Threads read them, so that the server
     continues meanwhile.
     """
 
@@ -103,11 +104,11 @@ class Histories:
 
     @asynccontextmanager
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
-        """The journal of a run up to its last event, which does not change inside.
+        """Yield the journal of a run up to its last event. It does not change within the block.
 
-        It is folded in this process if it has few events and bytes. A larger one is
-        folded by `run_pages` in a worker; of a store in memory here, where it is small,
-        and with `fold` always.
+        The journal is folded in this process if it has few events and bytes. A worker folds a
+        larger journal; see `run_pages`. No worker can read a store in memory, so its journals are
+        folded here if they are small, or if `fold` is true.
 
         Raises:
             UnknownRunError: no such run.
@@ -122,8 +123,8 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Forget what was looked at longest ago, while it takes too much memory: first
-        what is folded.
+        """Discard what was viewed longest ago while it takes too much memory, beginning with folded
+        histories.
         """
         unused = [
             (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
@@ -146,7 +147,8 @@ class Histories:
         runs = self._store.runs
         trace = journal.trace
         times = runs.event_times(run_id, trace.last)
-        # One by one: the results of a journal may be large, and the trace keeps none of them.
+        # Events are added one by one: the results of a journal may be large, and the trace keeps
+        # none of them.
         for number, event in runs.events(run_id, trace.last):
             journal.add_trace(number, event, times)
 
@@ -173,12 +175,12 @@ class Histories:
     # -- open decisions ----------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """The open decisions of a caller's runs, at most `most`, those of each owner's
-        newest run first.
+        """The open decisions of a caller's runs, at most `most`, for each owner those of the newest
+        run first.
 
-        An admin sees the runs of several owners. Each owner has an equal share of the list, so
-        nobody who leaves many questions open hides those of others; what is left of the shares goes
-        to whoever has more questions.
+        An admin sees the runs of several owners. Each owner has an equal share of the list, so that
+        an owner with many open questions does not hide the questions of others. Unused shares go to
+        owners with more questions.
         """
         runs_by_owner: dict[str, list[RunRecord]] = {}
         for root in waiting_runs(self._store, caller):
@@ -193,7 +195,8 @@ class Histories:
                 try:
                     own += await self._of_run(root, root, "")
                 except (LimitExceededError, WorkerError) as error:
-                    # It hides no questions of others. Its own page says why it cannot be shown.
+                    # The questions of other runs are still listed. The page of this run says why it
+                    # cannot be shown.
                     logger.warning(
                         "the list of decisions is without those of run %s: %s", root.id, error
                     )
@@ -211,11 +214,11 @@ class Histories:
 
         Args:
             record: the run or room.
-            history: its folded journal, by who is `reading` it; then only its decisions and those
-                of rooms in it.
+            history: the folded journal, from a caller that is `reading` it. Then only the decisions
+                of this run and its rooms are returned.
         """
-        # Who reads a room never waits for the run that it belongs to, because others wait in the
-        # other direction.
+        # A reader of a room never waits for the run to which the room belongs, because other
+        # readers wait in the other direction.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 
@@ -233,8 +236,8 @@ class Histories:
         return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """What a journal leaves open. It is folded once for all who ask at the same time, and again
-        if it has grown.
+        """The open questions of a journal. It is folded once for everybody who asks at the same
+        time, and again if it has grown.
         """
         journal = self._kept.get(record.id)
         if (
@@ -253,7 +256,7 @@ class Histories:
     async def _open_questions(
         self, record: RunRecord, read: KeptJournal
     ) -> tuple[OpenQuestions, int]:
-        """What a journal leaves open, and about how many bytes of memory that takes."""
+        """The open questions of a journal, and about how many bytes of memory they take."""
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)
         task = f"reading the open questions of run {record.id}"
@@ -274,11 +277,11 @@ def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuesti
 
 
 def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> KeptJournal:
-    """The journal of a run up to one of its events. It is folded unless it takes more than `most`
-    bytes of memory.
+    """Read the journal of a run up to one of its events. It is folded unless it takes more than
+    `most` bytes of memory.
 
     Raises:
-        UnknownRunError: no such run.
+        UnknownRunError: the run does not exist.
     """
     read = KeptJournal(history=RunHistory())
     times = store.runs.event_times(run_id)
@@ -293,7 +296,7 @@ def read_until(store: Store, run_id: str, last: int, most: int = MOST_BYTES) -> 
 
 
 def open_questions(store: Store, run_id: str, last: int) -> JSONObject:
-    """What the journal of a run leaves open at one of its events, as `OpenQuestions` writes it."""
+    """The open questions of a run after one of its events, as JSON of `OpenQuestions`."""
     history = RunHistory()
     times = store.runs.event_times(run_id)
     for number, event in itertools.islice(store.runs.events(run_id), last):

@@ -1,4 +1,4 @@
-"""Ideas: what was saved, what could become a tool, and the tools that are published."""
+"""Ideas: saved ideas, suggestions for tools, and published tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ideabridge.tools.threads import compute_in_thread
 PAGE: Final = 50
 
 VERSIONS: Final = 20
-"""Versions of a tool on its page. Each is compared with the version before it."""
+"""The most versions of a tool on its page. Each is compared with the version before it."""
 
 _EVIDENCE: Final = 100
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
@@ -56,14 +56,14 @@ _VIEWS: Final = ("published", "suggested", "saved")
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """What a copied value may be for other data.
+    """A copied value of a plan, and what it may become for other data.
 
     Attributes:
-        path: its place in the plan.
-        recorded: the value.
-        options: (text, value of the option) of each explanation.
-        taken: the explanation that a call follows at present.
-        runs: how many runs the explanations fit.
+        path: the place of the value in the plan.
+        recorded: the value that was recorded.
+        options: (text, value) of the option for each explanation.
+        taken: the explanation that calls follow at present.
+        runs: the number of runs that the explanations fit.
         why: why there is no single explanation.
     """
 
@@ -92,11 +92,11 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSince:
-    """What a version changes.
+    """The changes of a version.
 
     Attributes:
-        before: the version before.
-        change: the differences to it.
+        before: the number of the version before.
+        change: the differences from that version.
     """
 
     before: int
@@ -105,7 +105,7 @@ class ChangeSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlierDecisions:
-    """The `parameters` and `choices` of `Bridge.publish` with which a run was published before."""
+    """The `parameters` and `choices` of `Bridge.publish` with which a run was published earlier."""
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
@@ -137,8 +137,8 @@ class IdeaPages:
     # -- lists -------------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """The published tools; with `show`, suggestions or every saved idea; with `q`, what
-        a search for these words returns.
+        """Show the published tools; with `show`, suggestions or every saved idea; with `q`, the
+        results of a search for these words.
         """
         query = request.query_params
         visitor = visitor_of(request)
@@ -168,7 +168,7 @@ class IdeaPages:
                 values["ideas"] = page.items
                 following = page.next
             else:
-                # The newest ones that this caller may see.
+                # These are the newest ideas that this caller may see.
                 values["ideas"] = store.ideas.search("", PAGE, caller=visitor.scope)
         else:
             tools = store.publications.page(PAGE, after, caller=visitor.scope)
@@ -200,7 +200,7 @@ class IdeaPages:
         return ", ".join([person_of(publication.owner), *map(person_of, shares)])
 
     async def saved(self, request: Request) -> Response:
-        """One saved idea: context, schema and solution."""
+        """Show one saved idea: context, schema and solution."""
         visitor = visitor_of(request)
         stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
         return await self._site.page_beside(
@@ -210,7 +210,7 @@ class IdeaPages:
     # -- one published tool ------------------------------------------------------------------------
 
     def _publication(self, request: Request) -> Publication:
-        """The version that the page is about, if it is published to the visitor."""
+        """The version that the page shows, if it is published to the visitor."""
         version = number_from(request.query_params.get("version", ""))
         return self._bridge.store.publications.get(
             request.path_params["name"], version, caller=visitor_of(request).scope
@@ -220,7 +220,7 @@ class IdeaPages:
         """The publication, if the visitor may change what its name means.
 
         Raises:
-            PublicationError: it belongs to somebody else.
+            PublicationError: the publication belongs to somebody else.
         """
         publication = self._publication(request)
         visitor = visitor_of(request)
@@ -232,7 +232,7 @@ class IdeaPages:
         return publication
 
     async def show(self, request: Request) -> Response:
-        """A published tool: what it takes, what it does for other data, and its versions."""
+        """Show a published tool: its parameters, what it does for other data, and its versions."""
         store = self._bridge.store
         publication = self._publication(request)
         visitor = visitor_of(request)
@@ -248,7 +248,7 @@ class IdeaPages:
             older = f"?{urlencode(query)}"
 
         changes = await compute_in_thread(self._changes, versions, scope)
-        # A thread, because what was recorded may be megabytes of JSON.
+        # This runs in a thread, because the recording may be megabytes of JSON.
         recorded = await compute_in_thread(_recorded, publication, visitor)
         evidence = store.publications.evidence(name, publication.version, caller=scope)
         run = self._run_of(publication, visitor)
@@ -277,8 +277,8 @@ class IdeaPages:
         )
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """How each version differs from the version before it, by its number. The oldest of the
-        versions has no entry.
+        """The changes of each version against the version before it, by version number. The oldest
+        of the versions has no entry.
         """
         changes: dict[int, ChangeSince] = {}
         for version, before in itertools.pairwise(versions):
@@ -290,7 +290,7 @@ class IdeaPages:
         return changes
 
     async def diff(self, request: Request) -> Response:
-        """The differences between two versions."""
+        """Show the differences between two versions."""
         publication = self._publication(request)
         query = request.query_params
         name = publication.name
@@ -315,7 +315,7 @@ class IdeaPages:
             publication.name, arguments, caller=visitor.caller, version=version
         )
         if replay.run is not None:
-            # The page of the run shows it at once, also before it has ended.
+            # The page of the run shows it at once, even before it has ended.
             return self._site.back(request, f"{PREFIX}/runs/{replay.run.id}")
 
         visitor.notes.append(("good", f"The recorded answer: {in_one_line(replay.output, 2000)}"))
@@ -370,7 +370,7 @@ class IdeaPages:
     # -- publishing --------------------------------------------------------------------------------
 
     async def draft(self, request: Request) -> Response:
-        """The tool that a run would become, with what a person may decide about it."""
+        """Show the tool that a run would become, with what a person may decide about it."""
         query = request.query_params
         runs = [run for run in query.getlist("with") if run]
         return await self._draft_page(request, query.get("ref", ""), query.get("name", ""), runs)
@@ -383,11 +383,13 @@ class IdeaPages:
         runs: list[str],
         refused: _RefusedText | None = None,
     ) -> Response:
-        """The page of a draft; `refused` is a program that was submitted on it."""
+        """The page of a draft; `refused` is a program that was submitted on this page and
+        refused.
+        """
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            # The name may be free.
+            # The name may not be in use yet.
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
@@ -419,7 +421,7 @@ class IdeaPages:
             "settled": _settled(decided.choices, []),
         }
         if draft is not None:
-            # Reading the literals of many calls takes long.
+            # Reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft)
             values = {
                 "report": draft.report,
@@ -464,16 +466,16 @@ class IdeaPages:
         return EarlierDecisions(origin.parameters, origin.choices)
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that what is to be published is not the run of somebody else: the tool would
-        belong to that person.
+        """Check that the run to publish does not belong to somebody else: the tool would belong to
+        that person.
 
         Raises:
-            PublicationError: it is the run of somebody else.
+            PublicationError: the run belongs to somebody else.
         """
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
         except UnknownRunError:
-            # An idea, or what the visitor does not see.
+            # This is an idea, or a run that the visitor may not see.
             return
         if record.caller != visitor.caller:
             raise PublicationError(
@@ -481,7 +483,7 @@ class IdeaPages:
             )
 
     async def publish(self, request: Request) -> Response:
-        """Publish a run or an idea with what the person decided."""
+        """Publish a run or an idea with the decisions of the person."""
         form = form_of(request)
         visitor = visitor_of(request)
         ref = form.get("ref").strip()
@@ -505,7 +507,8 @@ class IdeaPages:
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
-            # The form has the parameters of the plan; a program has those that it reads.
+            # The form has the parameters of the plan, but a program has the parameters that it
+            # reads.
             program = program_to_publish(written.program, written.read_inputs())
             publish_request = publish_request.for_program(program)
         else:
@@ -520,7 +523,7 @@ class IdeaPages:
         try:
             publication = await self._bridge.saver.publish_run(publish_request)
         except ProgramRefusedError as error:
-            # The text stays on the page, beside what is wrong with it.
+            # The text stays on the page, next to what is wrong with it.
             why = self._bridge.secrets.mask(str(error))
             runs = list(publish_request.choices.runs)
             return await self._draft_page(request, ref, name, runs, replace(written, why=why))
@@ -533,7 +536,9 @@ class IdeaPages:
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A program in the form: its text, the inputs of the runs as JSON, and why it was refused."""
+    """A refused program in the form: its text, the inputs of the runs as JSON, and why it was
+    refused.
+    """
 
     program: str
     inputs: str
@@ -543,7 +548,7 @@ class _RefusedText:
         """The inputs of the runs; None if the field is empty.
 
         Raises:
-            ArgumentError: they are not an array.
+            ArgumentError: the inputs are not an array.
         """
         if not self.inputs:
             return None
@@ -556,8 +561,8 @@ class _RefusedText:
 
 
 def _choices(form: FormFields, before: Choices) -> Choices:
-    """What a person decided on copied values. What was decided before stays, unless its box is no
-    longer ticked; the select of a value may replace it.
+    """The decisions of a person about copied values. Earlier decisions stay unless their boxes are
+    no longer ticked; the selection for a value may replace them.
     """
     selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
     ticked = {*selected, *form.all("stays")}
@@ -568,7 +573,7 @@ def _choices(form: FormFields, before: Choices) -> Choices:
 
 
 def _taken(value: str) -> JSON:
-    """An option of a copied value: a reference or `keep` as text, an explanation as JSON."""
+    """Read an option of a copied value: a reference or `keep` as text, an explanation as JSON."""
     if value.startswith(("{", '"')):
         return decode(value, what="the choice")
     return value
@@ -579,13 +584,14 @@ class ParameterField:
     """What a person may decide about a parameter.
 
     Attributes:
-        key: its name in the run; the fields of the form are `a.KEY.rename`, `.fix`, `.description`
-            and `.required`.
-        about: what the report of the draft says about it.
-        description: what a person has written about it before; empty: `about` has the description.
-        may_require: whether a person may require it, because calls can leave it out at present or
-            because a person has required it.
-        is_required: a person has required it before.
+        key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
+            `.fix`, `.description` and `.required`.
+        about: what the report of the draft says about the parameter.
+        description: what a person has written about it earlier; if empty, `about` has the
+            description.
+        may_require: whether a person may make it required, because calls can leave it out at
+            present, or because a person has already made it required.
+        is_required: whether a person has already made it required.
     """
 
     key: str
@@ -619,7 +625,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
-    """What was decided about a parameter; empty if nothing was."""
+    """The decision about a parameter; empty if there is none."""
     decision = decided.get(parameter)
     return decision if isinstance(decision, dict) else {}
 
@@ -634,7 +640,7 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name in decided:
-        # A box that is no longer ticked is not in the form.
+        # The form does not contain boxes that are no longer ticked.
         decisions[name] = _without(_decision(decided, name), "fix", "required")
 
     for entry, value in form.fields:
@@ -665,9 +671,7 @@ def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
 
 
 def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
-    """What was decided before about values whose explanation is no longer open, by their
-    paths.
-    """
+    """The earlier decisions about values whose explanations are no longer open, by path."""
     earlier_take = choices.get("take")
     if not isinstance(earlier_take, dict):
         return {}
@@ -676,12 +680,14 @@ def _settled(choices: JSONObject, copied: list[CopiedValue]) -> dict[str, JSON]:
 
 
 def _choices_in(draft: Drafted) -> list[CopiedValue]:
-    """What a person may choose for each copied value of a draft."""
+    """The copied values of a draft, with what a person may choose for each."""
     return [_choice(literal, {"calls": draft.calls}) for literal in explained_in(draft.plan)]
 
 
 def _choices_of(publication: Publication) -> list[CopiedValue]:
-    """What is taken for each copied value of a published plan, under the present evidence."""
+    """The copied values of a published plan, with the explanation that each follows under the
+    present evidence.
+    """
     plan = publication.plan or {}
     literals = explained_in(publication.learned or plan)
     return [_choice(literal, plan) for literal in literals]
@@ -703,7 +709,7 @@ def _choice(literal: Explained, plan: JSONObject) -> CopiedValue:
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
-    """A record of the evidence of a version, as a row."""
+    """A record of the evidence for a version, as a row."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
     counts = KINDS[read.kind]
@@ -713,8 +719,8 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
 
 
 def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
-    """The input and the output of the run that was published. Visitors other than its owner see
-    the output only if it answers calls.
+    """The input and the output of the published run. Visitors other than the owner see the output
+    only if it answers calls.
     """
     if not (visitor.manages or publication.owner == visitor.caller):
         publication = without_recorded_output(publication)
@@ -722,7 +728,7 @@ def _recorded(publication: Publication, visitor: Visitor) -> Mapping[str, JSON]:
 
 
 def _runs(publication: Publication) -> JSONObject | None:
-    """The plan that a call runs, with the values that it sends in place of copied ones; for a
+    """The plan that a call runs, with the values that it sends instead of copied ones. For a
     program, the other members of its plan.
     """
     plan = publication.present_plan

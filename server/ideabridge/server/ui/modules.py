@@ -1,6 +1,4 @@
-"""Modules: the servers behind this one, their tools, the rule that holds for each,
-and a test call.
-"""
+"""Modules: the servers behind this one, their tools with the rule for each, and test calls."""
 
 from __future__ import annotations
 
@@ -19,12 +17,12 @@ from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import Tool
 
 OWN = "tools"
-"""The name of the page about the tools of this process; no module may have it as its page."""
+"""The name of the page about the tools of this process. It is not the page of any module."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A tool, its fields, and what a plan's call of it meets."""
+    """A tool, its fields, and the rule that applies when a plan calls it."""
 
     tool: Tool
     fields: list[Field]
@@ -49,7 +47,7 @@ class ModulePages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Every module with its state."""
+        """Show every module with its state."""
         modules = self._bridge.modules
         rows = [(status, modules[status.name].latency) for status in modules.statuses()]
         own = len(self._own())
@@ -64,7 +62,7 @@ class ModulePages:
         return self._bridge.modules[name].known_tools
 
     async def show(self, request: Request) -> Response:
-        """One module: its state, last words, and tools."""
+        """Show one module: its state, its last output, and its tools."""
         name = request.path_params["name"]
         tools = self._tools(name)
         modules = self._bridge.modules
@@ -85,14 +83,14 @@ class ModulePages:
             name=name,
             module_status=None if module is None else module.status(),
             latency=None if module is None else module.latency,
-            # They may hold the arguments of anybody.
+            # The last output may contain the arguments of any caller.
             words=module.last_words if module is not None and visitor_of(request).manages else [],
             rows=rows,
         )
 
     async def call(self, request: Request) -> Response:
-        """Call one tool, as a plan of one call: it is recorded, and asks for approval
-        where a plan would.
+        """Call one tool as a plan of one call, which is recorded, and asks for approval if a plan
+        would.
         """
         name = request.path_params["name"]
         form = form_of(request)

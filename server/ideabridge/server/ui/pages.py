@@ -1,4 +1,4 @@
-"""Pages: every page of the site, beside the MCP server."""
+"""Pages: the routes of every page of the site, and its door beside the MCP server."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PAGES = (RunPages, ApprovalPages, IdeaPages, ModulePages, Playground, WritingPa
 
 
 def routes_of(site: Site) -> list[Route]:
-    """The routes of every page under `/ui`, beside those of the site itself."""
+    """The routes of every page under `/ui`, besides the routes of the site itself."""
     return [route for page in _PAGES for route in page(site).routes()]
 
 
 def page_door(front: Front, credentials: Credentials) -> Access:
-    """The door of the pages at `/ui`, over the open bridge of a server."""
+    """The door of the pages at `/ui`, for the open bridge of a server."""
     store = front.running.bridge.store
     site = Site(front.running.bridge, front)
     access = site.access = Access(

@@ -1,4 +1,6 @@
-"""Playground: write a plan, a program or a context, check it, draw it, and run it."""
+"""Playground: a page on which people write a plan, a program or a context, check it, draw it, and
+run it.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ _CONTEXT: Final = """[
 """
 _EXAMPLES: Final = {"plan": _PLAN, "program": _PROGRAM, "context": _CONTEXT}
 _MOST: Final = 60
-"""Characters of a description beside a completion."""
+"""The most characters of the description beside a completion."""
 
 
 class Playground:
@@ -67,7 +69,7 @@ class Playground:
         ]
 
     async def show(self, request: Request) -> Response:
-        """The editor; a POST checks what is written, and with `action=run` runs it."""
+        """Show the editor. A POST checks what is written, and with `action=run` runs it."""
         form = form_of(request)
         kind = form.get("kind", request.query_params.get("kind", "plan"))
         if kind not in _EXAMPLES:
@@ -133,7 +135,7 @@ class Playground:
         return await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
 
     async def tools(self, request: Request) -> Response:
-        """The tools with their parameters, for completion."""
+        """Return the tools with their parameters, for completion."""
         catalogue = TaskTools(self._bridge.offer, None, caller=visitor_of(request).caller).present()
         names = ProgramNames(catalogue.tools)
         return JSONResponse([_completion(tool, names) for tool in catalogue.tools])
@@ -162,7 +164,7 @@ def _completion(tool: Tool, names: ProgramNames) -> JSONObject:
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
-    """The plan that somebody wrote, with the input beside it."""
+    """Read the plan that somebody wrote, with the input beside it."""
     plan: JSON = {"program": text}
     if kind != "program":
         plan = decode(text, what="the plan")
@@ -178,7 +180,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
 
 
 def _input(form: FormFields) -> JSONObject | None:
-    """The input beside the text; None if the field is empty."""
+    """Read the input beside the text; None if the field is empty."""
     written = form.get("input").strip()
     if not written:
         return None
@@ -190,7 +192,7 @@ def _input(form: FormFields) -> JSONObject | None:
 
 
 def _read_context(text: str) -> list[Message]:
-    """The messages of a context that somebody wrote, with the names of their instances."""
+    """Read the messages of a context that somebody wrote, and the names of their instances."""
     messages, _ = read_context_document(read_written(text, what="the context"), "the context")
     read = read_context(with_instances(messages))
     initial_documents(read)
@@ -198,7 +200,7 @@ def _read_context(text: str) -> list[Message]:
 
 
 def _faults(error: PlanError) -> list[tuple[str, str]]:
-    """(the call, what is wrong) of each fault of a plan."""
+    """The (call, message) of each fault of a plan."""
     faults: list[tuple[str, str]] = []
     for entry in error.errors:
         members: JSONObject = dict(entry)

@@ -17,7 +17,7 @@ FILES: Final = Path(__file__).parent
 
 
 def render(template: str, **values: Any) -> str:
-    """A template filled with values."""
+    """Fill a template with values."""
     return _environment().get_template(template).render(**values)
 
 
@@ -41,8 +41,8 @@ def _environment() -> Environment:
 
 
 def _readable(value: object) -> object:
-    """What a template writes: text from outside without what hides. Parts of pages are text of
-    templates already.
+    """Make hidden characters visible in what a template writes. Parts of pages are left as they
+    are, because they come from templates already.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)

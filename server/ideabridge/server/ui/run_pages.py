@@ -1,8 +1,8 @@
-"""Run pages: what pages about one run show, made from its journal.
+"""Run pages: makes the contents of pages about one run from its journal.
 
-The pages of small runs are made here. Those of larger ones are made whole, from the journal to the
-text, in a worker process, which can be stopped and has bounded memory; see
-`ideabridge.bridge.reading`. So this imports nothing that takes long to import.
+The pages of small runs are made in the server. The pages of larger runs are made entirely, from the
+journal to the text, in a worker process, which can be stopped and has bounded memory; see
+`ideabridge.bridge.reading`. So this file imports nothing that takes long to import.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 
 MOST_DRAWN: Final = 40
-"""Calls in the picture of a run."""
+"""The most calls in the picture of a run."""
 
 _EVENTS: Final = 100
 _MOST_ERRORS: Final = 100
@@ -52,17 +52,17 @@ _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 @dataclass(slots=True)
 class About:
-    """What a visitor asks of the page of a run.
+    """What a visitor wants to see on the page of a run.
 
     Attributes:
-        status, reason: those of the run now.
+        status, reason: the present status of the run, and its reason.
         calls: the first row of the timeline.
-        events: the first event of the journal; None: the last page of them.
-        only_status, only_tool: which rows.
-        is_own: the run belongs to the visitor.
+        events: the first event of the journal; None for the last page of events.
+        only_status, only_tool: show only rows with this status or tool, unless empty.
+        is_own: whether the run belongs to the visitor.
         ui: the path under which all pages are.
         at: the event after which the run is shown.
-        last: its last event.
+        last: the last event of the run.
     """
 
     status: str
@@ -77,12 +77,12 @@ class About:
     last: int = 0
 
     def to_json(self) -> JSONObject:
-        """Its members."""
+        """The members as JSON."""
         return asdict(self)
 
 
 def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About) -> dict[str, Any]:
-    """The values of the page of a run, whose journal was read up to `about.at`."""
+    """The values for the page of a run, whose journal was read up to `about.at`."""
     trace = read.trace
     history = read.history
     href = f"{about.ui}/runs/{record.id}/calls/"
@@ -139,7 +139,7 @@ _UNFOLDED: Final = {
 
 
 def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -> dict[str, Any]:
-    """The values of the page of a run that come from its folded journal."""
+    """The values for the page of a run that come from its folded journal."""
     machine = history.machine
     errors = machine.errors
     events = history.entries
@@ -164,7 +164,7 @@ def _folded_values(history: RunHistory, trace: Trace, about: About, href: str) -
 
 
 def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int) -> dict[str, Any]:
-    """The values of the page of a call.
+    """The values for the page of a call.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -208,7 +208,7 @@ def call_values(store: Store, record: RunRecord, read: KeptJournal, number: int)
 
 
 def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]:
-    """(`txt` or `json`, the text) of the result of a call.
+    """The result of a call as a file: its ending, `txt` or `json`, and its text.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -220,7 +220,7 @@ def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]
 
 
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
-    """(MIME type, data in base64) of an image in the result of a call.
+    """An image in the result of a call: its MIME type, and its data in base64.
 
     Raises:
         UnknownRunError: the run has no such call or image.
@@ -252,7 +252,7 @@ def picture_of(record: RunRecord, read: KeptJournal) -> str:
 def _call_in(
     record: RunRecord, read: KeptJournal, number: int
 ) -> tuple[RunHistory, Progress, CallBar]:
-    """The folded journal of a run, and a call of it, folded and in the trace."""
+    """The folded journal of a run, and one call as the machine and as the trace know it."""
     history = read.history
     bars = read.trace.bars
     if history is None:
@@ -268,8 +268,8 @@ def _call_in(
 
 
 def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any]) -> str:
-    """The page of a run; `members` are those of `About`, and `frame` has the values that
-    all pages have.
+    """The page of a run. `members` are the members of `About`; `frame` has the values that all
+    pages need.
     """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
@@ -306,7 +306,7 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
 
 
 def _answered(about: JSONObject) -> JSON:
-    """The value of a call (`call_json`), or else what its tool sent although it failed."""
+    """The value of a call (`call_json`), or what its tool sent although the call failed."""
     error = about.get("error")
     if isinstance(error, dict):
         return error.get("sent")
@@ -322,7 +322,7 @@ class Image:
 
 
 def _images(value: JSON) -> list[Image]:
-    """The image blocks in a result, in their order, without damaged ones."""
+    """The image blocks in a result, in their order; damaged images are left out."""
     images: list[Image] = []
     waiting = [value]
     while waiting:
@@ -347,8 +347,8 @@ def _images(value: JSON) -> list[Image]:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a program; `marks` are (tool, times called, number of its first call) of the tools
-    that it calls.
+    """A line of a program. `marks` has (tool, number of calls, number of the first call) of each
+    tool that the line calls.
     """
 
     number: int
@@ -357,8 +357,8 @@ class SourceLine:
 
 
 def _marked(trace: Trace) -> list[SourceLine]:
-    """The source of the last program. A call belongs to the lines in which the name of its
-    tool is called.
+    """The lines of the last program. A call belongs to the lines in which the name of its tool is
+    called.
     """
     try:
         tree = ast.parse(trace.program)

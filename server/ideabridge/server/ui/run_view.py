@@ -1,4 +1,6 @@
-"""Run view: what `view_run` answers from the journal of a run, made here or in a worker process."""
+"""Run view: makes what `view_run` answers from the journal of a run, in the server or in a worker
+process.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ideabridge.server.ui.timeline import Row, timeline
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MOST_ROWS: Final = 60
-"""Calls that the view shows."""
+"""The most calls that the view shows."""
 
 
 def run_view_of(read: KeptJournal) -> JSONObject:
@@ -34,7 +36,7 @@ def run_view_of(read: KeptJournal) -> JSONObject:
 
 
 def run_view(store: Store, run_id: str, last: int) -> JSONObject:
-    """`run_view_of` a run up to one of its events, for a worker process."""
+    """Return `run_view_of` a run up to one of its events, in a worker process."""
     return run_view_of(read_until(store, run_id, last))
 
 

@@ -1,4 +1,4 @@
-"""Runs: the list of runs, one run with its timeline, and one call of it."""
+"""Runs: pages that show the list of runs, one run with its timeline, and one call."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from ideabridge.tools.threads import compute_in_thread
 logger = logging.getLogger(__name__)
 
 PAGE: Final = 50
-"""Runs of a page."""
+"""The number of runs on a page."""
 
 STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run of the list."""
+    """A row of the list of runs."""
 
     record: RunRecord
     status: str
@@ -86,7 +86,7 @@ class RunPages:
     # -- the list ----------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """The runs, newest first."""
+        """Show the runs, newest first."""
         query = request.query_params
         visitor = visitor_of(request)
         store = self._bridge.store
@@ -96,7 +96,7 @@ class RunPages:
         user = query.get("user", "")
         after = query.get("after") or None
 
-        # One run more than a page shows tells whether an older page follows.
+        # One run more than the page shows tells whether an older page follows.
         records = listed_runs(
             store,
             user if user and visitor.manages else visitor.scope,
@@ -120,7 +120,7 @@ class RunPages:
         )
 
     async def direct(self, request: Request) -> Response:
-        """The direct calls of exposed tools, newest first."""
+        """Show the direct calls of exposed tools, newest first."""
         visitor = visitor_of(request)
         after = request.query_params.get("after") or None
         page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
@@ -130,8 +130,8 @@ class RunPages:
     # -- one run -----------------------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
-        """One run: its timeline, calls, decisions, state and events; with `?at=N`, as it
-        was after event N.
+        """Show one run: its timeline, calls, decisions, state and events; with `?at=N`, as it was
+        after event N.
         """
         record = self._site.record(request, request.path_params["run"])
         at = number_from(request.query_params.get("at", "")) or 0
@@ -186,14 +186,14 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """What a worker reads from the journal of a run."""
+        """Let a worker read the journal of a run, and return what it makes of it."""
         store = self._bridge.store
         task = f"reading run {record.id}"
         return await read_beside(work, store, record.id, *arguments, is_small=False, what=task)
 
     async def _cards(self, request: Request, record: RunRecord, history: RunHistory | None) -> str:
-        """The open decisions of a run, as a part of its page. Those of a room are on the page of
-        the run that it belongs to.
+        """The open decisions of a run, as a part of its page. The decisions of a room are on the
+        page of the run to which it belongs.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return ""
@@ -209,11 +209,11 @@ class RunPages:
             now = time.time()
             return render("cards.html", cards=cards, ui=PREFIX, path=path, now=now, visitor=visitor)
 
-        # A thread, because a call may be long.
+        # This runs in a thread, because a call may be long.
         return await compute_in_thread(text)
 
     async def picture(self, request: Request) -> Response:
-        """The first calls of the timeline as a picture that stands alone."""
+        """Return the first calls of the timeline as a picture in a file of its own."""
         record = self._site.record(request, request.path_params["run"])
         text: JSON = None
         async with self._site.histories.reading(record.id) as read:
@@ -241,7 +241,7 @@ class RunPages:
         visitor = visitor_of(request)
         run = (await self._bridge.resume(record.id, caller=record.caller)).root
         if record.caller != visitor.caller:
-            # The journal does not name who lets a run continue.
+            # The journal does not record who resumes a run, so the log does.
             logger.info(
                 "run %s of %s: resumed on the page by %s",
                 run.id,
@@ -256,7 +256,7 @@ class RunPages:
         """Continue from a point of a run in a new run, with other input or another solution.
 
         Raises:
-            ForkError: the run belongs to somebody else. Its calls would run in that person's name.
+            ForkError: the run belongs to somebody else, in whose name the calls would run.
         """
         record = self._site.record(request, request.path_params["run"])
         visitor = visitor_of(request)
@@ -295,8 +295,8 @@ class RunPages:
     # -- one call ----------------------------------------------------------------------------------
 
     async def call(self, request: Request) -> Response:
-        """One call: as written and as resolved, its result or error, and what was
-        decided about it.
+        """Show one call: as written and as resolved, its result or error, and the decisions about
+        it.
         """
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
@@ -310,7 +310,7 @@ class RunPages:
         return await self._page_by_worker(request, run_pages.call_page, record, number)
 
     async def result(self, request: Request) -> Response:
-        """The result of a call as a file."""
+        """Return the result of a call as a file."""
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
         result: JSON = None
@@ -326,7 +326,7 @@ class RunPages:
         return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
     async def image(self, request: Request) -> Response:
-        """An image in the result of a call."""
+        """Return an image in the result of a call."""
         record = self._site.record(request, request.path_params["run"])
         number = _number_in(request, "call")
         place = _number_in(request, "image")
@@ -353,17 +353,17 @@ def _row(record: RunRecord) -> RunRow:
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """The callers whose runs a visitor may choose; empty if only its own."""
+    """The callers whose runs a visitor may choose; empty if it sees only its own."""
     if not visitor.manages:
         return []
     return [LOCAL_USER, *(user.caller for user in store.users.all())]
 
 
 def _number_in(request: Request, name: str) -> int:
-    """A number in the path of a run.
+    """Read a number in the path of a page about a run.
 
     Raises:
-        UnknownRunError: it is not a number.
+        UnknownRunError: the text is not a number.
     """
     run = request.path_params["run"]
     text = request.path_params[name]

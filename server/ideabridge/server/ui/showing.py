@@ -1,4 +1,4 @@
-"""Showing: values, times and names as text in pages. Templates escape all of it."""
+"""Showing: values, times and names as text for pages. Templates escape all of these texts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import readable_json, visible
 
 LONGEST: Final = 20_000
-"""Characters of a value that a page shows; the rest is loaded on demand."""
+"""The most characters of a value that a page shows; the rest is loaded on demand."""
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def duration(seconds: float | None) -> str:
-    """`3 ms`, `1.25 s`, `2 min 5 s`, `3 h 20 min`; empty for None."""
+    """A time span, such as `3 ms`, `1.25 s`, `2 min 5 s` or `3 h 20 min`; empty for None."""
     if seconds is None:
         return ""
     if seconds < 1:
@@ -33,8 +33,8 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """`5 s ago`, `3 min ago`, `2 h ago`, `4 d ago`; empty for None. A text is a time as the
-    store writes it.
+    """How long ago a time was, such as `5 s ago`, `3 min ago`, `2 h ago` or `4 d ago`; empty for
+    None. A text is a time as the store writes it.
     """
     if not at:
         return ""
@@ -53,7 +53,7 @@ def ago(at: float | str | None, now: float) -> str:
 
 
 def moment(at: float | str | None) -> str:
-    """`2026-11-22 10:15:03` in UTC; empty for None."""
+    """A time in UTC, such as `2026-11-22 10:15:03`; empty for None."""
     if not at:
         return ""
     if isinstance(at, str):
@@ -69,7 +69,7 @@ def as_json(value: JSON) -> str:
 
 
 def text_of(value: JSON) -> str:
-    """A value for people: text as it is, with hidden characters visible, anything else
+    """A value for people: a text as it is, with hidden characters made visible, and anything else
     as indented JSON.
     """
     if isinstance(value, str):
@@ -78,14 +78,14 @@ def text_of(value: JSON) -> str:
 
 
 def bounded(value: JSON) -> str:
-    """`text_of` a value, without what exceeds `LONGEST`."""
+    """The first `LONGEST` characters of the `text_of` a value."""
     text = text_of(Beginning(value, LONGEST).value)
     return text if len(text) <= LONGEST else text[:LONGEST]
 
 
 def omitted(value: JSON) -> int:
-    """The characters that `bounded` leaves out, of large values about so many; 0 if and only if it
-    leaves out none.
+    """The number of characters that `bounded` leaves out, which is an estimate for large values; 0
+    if and only if it leaves out none.
     """
     beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:
@@ -96,7 +96,7 @@ def omitted(value: JSON) -> int:
 def in_one_line(value: JSON, most: int = 120) -> str:
     """A value in one line, cut after `most` characters."""
     if isinstance(value, str):
-        # Each word has a character at least.
+        # Each word has at least one character.
         line = " ".join(value.split(maxsplit=most + 1)[: most + 1])
         text = visible(line[: most + 1])
     else:
@@ -105,7 +105,7 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
+    """A number with its noun: `1 call`, `2 calls`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

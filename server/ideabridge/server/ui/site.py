@@ -1,8 +1,8 @@
-"""Site: the page of the server, its routes and templates.
+"""Site: the pages of the server, their routes and templates.
 
-Every page is rendered here, works without JavaScript, and is an ordinary document with links and
-forms. The script `static/ui.js` adds what a document cannot do: it loads the page again when the
-store has changed, and replaces the elements marked `data-live`.
+Every page is rendered on the server, works without JavaScript, and is an ordinary document with
+links and forms. The script `static/ui.js` does only what a document cannot: it loads the page again
+when the store has changed, and replaces the elements marked `data-live`.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 
 REFRESH: Final = "Ideabridge-Refresh"
-"""The header of a request by which the script loads an open page again."""
+"""The header of the requests with which the script loads an open page again."""
 
 _LOOK_SECONDS: Final = 0.3
-"""Seconds between two looks at the store for a page that is open."""
+"""Seconds between two checks of the store for an open page."""
 
 _REST_SECONDS: Final = 1.0
-"""The shortest time between two events on one stream."""
+"""The fewest seconds between two events on one stream."""
 
 _UNKNOWN: Final = (UnknownRunError, UnknownIdeaError, UnknownPublicationError, UnknownToolError)
 
 
 class Site:
-    """The pages over an open bridge.
+    """The pages for an open bridge.
 
     Attributes:
         bridge: the bridge.
-        front: the server, which publishes what runs become.
+        front: the server, which publishes runs as tools.
         histories: the journals that pages read.
-        access: says who a visitor is.
+        access: identifies visitors.
     """
 
     def __init__(self, bridge: Bridge, front: Front) -> None:
@@ -81,7 +81,7 @@ class Site:
         self.access: Access | None = None
 
     def application(self, routes: Iterable[Route]) -> Starlette:
-        """The application with its own routes and those of the pages. `Access` goes before it."""
+        """The application with its own routes and those of the pages. `Access` comes before it."""
         return Starlette(
             routes=[
                 Mount(
@@ -106,23 +106,23 @@ class Site:
     # -- what pages use ----------------------------------------------------------------------------
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
-        """A page made from a template, with the frame that all pages have."""
+        """Make a page from a template, with the frame that all pages have."""
         return HTMLResponse(render(template, **self.frame(request), **values), code)
 
     async def page_beside(self, request: Request, template: str, **values: Any) -> Response:
-        """A page that shows values which may be large. A thread makes its text."""
+        """Make a page with values that may be large. A thread makes its text."""
         frame = self.frame(request)
         return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
 
     def frame(self, request: Request) -> JSONObject:
-        """What all pages have, as values for their templates. The messages for the
-        visitor are taken.
+        """The values that the templates of all pages need. This takes the messages from the
+        visitor, so that they are shown once.
         """
         visitor = visitor_of(request)
         notes: list[Note] = []
         if REFRESH not in request.headers:
-            # The script loads pages that somebody has open; a message is for the page that
-            # they open next.
+            # The script reloads pages that are already open. A message is for the page that the
+            # visitor opens next.
             notes = visitor.notes
             visitor.notes = []
         return {
@@ -143,7 +143,7 @@ class Site:
         }
 
     def waiting(self, visitor: Visitor) -> int:
-        """How many decisions wait for this visitor."""
+        """The number of runs, at most 100, that wait for a decision of this visitor."""
         store = self.bridge.store
         statuses = ("needs_approval",)
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
@@ -165,8 +165,8 @@ class Site:
         return RedirectResponse(where, 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
-        """A handler of a form: if the work is refused, the visitor goes back to the page of the
-        form and reads why.
+        """Make a handler for a form. If the work is refused, the visitor returns to the page of the
+        form, which says why.
         """
 
         async def handle(request: Request) -> Response:
@@ -195,7 +195,8 @@ class Site:
                 key = await access.sign_in(form_of(request).get("token"), request.scope)
                 wrong = "" if key else "This token is not valid."
             elif request.method == "GET" and "key" in request.query_params:
-                # HEAD is how chats and scanners look at a link, which works once.
+                # Chats and scanners look at a link with HEAD, which must not use it up: it works
+                # only once.
                 key = access.follow_link(request.query_params["key"], request.scope)
                 if key:
                     wrong = ""
@@ -222,8 +223,8 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Server-sent events: one whenever the store has changed since the page was made, at
-        most one a second.
+        """Send server-sent events: one whenever the store has changed since the page was made, at
+        most one per second.
         """
         shown = request.query_params.get("since", "")
 
@@ -231,7 +232,8 @@ class Site:
             store = self.bridge.store
             since = 0.0
             announced = shown
-            # A comment at the start, and every 15 s: proxies close connections without data.
+            # A comment is sent at the start and every 15 s, because proxies close connections
+            # without data.
             yield ": ideabridge\n\n"
             quiet = time.monotonic()
             while not self.front.running.closing:
@@ -276,7 +278,7 @@ class Site:
 
 
 def _from(request: Request) -> str:
-    """The page of the form, by `Referer`, as a path of this site."""
+    """The page of the form, according to `Referer`, as a path of this site."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(request.headers.get("referer", ""))

@@ -16,27 +16,27 @@ from ideabridge.server.ui.showing import duration
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 
 ROWS: Final = 100
-"""Rows of a page."""
+"""The number of rows on a page."""
 
 _NARROWEST: Final = 0.4
-"""Per cent of the width: nobody would see a narrower bar."""
+"""The least width of a bar, in per cent of the whole width: nobody would see a narrower bar."""
 
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
-"""The width of a long stretch in which nothing ran, as a part of the time in which something
+"""The width of a long stretch in which nothing ran, as a fraction of the time in which something
 ran."""
 
 _LEAST_IDLE: Final = 0.01
-"""Seconds: the least width of such a stretch."""
+"""The least width of such a stretch, in seconds."""
 
 _LONG_IDLE: Final = 2.0
-"""A stretch is long if it lasts so many times its width."""
+"""A stretch is long if it lasts longer than this multiple of its width."""
 
 _MOST_BREAKS: Final = 20
-"""Stretches that are drawn shorter. Each row has a mark for each of them."""
+"""The most stretches that are drawn shorter. Each row has a mark for each of them."""
 
 _NOTICED: Final = 0.001
-"""Seconds: a shorter wait has no bar and no explanation."""
+"""The least wait in seconds that has a bar and an explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Row:
     """One call, or one answer of the mind.
 
     Attributes:
-        number: the call; -1 for an answer of the mind.
-        left, width: the bar of its execution, in per cent of the run; None before it starts.
-        asked: the bar of the time from the first question about it to the last decision.
-        waited: the bar of the time from its listing to its start.
-        took: seconds that it ran.
-        why: why it waited.
+        number: the number of the call; -1 for an answer of the mind.
+        left, width: the bar of the execution, in per cent of the run; None before it starts.
+        asked: the bar from the first question about the call to the last decision.
+        waited: the bar from the listing of the call to its start.
+        took: the seconds that the call ran.
+        why: why the call waited.
     """
 
     number: int
@@ -72,12 +72,12 @@ class Timeline:
     """One page of the rows of a run.
 
     Attributes:
-        first: the place of its first row among those that were chosen.
-        total: how many rows were chosen.
+        first: the place of the first row of the page among the chosen rows.
+        total: the number of chosen rows.
         most: the most calls that ran at the same time.
-        density: for a run with more than one page, how many calls ran in each part of its time, as
-            (x, height) in per cent.
-        seconds: the time that the run took so far.
+        density: for a run with more than one page, the number of calls that ran in each part of its
+            time, as (x, height) in per cent.
+        seconds: the seconds that the run has taken so far.
         ticks: the texts of the marks on the axis, at equal distances.
         breaks: (left, width, seconds) of each stretch in which nothing ran and which is drawn
             shorter; left and width are in per cent.
@@ -106,14 +106,14 @@ def timeline(
     """The rows of a run.
 
     Args:
-        trace: its journal.
-        machine: the folded journal, which knows why calls waited, and the exact status of calls
-            that never started; None: it was not folded.
-        first: the first row of the page.
+        trace: the trace of the run.
+        machine: the machine of the folded journal, which knows why calls waited, and the exact
+            status of calls that never started; None if the journal was not folded.
+        first: the place of the first row of the page.
         status: only rows with this status.
         tool: only rows of this tool.
-        now: the end of what still runs; None: the present time.
-        is_left: no process is at work on the run, so none of its calls runs any more.
+        now: the end of calls that still run; None for the present time.
+        is_left: whether no process executes the run, so that none of its calls runs any more.
     """
     bars = [*trace.minds, *trace.bars]
     if trace.minds:
@@ -187,7 +187,7 @@ def _row(bar: CallBar, trace: Trace, machine: Machine | None, axis: _Axis, is_le
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """When each bar began and ended; one that still runs ends at `end`."""
+    """When each bar began and ended. A bar that still runs ends at `end`."""
     ran: list[tuple[float, float]] = []
     for bar in bars:
         if bar.started is not None:
@@ -216,14 +216,14 @@ def _length(stretch: tuple[float, float]) -> float:
 
 
 class _Axis:
-    """The axis of time. A run may wait for a person for hours: a long stretch in which nothing ran
+    """The time axis. A run may wait for a person for hours, so a long stretch in which nothing ran
     is drawn shorter.
 
-    `points` are (seconds since 1970, per cent) of the ends of the stretches. Between two of
-    them, the same time has the same width.
+    `points` are (seconds since 1970, per cent) of the ends of the stretches. Between two points,
+    equal times have equal widths.
 
     Attributes:
-        end: when the run ended, or now.
+        end: the end of the run, or the present time, in seconds since 1970.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class _Axis:
 
     @classmethod
     def of(cls, ran: Iterable[tuple[float, float]], begun: float, end: float) -> _Axis:
-        """The axis of a run from its beginning to its end, in which something ran at these
-        times.
+        """The axis of a run from beginning to end, in which something ran during each span of
+        `ran`.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -263,7 +263,7 @@ class _Axis:
         return cls([(at, value / whole * 100) for at, value in points], idle, end)
 
     def place(self, at: float) -> float:
-        """The place of a time, in per cent."""
+        """The place of a time on the axis, in per cent."""
         number = min(max(1, bisect_right(self._times, at)), len(self._points) - 1)
         start, left = self._points[number - 1]
         finish, right = self._points[number]
@@ -273,7 +273,7 @@ class _Axis:
         return min(100.0, max(0.0, place))
 
     def time(self, place: float) -> float:
-        """The time at a place."""
+        """The time at a place on the axis."""
         for (start, left), (finish, right) in pairwise(self._points):
             if left < right and place <= right:
                 return start + (finish - start) * (place - left) / (right - left)
@@ -282,14 +282,14 @@ class _Axis:
         return self._points[-1][0]
 
     def stretch(self, start: float | None, finish: float | None) -> tuple[float, float] | None:
-        """(left, width) of a time in per cent; None for one that nobody would notice."""
+        """(left, width) of a time span in per cent; None if it is too short to be noticed."""
         if start is None or finish is None or finish - start < _NOTICED:
             return None
         left = self.place(start)
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """The times at five equal distances, since the beginning."""
+        """The times at five equal distances, counted from the beginning."""
         begun = self._points[0][0]
         return [duration(self.time(part * 25.0) - begun) for part in range(5)]
 
@@ -320,18 +320,19 @@ def _gaps(
 def _density(
     ran: Sequence[tuple[float, float]], axis: _Axis
 ) -> tuple[int, list[tuple[float, float]]]:
-    """(the most calls that ran at once, how many ran in each part of the axis as (x,
-    height) in per cent).
+    """Return the most calls that ran at once, and how many ran in each part of the axis, as (x,
+    height) in per cent.
     """
     starts = sorted(start for start, _ in ran)
     ends = sorted(finish for _, finish in ran)
     edges = [axis.time(number * 100 / _BUCKETS) for number in range(_BUCKETS)]
-    # What runs where a part begins, and then after each beginning of a call in it.
+    # The number of calls that run where each part begins. Each call that begins within the part may
+    # raise it.
     highest = [bisect_right(starts, edge) - bisect_right(ends, edge) for edge in edges]
     bucket = ended = 0
     for number, start in enumerate(starts):
         while ended < len(ends) and ends[ended] <= start:
-            # An end before a beginning at the same time: these two calls did not run at once.
+            # If a call ends at the moment in which another begins, they did not run at once.
             ended += 1
 
         while bucket + 1 < _BUCKETS and edges[bucket + 1] <= start:
@@ -361,7 +362,7 @@ def suppliers(progress: Progress) -> set[int]:
 
 
 def awaited(progress: Progress) -> dict[int, str]:
-    """The calls that a call waits for, each with what it waits for."""
+    """The calls for which a call waits, each with what it waits for."""
     reasons = dict.fromkeys(progress.call.order, "the order of effects")
     reasons.update(dict.fromkeys(progress.call.edges or (), "its success (_after)"))
     reasons.update(dict.fromkeys(suppliers(progress), "its result"))
@@ -369,7 +370,7 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine) -> str:
-    """Why a call did not start when it was listed; empty if it did."""
+    """A text that says why a call did not start when it was listed; empty if it did."""
     if bar.listed is None:
         return ""
 
@@ -405,8 +406,8 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, machine: Machine)
 
 
 def _last(trace: Trace, before: Iterable[int], start: float | None) -> int | None:
-    """The call that ended last among the calls that another waited for. If the other has not
-    started, an open call comes first.
+    """The call that ended last among the calls for which another call waited. If the other call has
+    not started, a call that has not ended takes precedence.
     """
     bars = [trace.bars[number] for number in before if number < len(trace.bars)]
     if start is None:

@@ -1,4 +1,6 @@
-"""Writing: an idea is written or pasted as a document, looked at, and saved as a tool."""
+"""Writing: a page on which people write or paste an idea as a document, look at it, and save it as
+a tool.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """The editor. A POST shows what the document would become, and saves it if that
-        was shown before.
+        """Show the editor. A POST shows what the document would become, and saves it if this was
+        shown before.
         """
         form = form_of(request)
         visitor = visitor_of(request)
@@ -53,7 +55,8 @@ class WritingPage:
         if request.method == "POST":
             try:
                 document, written = await compute_in_thread(_read, text)
-                # Nobody saves what they have not seen: it may come from somebody else.
+                # Nobody can save what they have not seen, because the text may come from somebody
+                # else.
                 digest = content_hash(text)
                 values.update(written=written, seen=digest, **_shown(written))
                 if form.get("action") == "save" and form.get("seen") == digest:
@@ -89,7 +92,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 
 
 def _shown(written: WrittenIdea) -> dict[str, Any]:
-    """Everything that a call runs, or that a mind reads."""
+    """Everything that a call of the tool runs, or that a mind reads."""
     values: dict[str, Any] = {
         "program": source_text(written.program or ""),
         "plan": None,

@@ -191,7 +191,7 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
     Args:
         store: the store of the journals.
         chosen: only the decisions of this run, or of the run to which this room belongs.
-        caller: the owner of the runs. A chosen run may have another owner.
+        caller: who looks up the runs. Whether it may see a chosen run is not checked.
     """
     roots = waiting_runs(store, caller) if chosen is None else [root_of(store, chosen)]
     for root in roots:

@@ -60,7 +60,7 @@ def listed_runs(
 
     Args:
         store: the store of the runs.
-        caller: the owner of the runs; None for the runs of everybody.
+        caller: who looks up the runs, and sees only some of them unless it is `SEES_ALL`.
         limit: the most runs.
         status: only runs with this `run_status`; None for all.
         after: the id of a run; only runs that follow it in the list are returned.
