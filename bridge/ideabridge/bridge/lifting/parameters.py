@@ -14,8 +14,8 @@ members of one object `also`, so that schemas stay small. A literal that follows
 input needs no parameter: passing that member changes it.
 
 In the plan, the reference `†input.NAME` replaces a literal with a default. A followed literal stays
-as recorded, and its entry in `explained` names the parameter as `given`: `{"at": ["calls", "2",
-"owner"], "by": [...], "given": "†input.owner"}`, or `"†input.also.owner"`.
+as recorded, and its entry in `explained` names the parameter as `given`:
+`{"at": ["calls", "2", "owner"], "by": [...], "given": "†input.owner"}`, or `"†input.also.owner"`.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ class ReportRow:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
         example: the recorded value as JSON; empty without one.
-        otherwise: what is used if nobody passes it: `required`, `may be left out`, `always the
-            same`, `taken from ...`.
+        otherwise: what is used if nobody passes it: `required`, `may be left out`,
+            `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value may be wrong for other data.
         description: the description of the parameter.

@@ -514,7 +514,7 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 _LEVELS: Final = {"warn": "warning", "err": "error", "trace": "debug", "fatal": "critical"}
-"""The protocol's levels of log messages, by names that it does not have."""
+"""The protocol's levels of log messages, by other names that some servers use for them."""
 
 
 _RULES: Final[Mapping[str, Rule]] = {

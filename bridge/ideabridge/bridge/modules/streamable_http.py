@@ -254,7 +254,7 @@ class StreamableHTTP:
                     self._end_stream()
 
                 if anyio.current_time() - began > _LONG_SECONDS:
-                    failures = 0  # a proxy has probably ended a long silent stream
+                    failures = 0  # a proxy has probably ended the silent stream
 
                 await anyio.sleep(_pause(retry))
         finally:

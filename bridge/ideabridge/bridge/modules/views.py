@@ -1,8 +1,8 @@
 """Views: recognises the pages in HTML that modules offer to hosts (MCP Apps).
 
 A host runs the script of a view, and lets the script call the tools of the server that the host
-knows, which is ideabridge. So views of a module are passed on only if the user allows it (`views:
-true`).
+knows, which is ideabridge. So views of a module are passed on only if the user allows it
+(`views: true`).
 """
 
 from __future__ import annotations
