@@ -171,7 +171,7 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return (the program of the answer or None, why it is malformed or None). A malformed
+        """Return the program of the answer or None, and why it is malformed or None. A malformed
         program remains in `extra`.
         """
         try:

@@ -168,7 +168,7 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
     if key not in form:
         return Candidate(source, MISSING, "no value")
     value = form[key]
-    # Nobody can choose a value that was not shown whole. Only this place decides that, for the form
+    # Nobody can choose a value that was not shown whole. This check decides that, both for the form
     # and for the terminal.
     is_whole = form.get("shortened") is not True and len(readable_json(value)) <= _WHOLE
     return Candidate(source, value if is_whole else MISSING, show(value, _VALUE))
@@ -182,8 +182,8 @@ def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[st
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
-    """Return notes, `{"at", "what"}` each, in the way in which `assumption_lines` returns
-    assumptions; all of them if `most` is None.
+    """Return notes, `{"at", "what"}` each, as lines, like `assumption_lines`. If `most` is None,
+    the lines have no limit.
     """
     forms = [note for note in notes if isinstance(note, dict)]
     lines = [
@@ -307,8 +307,8 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after an editor who does not settle them has changed it:
-    a changed value is assumed too.
+    """Return the assumptions about a call after somebody has edited it. A value that they changed
+    is assumed too.
 
     Args:
         assumed: see `Settled.assumed`.

@@ -61,8 +61,8 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add the doubts about a call or an output of an instance; the instance is "" if there are
-        none.
+        """Add the doubts about a call or an output of an instance, which is "" if there are no
+        instances.
         """
         self.strict = self.strict or other.strict
         if instance:
@@ -79,7 +79,7 @@ class Doubts:
 
         Args:
             by: who approved it.
-            edited: the resolved call as changed by them; None if they changed nothing.
+            edited: the resolved call if the person changed it; None if not.
         """
         if edited is None:
             assumed = self.assumed
@@ -174,7 +174,7 @@ class Computation(Protocol):
         Args:
             values: the values that exist at the references that the call reads, by the texts of the
                 references.
-            only_reads: the call changes nothing.
+            only_reads: True if the call changes nothing.
         """
         ...
 

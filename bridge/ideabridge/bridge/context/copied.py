@@ -58,8 +58,8 @@ class CallFacts:
     Attributes:
         place: the place of the call.
         watched: references that the call does not read, but whose values its author had seen.
-        may_decide: the call may have been made because of a result that it does not read.
-        is_idle: nothing reads the result of the call.
+        may_decide: True if the call may have been made because of a result that it does not read.
+        is_idle: True if nothing reads the result of the call.
     """
 
     place: int
@@ -73,7 +73,7 @@ class CopiedLiterals:
 
     Args:
         literals: the literals with their explanations.
-        facts: what the plan knows of its values.
+        facts: what the plan knows about its values.
         depth: the number of keys of a place before those below the call or the output.
     """
 
@@ -218,7 +218,7 @@ class CopiedInCall(CopiedLiterals):
 
     @property
     def shared_reason(self) -> str | None:
-        """The reason of a call that may have been a decision."""
+        """The reason to ask about a call that may have been a decision."""
         return DECISION if self.call.may_decide else None
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:

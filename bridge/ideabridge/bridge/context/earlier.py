@@ -33,7 +33,7 @@ LAST_RULES: Final = 1
 """The last version of the rules for calls to which this module applies."""
 
 WHEN: Final = "_when"
-"""The key of a call that is no parameter: whether the call is made."""
+"""The key of a call for the literal that decides whether the call is made. It is no parameter."""
 
 
 class _UnderEarlierRules(CopiedLiterals):
@@ -61,7 +61,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
     """The copied literals of a call, and the tests that say whether the call is made.
 
     Args:
-        literals, facts, call: as for `CopiedInCall`.
+        literals, facts, call: see `CopiedInCall`.
         test: the tests; None if the call is always made.
     """
 

@@ -465,7 +465,7 @@ def operand_path(reference: str) -> Path:
 
 
 def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
-    """Read the JSON form of an explanation; the module's docstring lists the forms.
+    """Read the JSON form of an explanation; the docstring of the module lists the forms.
 
     Raises:
         ExplanationError: the form is wrong; the message says where and what was expected.

@@ -346,7 +346,7 @@ class Draft:
 
     @property
     def how_to_read(self) -> str:
-        """How to get at shortened values, as the end of a sentence."""
+        """How to read shortened values, as the end of a sentence."""
         reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
         return f"{reads}a reference passes the whole value on"
 
@@ -651,7 +651,7 @@ class Handlers:
 
     @property
     def are_built_in(self) -> bool:
-        """Whether nobody has registered another handler."""
+        """Whether all handlers are the built-in ones."""
         return self._by_kind == BUILT_IN
 
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
@@ -752,8 +752,8 @@ def _name_of_tool(message: Message) -> str:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state of the same kind and instance into the first such message. A
-    later definition of a tool replaces an earlier one.
+    """Merge data, input and state messages of the same kind and instance into the first such
+    message. A later definition of a tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

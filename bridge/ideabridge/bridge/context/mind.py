@@ -26,7 +26,7 @@ class Usage:
         input_tokens: tokens of the Request.
         output_tokens: tokens of the answer, including tokens for thinking.
         cost: in US dollars; None if the price is unknown.
-        model: the model that answered, by its provider's name.
+        model: the model that answered, by the name that its provider uses.
         partial: True if the answer may have used more than this, because it was stopped or broke
             off, or because its provider does not report usage.
     """

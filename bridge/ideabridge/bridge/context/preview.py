@@ -61,7 +61,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return the text or its beginning, and subtract its length."""
+        """Return the text or its beginning, and subtract the length from the room."""
         most = max(min(most, self.left), 8)
         beginning = text if len(text) <= most else f"{text[:most]}..."
         self.left -= len(beginning)

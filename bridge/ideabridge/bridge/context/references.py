@@ -150,7 +150,8 @@ def escaped(value: JSON) -> JSON:
 
 
 def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
-    """Return a value as written, with each of its references changed.
+    """Return a value, in the form in which it was written, with each reference replaced by
+    `change`.
 
     Args:
         value: any JSON value. Keys of objects are never references.

@@ -57,8 +57,8 @@ _STEPS: Final = frozenset({"date", "word", "part", "between", "add", "multiply",
 `date`, with two formats and a number: reads a date in the first format, adds days and writes it in
 the second format; `word`, with a number: the n-th word of a text, from 0, and from the end if
 negative; `part`, with a separator and a number: the n-th part between separators; `between`, with
-two texts: what follows the first in its line, up to the second, or to the end of the line if that
-is empty; `add` and `multiply`, with a number; `length`.
+two texts: the text after the first one in its line, up to the second one, or to the end of the line
+if the second is empty; `add` and `multiply`, with a number; `length`.
 """
 
 _COMPARISONS: Final[Mapping[str, str]] = {
@@ -69,9 +69,9 @@ _COMPARISONS: Final[Mapping[str, str]] = {
 }
 """The tests that compare numbers, as Python writes them.
 
-The others are `present`, with true or false: the value exists and is not null; `empty`: it is
-absent, null, or an empty text, list or object; `equals` and `differs_from`, which compare with a
-constant, or with each of a list.
+The others are `present`, with true or false: whether the value exists and is not null; `empty`:
+whether it is absent, null, or an empty text, list or object; `equals` and `differs_from`, which
+compare it with a constant, or with each constant of a list.
 """
 
 _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")

@@ -140,7 +140,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """Open the parts where a removed keyword may have accepted more than the remaining ones."""
+    """Open the parts where the remaining keywords would accept less than the removed ones."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
 

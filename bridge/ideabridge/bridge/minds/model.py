@@ -189,8 +189,8 @@ class ModelAnswer:
         reach: returns the endpoint of the model that a handler chose, or of the configured model
             for None.
         configuration: time-outs, retries, repairs, settings.
-        taken: the forms that the endpoint has accepted, by the hash of the schema. The
-            answer adds its own.
+        taken: the forms that the endpoint has accepted, by the hash of the schema. The answer adds
+            the form that works for it.
         sleep: waits between two attempts.
         request: the Request. The settings from its handlers override those of the configuration.
     """
@@ -415,7 +415,7 @@ def _checked(settings: JSONObject) -> JSONObject:
     and return them without `model`.
 
     Raises:
-        ModelSetupError: a setting is unknown, or the model is not a text.
+        ModelSetupError: a setting is unknown, or the name of the model is not a text.
     """
     if not isinstance(settings.get("model", ""), str):
         raise ModelSetupError("a message handler asked for the model: expected its name, as text")
@@ -514,8 +514,8 @@ class ModelMind:
         """Return the models that the user's own server lists; None if it has no list.
 
         Raises:
-            ModelSetupError: as `check`.
-            ModelUnavailableError, ModelRefusalError: as `models_of`.
+            ModelSetupError: see `check`.
+            ModelUnavailableError, ModelRefusalError: see `models_of`.
         """
         from ideabridge.bridge.minds.endpoint import build_model, models_of
 

@@ -32,7 +32,7 @@ from ideabridge.tools.threads import compute_in_thread
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""The number of newest ideas that can answer a Request with another id than theirs."""
+"""The number of newest ideas that can answer a Request with a different id."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100

@@ -185,7 +185,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Return host and port of an address, without the rest, which may contain a secret."""
+    """Return the host and port of an address, without the rest, which may contain a secret."""
     try:
         parts = urlsplit(url or "")
         host = parts.hostname
@@ -353,8 +353,8 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return the part of a message about a missing key, in brackets, that says that there is no
-    keyring; "" if there is one.
+    """Return a note in brackets that there is no keyring, for a message about a missing key; "" if
+    there is a keyring.
     """
     try:
         Keyring().read(name)

@@ -49,7 +49,7 @@ class CallPlaces:
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:
-        """Add a call at the end, unless it is listed, and return all calls."""
+        """Add a call at the end, unless it is already listed, and return all calls."""
 
         def joined(places: list[CallPlace]) -> list[CallPlace]:
             if any(place.call == call for place in places):
@@ -59,7 +59,7 @@ class CallPlaces:
         return self._change(module, joined)
 
     def leave(self, module: str, call: str) -> None:
-        """Remove a call, and notify those who wait."""
+        """Remove a call, and notify the processes that wait."""
         self._change(module, lambda places: [place for place in places if place.call != call])
 
     def remove(self, module: str, place: CallPlace) -> None:

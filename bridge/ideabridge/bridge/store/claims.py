@@ -56,7 +56,7 @@ def unchecked(plan: JSON) -> JSON:
 
     lifting = plan["lifting"]
     if isinstance(lifting, dict) and lifting.get("checked") == UNCHECKED:
-        # It was imported before it was exported.
+        # The document was exported from a store that had itself imported it.
         lifting = lifting.get("claimed")
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}

@@ -214,8 +214,8 @@ class Contents:
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
 
     def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
-        """Return the row of a member of an event, or the rows of its list, or None if it stays
-        there.
+        """Return the row of a member of an event, or the rows of its list, or None if it stays in
+        the event.
         """
         if isinstance(value, list):
             if not value:
@@ -235,8 +235,8 @@ class Contents:
         return self._put([body], new)[0] if len(body[1]) >= SHORT else None
 
     def parts_of(self, parts: str | None) -> EventParts:
-        """Return the contents to which the parts from `pack` refer. Call this in one snapshot with
-        reading the event.
+        """Return the contents to which the parts from `pack` refer. Call this in the snapshot that
+        reads the event.
 
         Raises:
             StoreFormatError: a part is missing.
@@ -255,7 +255,7 @@ class Contents:
 
     def length_of(self, parts: str) -> int:
         """Return the approximate size in bytes of the contents to which the parts from `pack`
-        refer, without tools and settings. Call this in one snapshot with reading the event.
+        refer, without tools and settings. Call this in the snapshot that reads the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {

@@ -1,4 +1,5 @@
-"""Copying: a whole store into another one, between a file and PostgreSQL in either direction.
+"""Copying: copies a whole store into another one, between a file and PostgreSQL in either
+direction.
 
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last
@@ -206,7 +207,7 @@ def _insert(target: Database, table: _Table, rows: list[tuple[Any, ...]]) -> Non
 
 
 def _extend(source: Database, target: Database, table: _Table) -> None:
-    """Copy the rows after the last that the target has."""
+    """Copy the rows after the last one that the target has."""
     with target.guard:
         last = target.number(f"SELECT max({table.columns[0]}) FROM {table.name}")  # noqa: S608
     for rows in _rows(source, table, (last,)):

@@ -213,10 +213,10 @@ class Database(ABC):
         durability: `normal` survives a crash of the process, `full` also a power failure.
         one_writer: True if only one transaction at a time can write.
         for_update: SQL at the end of a SELECT that locks its rows until the transaction ends.
-        voids: counts the events that invalidate remembered row numbers: rolled back transactions
-            and deletions by this process.
-        lock: held by the thread that writes, during its transaction.
-        guard: `with database.guard:` around reads.
+        voids: the number of events that invalidated remembered row numbers: rolled back
+            transactions and deletions by this process.
+        lock: the lock that the writing thread holds during its transaction.
+        guard: the lock for reads: `with database.guard:`.
         words: the full-text index.
         notifier: notifies other processes.
         upkeep: its size, backups, and the return of free space.

@@ -38,7 +38,7 @@ class StoreBusyError(StoreError):
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
-"""Errors that may pass by themselves, so that the write is worth another attempt."""
+"""Errors that may resolve themselves, so that the write is worth another attempt."""
 
 
 class StoreGoneError(StoreError):
@@ -62,8 +62,8 @@ class StoreCopyError(StoreError):
 
 
 class UncountedCallError(StoreError):
-    """A call was not made, because its module has a limit for all processes and the store, which
-    counts its calls, could not be written.
+    """A call was not made: its module has a limit for all processes, and the store that counts its
+    calls could not be written.
     """
 
     outcome = "not_run"
@@ -138,7 +138,7 @@ class UnknownTokenError(UserError):
 
 
 class UnknownRunError(StoreError):
-    """No run has this id, or the run is another caller's."""
+    """No run has this id, or the run belongs to another caller."""
 
 
 class RunExistsError(StoreError):

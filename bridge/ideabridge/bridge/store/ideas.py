@@ -56,7 +56,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 from ideabridge.tools.names import nearest
 
 LAG: Final = 2048
-"""The approximate number of waiting ideas from which on a save indexes a batch."""
+"""If about this many ideas wait to be indexed, a save indexes a batch."""
 
 _MOST_ALIKE: Final = 1000
 """The most ideas with one prefix of their ids that are checked for whether the caller sees them. A

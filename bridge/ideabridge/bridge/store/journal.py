@@ -232,8 +232,8 @@ class Journal:
         return True
 
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
-        """Return when each event after a sequence number was journaled: sequence number -> seconds
-        since 1970.
+        """Return when each event after a sequence number was journaled, as a mapping from its
+        sequence number to seconds since 1970.
 
         Raises:
             UnknownRunError: no such run.
@@ -295,8 +295,8 @@ class Journal:
         fingerprint: str,
         summary: StoredSummary,
     ) -> None:
-        """Create a run with its whole journal that was carried out elsewhere and is `done`. Call
-        this inside a transaction.
+        """Create a run that is already `done`, with its whole journal, because it was carried out
+        elsewhere. Call this inside a transaction.
 
         Raises:
             RunExistsError: the id is taken.

@@ -1,4 +1,4 @@
-"""Leases: which driver may write to the journal of a run, and until when."""
+"""Leases: record which driver may write to the journal of a run, and until when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Lease(NamedTuple):
 
     Attributes:
         run: the run's id.
-        driver: the holder; None: nobody.
+        driver: the holder; None if nobody holds the lease.
         epoch: the current fencing epoch.
         until: changes with each heartbeat; see `RunRecord.lease_until`.
         seconds: the seconds that it lasts without a heartbeat.

@@ -1,8 +1,8 @@
 """Pruning: delete old runs and ideas while other processes use the store (`docs/store.md`).
 
 1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its
-   forks, and their ideas. An idea that no run of this store made is a family of its own; ideas that
-   name the same run of another store form one.
+   forks, and their ideas. An idea that no run of this store made is a family of its own, but ideas
+   that name the same run of another store form one family.
 2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has begun to
    need them meanwhile. Then it deletes the events of the deleted runs.
 3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
@@ -750,7 +750,7 @@ EVERY: Final = 7 * DAY
 """The seconds between two rounds; all servers on one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
-"""The age in seconds up to which a run is never deleted because of the number of runs."""
+"""The age in seconds below which a run is never deleted just because there are too many runs."""
 
 PACE: Final = 10.0
 """The pause after a transaction, as a multiple of its length."""
@@ -913,8 +913,8 @@ class Retention:
             )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
-        """Delete the families whose runs are all due, and call `renew` after each step, and return
-        the number of runs.
+        """Delete the families whose runs are all due, call `renew` after each step, and return the
+        number of runs.
         """
         database = self._database
         top = database.newest_row("ideas")

@@ -175,7 +175,7 @@ class Publications:
         audience: tuple[str, ...] | None = None,
         replaces: bool = False,
     ) -> Publication:
-        """Publish an idea as the next version of a name. Nothing is overwritten.
+        """Publish an idea as the next version of a name. This overwrites no version.
 
         Args:
             new: the version. Its owner becomes the owner of a new name; None is the owner of the
@@ -186,7 +186,8 @@ class Publications:
                 shares with it.
 
         Raises:
-            PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
+            PublicationNameError: the name does not match `^[a-z][a-z0-9_]{0,47}$`; the message
+                suggests one.
             PublicationContentError: `answer` is unknown, or the plan or recording that it needs is
                 missing.
             NameTakenError: the name is published by another owner now.
@@ -472,7 +473,7 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return the rows among these whose ideas a run of the caller made, or are published to the
+        """Return those rows whose ideas were made by a run of the caller or are published to the
         caller.
 
         Args:
@@ -639,8 +640,8 @@ class Publications:
         Args:
             name: the name.
             version: one of its versions; None: the current one.
-            caller: who asks. For a caller, publications that others do not share with it do not
-                exist.
+            caller: who asks. Publications that others do not share with a caller do not exist for
+                it.
 
         Raises:
             UnknownPublicationError: it does not exist; the message lists the nearest names,

@@ -1,4 +1,5 @@
-"""The data that a version of a published name keeps from its run, read once for all users of it.
+"""The data that a version of a published name keeps from its run, read in one place for all users
+of it.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions of earlier releases stay readable.
@@ -16,7 +17,7 @@ class PublishedRecording:
     """The recording of the run that was published: `Publication.recorded`.
 
     Attributes:
-        input: the input of the run; None: none is recorded.
+        input: the input of the run; None if none is recorded.
         has_output: whether an output is recorded.
         output: the output of the run.
         guide: the start of a run that solves the idea anew; see `Publication.guide`.
@@ -65,7 +66,7 @@ class PlanOrigin:
 
     @classmethod
     def of(cls, plan: JSONObject | None) -> PlanOrigin:
-        """Read the origin of a plan; None without a plan."""
+        """Read the origin of a plan; return None without a plan."""
         lifting = object_in(plan or {}, "lifting")
         if lifting is None:
             return cls()

@@ -280,7 +280,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """Return a value, as written, with the new places in its references to results."""
+        """Return a value with the new places in its references to results."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):

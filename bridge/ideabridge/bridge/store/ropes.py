@@ -22,9 +22,9 @@ LONGEST: Final = 2048
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
-"""A cut can be only where two bytes of these classes follow each other. In most texts this is one
-place in 30 to 100, and `bytes.find` finds it faster than Python could look at each byte. The first
-class contains the comma, the second the digits 1 and 9.
+"""A cut is possible only where two bytes of these classes follow each other. In most texts this is
+one place in 30 to 100, and `bytes.find` finds it faster than Python could look at each byte. The
+first class contains the comma, the second the digits 1 and 9.
 """
 
 _WINDOW: Final = 24

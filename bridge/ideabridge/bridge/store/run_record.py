@@ -89,7 +89,7 @@ class RunRecord:
         parent: the run whose call it answers, if it is a room.
         status: `running`, or the status that `set_status` stored last.
         summary: the summary that `set_status` stored last; all members are empty if it stored none.
-        driver: the holder of the lease; None: nobody.
+        driver: the holder of the lease; None if nobody holds it.
         epoch: the current fencing epoch; 0: never acquired.
         lease_s: the seconds that the lease lasts without a heartbeat.
         lease_until: when the lease ends, in seconds since 1970 by the driver's clock. It is only

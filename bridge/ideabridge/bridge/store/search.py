@@ -88,8 +88,8 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """Return metadata from their stored text and from these columns: the run, the step, and the
-    run's fingerprint.
+    """Return metadata from their stored text and from columns that it leaves out: the run, the
+    step, and the run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
@@ -174,8 +174,8 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the beginning of a context, which has the task, and its end. The results of calls lie
-    in between.
+    """Return the beginning of a context, which has the task, and its end, without the results of
+    calls in between.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 

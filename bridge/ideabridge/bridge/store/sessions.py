@@ -93,7 +93,7 @@ class SessionTable:
         return True
 
     def get(self, session_id: str) -> SessionRow | None:
-        """Return a session in progress by id, or None."""
+        """Return the session in progress with an id, or None."""
         with self._database.guard:
             row = self._database.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
         return None if row is None else _session(row)
@@ -107,7 +107,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """Return the sessions that had no call since a time in seconds since 1970."""
+        """Return the sessions without a call since `before`, a time in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)

@@ -324,7 +324,7 @@ class CallIndex:
         self._add(uses, [step.place for step in steps])
 
     def _called(self, ideas: Iterable[int]) -> set[str]:
-        """Return the uses that ideas have by their own calls."""
+        """Return the uses that ideas have because of their own calls."""
         rows = self._database.execute(
             "SELECT DISTINCT tool, module FROM idea_calls "
             "WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))",
@@ -345,7 +345,7 @@ class CallIndex:
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """Return the uses of each run, which its ideas have by their calls."""
+        """Return the uses that the ideas of each run have because of their calls."""
         uses: dict[str, set[str]] = {}
         for run in runs:
             rows = self._database.execute(
@@ -369,8 +369,8 @@ class CallIndex:
         self._drop({*tags, *of_run}, place)
 
     def moved(self, idea: int) -> None:
-        """Add the uses of an idea that now belongs to another run. Call `remove` before. Call this
-        inside a transaction.
+        """Add the uses of an idea that now belongs to another run. Call this after `remove`, inside
+        a transaction.
         """
         place, tags, run = self._read(idea)
         self._add(tags, [place])

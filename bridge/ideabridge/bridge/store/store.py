@@ -70,7 +70,7 @@ _UNTIL_PROGRAM: Final = 3600.0
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether a version is the plan of a run, and the next version is the program that
+    """Return whether one version is the plan of a run, and the next one is the program that
     replaces it.
     """
     if plan.plan is None or program.plan is None:
@@ -185,8 +185,8 @@ class Store:
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open a store that another process has open. Every write fails. This raises the errors of
-        `open`.
+        """Open a store that another process has open; every write fails. This raises the same
+        errors as `open`.
         """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)

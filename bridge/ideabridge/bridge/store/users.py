@@ -1,7 +1,7 @@
 """Users: who may use a server on this store over HTTP, and the tokens that authenticate them.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
-refer to people by name, and nobody must inherit another person's.
+refer to people by name, and nobody may inherit the data of another person.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVERYBODY: Final = ""
 
 
 class Sight(Enum):
-    """What a viewer that is no caller sees; see `SEES_ALL`."""
+    """What a viewer who is not a caller sees; see `SEES_ALL`."""
 
     ALL = "all"
 
@@ -211,7 +211,7 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """Return the user that an identity provider authenticated, and add the user the first time.
+        """Return the user that an identity provider authenticated, who is added the first time.
 
         Args:
             issuer: the provider's address.

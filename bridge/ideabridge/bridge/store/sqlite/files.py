@@ -25,8 +25,8 @@ LOOK_S: Final = 0.25
 """The seconds between two checks of the files. In between, each commit checks only their folder."""
 
 _RESCUED: Final = ".rescued-"
-"""The part of a rescued copy's name before the time. The copy has what a process still held of a
-deleted store.
+"""The part of a rescued copy's name before the time. Such a copy has the data that a process still
+held of a deleted store.
 """
 
 _SMALLEST: Final = 512

@@ -86,7 +86,7 @@ class FileWatch:
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
         """Return the error for files that are gone. The first call saves the contents that the
-        connection still holds. If that fails, a later call retries it when the fault of the files
+        connection still holds. If that fails, a later call tries again once the fault of the files
         has changed: their folder may have come back without them.
         """
         with self._saving:
