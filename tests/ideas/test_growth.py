@@ -253,7 +253,7 @@ def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
     journal(store, "run", started("tool"))
     run_sql(store.path, "DELETE FROM contents WHERE body LIKE '%tool%'")
     with pytest.raises(
-        StoreFormatError, match="it is damaged: it names a message or schema that is not there"
+        StoreFormatError, match="it is damaged: it names a message or schema that does not exist"
     ):
         list(store.runs.events("run"))
 

@@ -111,7 +111,7 @@ async def test_an_endpoint_is_sent_what_the_budget_admits_and_told_of_the_rest()
             assert f"end{number}" in fake.texts(1)
 
         assert "end1000" not in fake.texts(1)
-        assert "(1 earlier ones are not listed, and made †results.0). Of one" in fake.texts(1)
+        assert "(1 earlier ones are not listed, and made †results.0). Values marked" in fake.texts(1)
         assert "call read to see more of one" in fake.texts(1)
         assert "end1000" in fake.texts(2)
         assert [one.status.value for one in run.calls()] == ["done"] * 202
@@ -288,7 +288,7 @@ async def test_read_gives_parts_of_texts_lists_and_objects_by_references_of_any_
         assert (part["unit"], part["length"]) == ("characters of its JSON", 20)
         assert made[3].value == {"reference": "†results.1.leaf7", "value": "x" * 40}
         assert made[4].value == {"reference": "†state.rows.5", "value": {"id": 5, "square": 25}}
-        assert "behind the end; the value has 2,000 items" in mind.text(2)
+        assert "past the end; the value has 2,000 items" in mind.text(2)
         assert 'reference: found "the rows", expected a reference such as †state.log' in mind.text(
             2
         )

@@ -598,7 +598,7 @@ async def test_what_is_shared_changes_hands_by_nobody_but_its_owner_and_admins(t
             told = await refused(client, "publish_idea", idea=run, name=name)
             assert "published by another owner" in told
         run = (await call(ada, "run_plan", **{**PLAN, "output": "†state.s"}))["run"]
-        assert "who says to whom" in await refused(
+        assert "who decides with whom" in await refused(
             ada, "publish_idea", idea=run, name="kept", to="ada"
         )
         assert (await call(ada, "publish_idea", idea=run, name="kept"))["version"] == 2

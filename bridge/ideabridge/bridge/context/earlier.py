@@ -130,7 +130,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
             if unmet:
                 decision = f"called because {reason}"
                 if settled.value is not True:
-                    decision = f"not called, as it is not so that {reason}"
+                    decision = f"not called, because it is not true that {reason}"
                 why = f"{decision}; runs may have called it only if {unmet[0]}"
 
             computed.doubts.assumed.append({"at": f"calls.{self.call.place}", "why": why})

@@ -552,7 +552,7 @@ def handle_call(message: Message, draft: Draft) -> None:
         notes = f" ({len(earlier):,} earlier ones are not listed{where})"
 
     if showing.is_shortened:
-        notes += f". Of one marked as shortened only the beginning is shown; {draft.how_to_read}"
+        notes += f". Values marked as shortened show only their beginning; {draft.how_to_read}"
 
     draft.say(message.role, "\n".join([f"{CALLS}{notes}:", *lines]))
 

@@ -142,7 +142,7 @@ def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JS
 
 def _expect_within(first: int, size: int, unit: str) -> None:
     if first and first >= size:
-        raise ActivityError(f"from: {first:,} is behind the end; the value has {size:,} {unit}")
+        raise ActivityError(f"from: {first:,} is past the end; the value has {size:,} {unit}")
 
 
 def _fitting(text: str, room: int) -> str:

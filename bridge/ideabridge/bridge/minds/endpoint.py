@@ -152,8 +152,8 @@ def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
     bearer = _BEARERS.get(kind)
     if url is not None and bearer is not None and os.environ.get(bearer, key) != key:
         raise ModelSetupError(
-            f"model: {bearer} would be sent to base_url: name it as key_env where "
-            "that is meant, or unset it"
+            f"model: {bearer} would be sent to base_url: name it as key_env if "
+            "you want that, or unset it"
         )
 
     # Bedrock signs requests with AWS credentials and does not send these; a key would replace the

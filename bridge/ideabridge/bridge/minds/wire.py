@@ -145,7 +145,7 @@ async def _check(response: Response) -> None:
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
         raise ModelRefusalError(
-            f"the model endpoint answered packed ({packed[:40]!r}), though asked not to"
+            f"the model endpoint compressed its answer ({packed[:40]!r}), though asked not to"
         )
 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -270,8 +270,8 @@ def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
     sent_elsewhere = getattr(error.__cause__, "status_code", None)
     if status is None and isinstance(sent_elsewhere, int):
         return ModelRefusalError(
-            f"the model endpoint answered {sent_elsewhere}: it sends elsewhere, and is not "
-            "followed; is base_url right?"
+            f"the model endpoint answered {sent_elsewhere}: it redirects elsewhere, which "
+            "is not followed; is base_url right?"
         )
 
     if status is None:

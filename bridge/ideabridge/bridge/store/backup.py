@@ -46,7 +46,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
             _name(part, target)
     except FileExistsError:
         raise StoreAccessError(
-            f"{target}: there is such a file already; nothing is overwritten"
+            f"{target}: the file exists already; nothing is overwritten"
         ) from None
     except OSError as error:
         raise StoreAccessError(

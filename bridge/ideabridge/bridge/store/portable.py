@@ -125,7 +125,7 @@ _NEED: Final[JSONObject] = {"tool": _TEXT, "module": _TEXT}
 _HASHES: Final[JSONObject] = {
     "id": _hash(
         "SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, "
-        "without shown where none is."
+        "without shown if there is none."
     ),
     "request": _hash("SHA-256 of {context, schema, shown}, likewise."),
     "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
@@ -137,14 +137,12 @@ _CONTENT: Final[JSONObject] = {
     "context": {"description": "The messages of the Request.", "type": "array"},
     "schema": {"description": "JSON Schema of the Solution."},
     "shown": _closed(
-        "How many bytes of results the mind was shown: of one, and of all in the Request.",
+        "How many bytes of results the mind is shown: for one, and for all in the Request.",
         {"value": _WHOLE, "request": _WHOLE},
         *("value", "request"),
     ),
     "solution": {"description": 'The Solution: {"calls": [...], "output": ...}.'},
-    "original": _hash(
-        "The id of the idea with the results of its run, where they are left out here."
-    ),
+    "original": _hash("The id of the idea with the results of its run, if they are left out here."),
     "left_out": {
         "description": "What is left out, because it comes from results of the run.",
         "type": "array",
@@ -154,14 +152,14 @@ _CONTENT: Final[JSONObject] = {
             *("type", "bytes"),
         ),
     },
-    "meta": _closed("What is known beside the triple; in no id.", _META),
+    "meta": _closed("The metadata of the idea, which no id includes.", _META),
     "publication": _closed(
-        "What the name stood for, where one was.", _PUBLICATION, "name", "answer"
+        "What the name referred to, if there was one.", _PUBLICATION, "name", "answer"
     ),
     "needs": {
         "description": "The tools its calls name, and the servers they belong to.",
         "type": "array",
-        "items": _closed("A tool; without module, of no server.", _NEED, "tool"),
+        "items": _closed("A tool; without module, it is no server's.", _NEED, "tool"),
     },
 }
 """The members of a document, in the order in which the digest hashes them."""
@@ -171,7 +169,7 @@ DOCUMENT_SCHEMA: Final[JSONObject] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "An exported idea of ideabridge",
     **_closed(
-        "One idea: the triple (context, schema, solution), with what is known beside it.",
+        "One idea: the triple (context, schema, solution), with its metadata.",
         {**_CONTENT, "digest": _HASHES["digest"]},
         *("ideabridge", "id", "request", "context", "schema", "solution", "digest"),
     ),

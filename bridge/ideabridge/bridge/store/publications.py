@@ -234,8 +234,8 @@ class Publications:
                 raise taken
             if not is_own and shares:
                 raise NameTakenError(
-                    f"{name!r} is another owner's, who says to whom it is "
-                    "given: publish without that"
+                    f"{name!r} belongs to another owner, who decides with whom it is "
+                    "shared: publish without sharing"
                 )
             # A new version does not change the owner of the name.
             return owner or None
@@ -596,7 +596,7 @@ class Publications:
 
         if new.answer == "auto" and new.plan is None and new.guide is None:
             raise PublicationContentError(
-                f"{new.name!r} has neither a plan nor what solving it anew would begin with"
+                f"{new.name!r} has neither a plan nor the start of a run that solves it anew"
             )
 
     def _index(self, name: str, description: str | None) -> None:

@@ -107,7 +107,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """Return the sessions without a call since `before`, a time in seconds since 1970."""
+        """Return the sessions without a call since `since`, a time in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)

@@ -375,7 +375,7 @@ class Users:
                 raise self._unknown(name)
             if user.issuer is not None:
                 raise UserError(
-                    f"{name} comes with tokens of {user.issuer}, and has none of this store"
+                    f"{name} signs in with tokens of {user.issuer}, and has none of this store"
                 )
             ident, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
             self._database.execute(

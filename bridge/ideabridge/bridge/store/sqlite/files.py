@@ -188,4 +188,4 @@ def _fill(connection: sqlite3.Connection, part: Path, target: Path) -> None:
     except sqlite3.Error as error:
         raise StoreAccessError(f"{target}: it cannot be written: {error}") from None
     if fault != "ok":
-        raise StoreFormatError(f"what was to be copied to {target} is damaged: {fault[:200]}")
+        raise StoreFormatError(f"the store that was copied to {target} is damaged: {fault[:200]}")
