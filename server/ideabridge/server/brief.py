@@ -97,8 +97,8 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
             del result[key]
 
     note = (
-        "the plan has no output, so this is what none of its calls reads; check_run with paths "
-        f"gives the rest: {_places(removed)}"
+        "the plan has no output, so only values that no call reads are shown; check_run with "
+        f"paths gives the rest: {_places(removed)}"
     )
     result["notes"] = [*result.get("notes", []), note]
 
@@ -311,7 +311,7 @@ def _changed(
         instructions += f" It is answered to run {answered}, turn {entry['turn']}."
 
     if new:
-        instructions = "\n".join([f"{instructions} There is more to call now:", *new])
+        instructions = "\n".join([f"{instructions} More tools can be called now:", *new])
 
     changed = {key: value for key, value in entry.items() if key != "schema"}
     return {**changed, "instructions": instructions, "context": list[JSON](context)}

@@ -255,8 +255,7 @@ class Offerings:
 
     async def _wait_for(self, reading: _Reading) -> None:
         """Wait for the list of a module: soon after the start until the module is up, and then for
-        `LATE_SECONDS`. If the list is too late, the one that was read before is used, if there is
-        one.
+        `LATE_SECONDS`. If the list is too late, the previous list is used, if there is one.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -347,7 +346,7 @@ class Offerings:
             ):
                 refusal = (
                     f"server {module.name!r} has a sign-in for each user, and changes of "
-                    "its resources are not told"
+                    "its resources are not reported"
                 )
                 raise MCPError(types.INVALID_REQUEST, f"{refusal} to users")
 

@@ -198,7 +198,9 @@ has calls, divided by this number."""
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The number of calls of a run that settled without a start, when they were last counted."""
+    """The number of calls of a run that settled without a start, and the number of notifications
+    since they were counted.
+    """
 
     count: int = 0
     notes: int = 0

@@ -215,7 +215,7 @@ class ExposedTool:
                 return await self._of_run(waiting, request, entry)
 
             if waiting is not None:
-                reason = "the rules allow the call now, and it was made again"
+                reason = "the rules now allow the call, and it was repeated"
                 await self._bridge.cancel(waiting.id, reason, caller=request.caller)
             return await self._called(tool, arguments, request, entry)
 

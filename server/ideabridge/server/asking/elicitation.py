@@ -364,8 +364,8 @@ def _approval_of(
         return Decision("approve", reason=reason, by=by, grant=grant)
     if grant is not None:
         return (
-            "for: expected call, because a call with other values than those that were "
-            "asked about grants nothing"
+            "for: expected call, because a decision that changes the values of a call "
+            "cannot allow further calls"
         )
 
     return Decision("edit", call=approval.with_choices(chosen), reason=reason, by=by)

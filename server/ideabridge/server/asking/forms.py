@@ -142,7 +142,7 @@ _GRANT: Final[dict[str, Any]] = {
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
     """The fields of a form: the fields of a module's question, marked as such, or a decision. If
-    the call is not shown whole, the form only allows refusing it.
+    the call is not shown whole, a person can only refuse it in the form.
     """
     if request.question is not None:
         return _of_module(request.question)
@@ -275,7 +275,7 @@ def publication_form(
         del meanings["approve"]
         text += [
             (
-                "Some do not fit here, so this form takes only a refusal. Show all of them "
+                "Some do not fit here, so you can only refuse in this form. Show all of them "
                 "and decide at a terminal:"
             ),
             f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
@@ -402,7 +402,7 @@ def message(
         lines += [
             "",
             (
-                "Some of it does not fit here, so this form takes only a refusal. Show "
+                "Some of it does not fit here, so you can only refuse in this form. Show "
                 "all of it at a terminal:"
             ),
             f"  {commands.show} {request.run}",

@@ -8,9 +8,9 @@ Each side speaks its own era:
 
     client      module      a question reaches the client
     2025-11-25  either      as a request during the call
-    2026-07-28  2026-07-28  in place of the result; the module gets its own state back, and nobody holds anything: the
-                            sealed state has the questions, with which the answers are checked
-    2026-07-28  2025-11-25  in place of the result; the call at the module is parked until the client comes again
+    2026-07-28  2026-07-28  instead of the result; the module gets its own state back, and nothing is held: the
+                            sealed state has the questions, against which the answers are checked
+    2026-07-28  2025-11-25  instead of the result; the call at the module is parked until the client repeats its request
 
 A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client
 repeats its request at another server on the same store, that server gets the result from this
@@ -80,8 +80,8 @@ _RESPONSE: Final[TypeAdapter[types.InputResponse]] = TypeAdapter(types.InputResp
 
 
 _ENDED: Final = (
-    "the call that asked this has ended: nobody answered in time, or the server was started "
-    "anew. It may have taken effect: look before you call it again"
+    "the call that asked this has ended: nobody answered in time, or the server was "
+    "restarted. It may have taken effect: look before you call it again"
 )
 
 

@@ -393,7 +393,7 @@ class Sampler:
             self._halt(
                 request,
                 f"the client's model was asked {rounds} times within this request, the most a "
-                f"client takes: {_HAND_IN}, or call check_run to have it asked further",
+                f"client takes: {_HAND_IN}, or call check_run to have it asked again",
             )
             return []
 

@@ -124,7 +124,7 @@ class ModuleViews:
         """The reason why a view of a module is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
-            return f"server {module!r} gives {uri!r}, and views of that name are ideabridge's own"
+            return f"server {module!r} gives {uri!r}, and views with that name belong to ideabridge"
         return (
             f'the view {uri!r} of server {module!r} is not passed on: "views": true in its '
             "entry of ideabridge.json"

@@ -232,7 +232,7 @@ def _translated(
     elif file.scope == "user" and _depends_on_project(raw):
         translation.notes.append(
             f"it is fixed to this project, {environment.project}; the host "
-            "uses that of each session"
+            "uses the project of each session"
         )
 
     return translation
@@ -344,8 +344,7 @@ def movable(
             and adoption.name not in named_set
         ):
             staying.append(
-                f"{where}, where every project has it; `--move "
-                f"{adoption.name}` moves it all the same"
+                f"{where}, where every project has it; `--move {adoption.name}` moves it anyway"
             )
         else:
             moving.append(adoption)

@@ -330,7 +330,7 @@ class GuardedProtocol(H11Protocol):
         self._all.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End after the socket was closed."""
+        """Stop the deadlines after the socket was closed."""
         self._all.remove(self)
         self._all.hold_unsent(self, 0)
         self._release()

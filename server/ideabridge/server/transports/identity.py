@@ -169,7 +169,9 @@ class IdentityProvider:
             keys = self._suitable(kid, algorithm)
 
         if self._clock() - self._fetched > STALE_SECONDS:
-            raise ProviderError(f"the keys of the identity provider cannot be had: {self._failure}")
+            raise ProviderError(
+                f"the keys of the identity provider are not available: {self._failure}"
+            )
         return keys[0] if len(keys) == 1 else None
 
     def _suitable(self, kid: str | None, algorithm: str) -> list[JSONObject]:

@@ -209,7 +209,7 @@ class Access:
         if method == "POST" and _comes_from_elsewhere(Headers(scope=scope)):
             return self.refusal(403, "this form was sent from another site", {})
         if _is_part_of_another_site(Headers(scope=scope)):
-            return self.refusal(403, "this page is no part of another site", {})
+            return self.refusal(403, "another site cannot load this page", {})
 
         scope[VISITOR] = None
         if path.startswith(STATIC) or path == SIGN_IN:
