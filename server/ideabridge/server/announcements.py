@@ -87,7 +87,7 @@ class Announcements:
         # reported since the last look.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
-        # By caller, because callers see different ideas.
+        # The listeners by caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
         # By session id; "" is the client on stdio. The SDK does not report the end of every
         # session, so their number is limited, and the oldest are removed.

@@ -72,8 +72,8 @@ def exposed_names(
     `a-z`, `0-9` and `_`.
 
     A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name,
-    the name after the name of its module, the name before a hash of both. Two modules' tools that
-    want the same name both get the next form, so that no name depends on which module connected
+    the name after the name of its module, the name before a hash of both. If tools of two modules
+    want the same name, both get the next form, so that no name depends on which module connected
     first. Tools of this process precede those of modules. `is_taken` reports whether something else
     has a name, which a tool then cannot get.
     """
@@ -186,7 +186,9 @@ class ToolCatalogue:
         self.refresh()
 
     def module_of(self, name: str) -> str | None:
-        """The module of the exposed tool with a name; None if it is no tool of a module."""
+        """The module of the exposed tool with a name; None if the tool does not belong to a
+        module.
+        """
         exposed = self._exposed.get(name)
         return None if exposed is None else exposed.tool.module
 

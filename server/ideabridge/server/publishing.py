@@ -289,7 +289,7 @@ class Publishing:
         """Publish what a run did, and report what a program would settle.
 
         Args:
-            publish_request: what is published.
+            publish_request: what to publish.
             request: the call.
             program_seconds: how long to wait for a program of the client's or the configured model;
                 None if no program is wanted.
@@ -547,7 +547,7 @@ class Publishing:
         the last version.
 
         Args:
-            publish_request: what is published.
+            publish_request: what to publish.
             run: the run in which the model writes the next program.
             request: the call; it may be repeated for each program.
             seconds: how long to wait for each program.

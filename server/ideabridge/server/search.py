@@ -67,7 +67,7 @@ picture image photo
 folder directory
 log history
 """
-"""A word of a tool's name is also found by the other words of its line."""
+"""The words on one line are synonyms where they are part of a tool's name."""
 
 _WORDLESS: Final = """
 a about all also am an and any are as at be been but by can could did do does for from give had has have help here how

@@ -1,9 +1,9 @@
 """Calls elsewhere: passes answers to calls that are parked in other servers on the same store (see
 `relaying`).
 
-When a client repeats its request, a balancer may send it to another server than the one that has
-its call. The server that gets the request, the asker, writes the answers into the store. The server
-that has the call, the holder, gives them to the call and writes the outcome back:
+When a client repeats its request, a balancer may send it to a different server than the one that
+has its call. The server that gets the request, the asker, writes the answers into the store. The
+server that has the call, the holder, gives them to the call and writes the outcome back:
 
     asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
 

@@ -1,8 +1,8 @@
 """The views of modules: which of them are passed on to hosts, and what replaces the others.
 
-A host knows one server, ideabridge, and lets a view call every tool of it that is marked for views.
-So ideabridge passes on the views of at most one module, marks all other tools as tools for models
-only, and then does not offer its own view of a run.
+A host knows one server, ideabridge, and lets a view call each of its tools that is marked for
+views. So ideabridge passes on the views of at most one module, marks all other tools as tools for
+models only, and then does not offer its own view of a run.
 """
 
 from __future__ import annotations

@@ -85,5 +85,5 @@ def _is_relative(text: str, project: Path, *, may_be_folder: bool) -> bool:
     try:
         path = project / text
         return path.exists() if may_be_folder or "/" in text else path.is_file()
-    except OSError:  # too long for a name
+    except OSError:  # The word is too long for the name of a file.
         return False

@@ -131,7 +131,7 @@ class Visitor:
 
     @property
     def decider(self) -> Decider:
-        """Who decides when this visitor decides."""
+        """Who is recorded as the decider when this visitor makes a decision."""
         return Decider("person", "page", self.name)
 
     @property

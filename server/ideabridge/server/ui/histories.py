@@ -210,7 +210,7 @@ class Histories:
         return [*decisions, *left_over][:most]
 
     async def pending(self, record: RunRecord, history: RunHistory | None = None) -> list[Pending]:
-        """The open decisions of a run and its rooms, or of the run that this room belongs to.
+        """The open decisions of a run and its rooms, or of the run to which this room belongs.
 
         Args:
             record: the run or room.

@@ -30,7 +30,8 @@ _LEAST_IDLE: Final = 0.01
 """The least width of such a stretch, in seconds."""
 
 _LONG_IDLE: Final = 2.0
-"""A stretch is long if it lasts longer than this multiple of its width."""
+"""A stretch is long if it lasts longer than this multiple of the width at which it would be
+drawn."""
 
 _MOST_BREAKS: Final = 20
 """The most stretches that are drawn shorter. Each row has a mark for each of them."""
