@@ -29,7 +29,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
     Args:
         idea: the idea. If its results were left out, the Request has none either, and thus another
             id.
-        handlers: the handlers with which it was made, if there were any of one's own.
+        handlers: the handlers with which it was made, if the user registered any.
 
     Raises:
         MessageError: the context has a malformed message.
@@ -49,7 +49,7 @@ def remake(document: JSON, handlers: Handlers | None = None) -> Request:
 
     Args:
         document: a result of `export_idea`.
-        handlers: the handlers with which it was made, if there were any of one's own.
+        handlers: the handlers with which it was made, if the user registered any.
 
     Raises:
         IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; or the document lacks results
