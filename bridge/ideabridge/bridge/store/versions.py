@@ -146,8 +146,8 @@ def _tool_of(pin: JSON) -> JSON:
 
 
 def _without_pins(recorded: JSON) -> JSON:
-    """Return the recording without pins, and without the members of the document as which it was
-    written.
+    """Return the recording without pins, and without what a document that was written by hand added
+    to it.
     """
     if not isinstance(recorded, dict):
         return recorded

@@ -35,8 +35,9 @@ writes.
 
 _SLOW: Final = 0.02
 _SLOW_FOR: Final = 5.0
-"""If commits on the event loop take `_SLOW` seconds, the thread commits for the next
-`_SLOW_FOR` seconds."""
+"""If commits on the event loop take `_SLOW` seconds or more, the thread makes all commits for the
+next `_SLOW_FOR` seconds.
+"""
 
 _IN_A_ROW: Final = 3
 """The number of slow commits in a row that switches to the thread: a single one may be slow because
