@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ideabridge.tools import builtin_toolbox
 from tests import reference
 
 ROOT = Path(__file__).parent.parent
@@ -134,14 +135,44 @@ def defined(path: str) -> set[str]:
     return names
 
 
-def test_where_to_change_what_names_files_that_exist() -> None:
+def where_to_change_what() -> list[str]:
+    """The rows of the table in CONTRIBUTING.md."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.partition("\n## Where to change what\n")[2].partition("\n## ")[0]
-    table = "\n".join(line for line in section.splitlines() if line.startswith("|"))
-    paths = re.findall(r"`((?:tools|bridge|server|tests)/[\w./-]+)`", table)
-    assert len(paths) > 25
-    places = [ROOT / path if path.startswith("tests/") else in_package(path) for path in paths]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 12
+    return rows
+
+
+def files_of(row: str) -> list[Path]:
+    paths = re.findall(r"`((?:tools|bridge|server|tests)/[\w./-]+)`", row)
+    return [ROOT / path if path.startswith("tests/") else in_package(path) for path in paths]
+
+
+def test_where_to_change_what_names_files_that_exist() -> None:
+    places = [place for row in where_to_change_what() for place in files_of(row)]
+    assert len(places) > 25
     assert [str(place) for place in places if not place.exists()] == []
+
+
+def test_where_to_change_what_names_what_is_in_its_files() -> None:
+    missing: list[str] = []
+    for row in where_to_change_what():
+        where = row.split("|", 2)[2]
+        files = [place for place in files_of(row) if place.suffix == ".py"]
+        code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        for name in re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`", where):
+            if re.search(rf"\b{name.split('.')[-1]}\b", code) is None:
+                missing.append(f"{name}: {row[:60]}")
+
+    assert missing == []
+
+
+def test_documents_list_every_built_in_tool() -> None:
+    names = builtin_toolbox().tools.keys()
+    listed = ", ".join(f"`{name}`" for name in names)
+    for file in ("glossary.md", "reference.md"):
+        assert listed in (ROOT / "docs" / file).read_text(encoding="utf-8"), file
 
 
 def in_package(path: str) -> Path:
