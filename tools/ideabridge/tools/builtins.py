@@ -20,7 +20,7 @@ from ideabridge.tools.toolbox import Toolbox
 _Query = Annotated[str, Field(json_schema_extra={"format": QUERY_FORMAT})]
 
 MAX_SECONDS: Final = 300
-"""The longest time that `sleep` waits."""
+"""Maximum time, in seconds, that `sleep` waits."""
 
 _COUNTS: Final[JSONObject] = {
     "anyOf": [
@@ -167,11 +167,11 @@ def builtin_toolbox() -> Toolbox:
 
 @cache
 def _built_in() -> Toolbox:
-    """Define the built-in tools, once in a process: each new Bridge would check their
+    """Define the built-in tools, once in a process, so that a new Bridge does not check their
     definitions again.
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # These tools touch no module, so only the flow of data orders their calls among other calls.
+    # These tools touch no module, so only data dependencies order their calls relative to others.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -45,43 +45,44 @@ _DROPPED: Final = frozenset(
             "$vocabulary",
             "$comment",
         ),
-        # A definition is written again when something refers to it.
+        # Definitions are left out here and written again when something refers to them.
         *("$defs", "definitions"),
-        # These cannot be judged while a part is a reference, or (`then`, `else`, `additionalItems`)
-        # belong to another keyword.
+        # Keywords that cannot be checked while a part is a reference, or that belong to another
+        # keyword (`then`, `else`, `additionalItems`).
         *("not", "uniqueItems", "maxContains", "contentSchema", "then", "else", "additionalItems"),
     }
 )
 _ANNOTATIONS: Final = ("title", "description", "default", "examples", "deprecated")
 _BESIDE_TEXT: Final = frozenset({*_ANNOTATIONS, "type", "minLength", "readOnly", "writeOnly"})
 _OLD: Final = frozenset(f"json-schema.org/draft-0{number}/schema" for number in range(3, 8))
-"""The drafts in which keywords beside a `$ref` are ignored."""
+"""Drafts that ignore the keywords beside a `$ref`."""
 
 _INLINE_DEPTH: Final = 12
-"""Deeper parts become definitions, so that a validator accepts the depth of the composed schema."""
+"""Schemas nested deeper than this become definitions, so that the composed schema is not too deep
+for a validator."""
 
 _COPIES: Final = 1000
-"""The most copies of referenced schemas at the top of one schema. References to references can
-multiply without end."""
+"""Maximum number of copies of referenced schemas at the top of one schema. References to references
+could otherwise multiply without end."""
 
 _SPELLED: Final = 2000
-"""The most values of all constant arrays and objects together that are spelled out. A spelled-out
-digit takes 60 bytes."""
+"""Maximum number of values, in all constant arrays and objects together, that are spelled out as
+schemas. A spelled-out digit takes 60 bytes."""
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
     """Return a schema that also admits a reference string in place of any value.
 
-    It admits every value that satisfies `schema` once its references are replaced, and still
-    refuses what is wrong outside them. What cannot be judged while a part is a reference is not
-    judged: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and `maxContains` are left out. Constant
-    arrays and objects that hold more than 2,000 values, together with those before them, are judged
-    by their type alone. Targets of local `$ref`s move to `$defs`, and keywords of older drafts are
-    written as 2020-12.
+    The result accepts every value that satisfies `schema` once its references are replaced, and
+    still refuses whatever is wrong outside the references. Constraints that cannot be checked while
+    a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and
+    `maxContains` are left out. Constant arrays and objects that hold more than 2,000 values,
+    together with those before them, are checked by type alone. Targets of local `$ref`s move to
+    `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
-        top: also admit a reference in place of the whole value, as for an output; never for
+        top: also admit a reference in place of the whole value. True for an output, False for
             parameters.
 
     Raises:
@@ -99,12 +100,12 @@ def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
 
 
 class Admitter:
-    """Admits references in several schemas of one document with common `$defs`."""
+    """Admits references in several schemas that share the `$defs` of one document."""
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # The name in `$defs` of each target of a `$ref`, by the identities of the target and of its
-        # root. Both are kept here so that no other object gets their identities.
+        # The name in `$defs` of each target of a `$ref`, keyed by the `id()` of the target and of
+        # its root. The entry keeps both alive so that their ids cannot be reused.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
     def reference(self) -> JSONObject:
@@ -112,7 +113,7 @@ class Admitter:
         return self.define("reference", _REFERENCE)
 
     def define(self, name: str, schema: JSONObject) -> JSONObject:
-        """Return a `$ref` to `schema`, which is kept once under `name`."""
+        """Return a `$ref` to `schema`, which is stored once under `name`."""
         self.defs.setdefault(name, schema)
         return {"$ref": f"#/$defs/{name}"}
 
@@ -122,24 +123,24 @@ class Admitter:
         return admission.finished(admission.admit(schema, schema, 0))
 
     def within(self, schema: JSONObject, label: str = "", *, top: bool = False) -> JSON:
-        """Return `schema` with references admitted below the top. The names of its definitions
-        begin with `label`.
+        """Return `schema` with references admitted below the top. Definition names begin with
+        `label`.
 
-        With `top`, `schema` is the schema of an object that will also contain the meta-properties
-        of a call.
+        With `top`, the object that `schema` describes will also contain the meta-properties of a
+        call.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
 
     def finish(self, schema: JSONObject) -> JSONObject:
-        """Return the document: `schema` with the definitions to which it refers."""
+        """Return the document: `schema` together with the definitions it refers to."""
         if self.defs:
             schema["$defs"] = {**self.defs}
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return (the name in `$defs` of the definition for `target`, True if the definition must
-        be written).
+        """Return the name in `$defs` of the definition for `target`, and whether that definition
+        still has to be written.
         """
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
@@ -147,7 +148,7 @@ class Admitter:
 
         name = safe_name(proposed, self.defs)
         self.defs[name] = (
-            True  # reserves the name until the definition, which may be recursive, is written
+            True  # Reserve the name first, because the definition may refer to itself.
         )
         self._names[id(target), id(root)] = (name, target, root)
         return name, True
@@ -155,14 +156,13 @@ class Admitter:
 
 @dataclass(slots=True)
 class _Part:
-    """A schema while references are admitted in it.
+    """One schema while references are being admitted in it.
 
     Attributes:
-        root: the document to which its `$ref`s refer.
-        top: whether it is the schema of an object that will also contain the meta-properties of a
-            call.
+        root: the document that its `$ref`s refer to.
+        top: whether the object it describes will also contain the meta-properties of a call.
         out: the keywords written so far.
-        also: schemas that become part of `allOf`.
+        also: schemas to add to `allOf`.
     """
 
     schema: JSONObject
@@ -196,8 +196,8 @@ class _Admission:
             self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
-        """Return `result` after writing the definitions to which it refers. This is a loop:
-        chains can be long.
+        """Return `result` after writing the definitions it refers to. Uses a loop rather than
+        recursion, because chains of references can be long.
         """
         while self._pending:
             name, target, root = self._pending.pop()
@@ -205,7 +205,7 @@ class _Admission:
         return result
 
     def admit(self, schema: JSON, root: JSONObject, depth: int) -> JSON:
-        """Admit `schema` or a reference; annotations stay outside the alternatives."""
+        """Admit `schema` or a reference. Annotations stay outside the alternatives."""
         inner = self.within(schema, root, depth)
         if not isinstance(inner, dict) or _takes_references(inner):
             return inner
@@ -253,7 +253,7 @@ class _Admission:
                 root = target
 
         if not isinstance(target, dict):
-            # The check of the exact schema reports a reference that leads nowhere.
+            # A reference that leads nowhere is reported when the exact schema is checked.
             if target is False:
                 part.also.append(False)
         elif not part.top:
@@ -315,14 +315,14 @@ class _Admission:
                 out[keyword] = {"anyOf": [names, {"enum": list(META_PROPERTIES)}]} if top else names
             case (("allOf" | "anyOf" | "oneOf"), list()):
                 branches: list[JSON] = [self.within(item, root, below, top=top) for item in value]
-                # Several alternatives of `oneOf` may fit while what distinguishes them
+                # Several alternatives of `oneOf` may fit while the property that distinguishes them
                 # is a reference.
                 if keyword == "oneOf" and "anyOf" in schema:
                     part.also.append({"anyOf": branches})
                 else:
                     out["anyOf" if keyword == "oneOf" else keyword] = branches
             case "if", _:
-                # Either `if` and `then` hold, or `else`: which of them is known only once
+                # Either `if` and `then` hold, or `else` does; which one is known only once
                 # references are replaced.
                 if self._unevaluated or ("then" in schema and "else" in schema):
                     words = ("if", "then", "else")
@@ -355,7 +355,7 @@ class _Admission:
                 if value and bound is not None:
                     out[keyword] = bound
             case (("minProperties" | "maxProperties"), _) if top:
-                pass  # meta-properties would count
+                pass  # The count would include the meta-properties.
             case _:
                 out[keyword] = value
 
@@ -406,7 +406,7 @@ class _Admission:
 
 
 def _takes_references(schema: JSONObject) -> bool:
-    """Return True if a composed schema accepts any reference string anyway."""
+    """Return whether a composed schema already accepts any reference string."""
     if not schema.keys() - set(_ANNOTATIONS):
         return True
     kind = schema.get("type")
@@ -417,10 +417,11 @@ def _takes_references(schema: JSONObject) -> bool:
 # -- schemas of calls and Solutions ----------------------------------------------------------------
 
 MAX_LISTED_INSTANCES: Final = 50
-"""Up to this many instances, `_instance` is an enum. More are checked when the call is read."""
+"""Maximum number of instances that `_instance` lists in an enum. With more, the value is checked
+when the call is read."""
 
 _RESULT: Final = 300
-"""The most characters of a description that tell the shape of a result."""
+"""Maximum number of characters in a description of the shape of a result."""
 
 _ID: Final[JSONObject] = {
     "type": "string",
@@ -470,7 +471,7 @@ EITHER: Final[tuple[JSONObject, ...]] = (
     {"required": ["calls", "output"]},
     {"required": ["program"]},
 )
-"""The alternatives of a Solution that may be a program."""
+"""The alternatives of a Solution when it may be a program."""
 
 
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
@@ -478,8 +479,8 @@ def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> J
 
     Args:
         tool: its tool.
-        latent: no activity runs the tool, so the mind writes `_output`.
-        instances: the ids that `_instance` may have. Without them the call has no `_instance`.
+        latent: whether no activity runs the tool, so that the mind writes `_output`.
+        instances: the ids that `_instance` may have. If empty, the call has no `_instance`.
 
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see
@@ -505,16 +506,17 @@ def solution_schema(
     this order; with `program` also `{"program": TEXT}`, but not both.
 
     Args:
-        tools: what may be called, in the order shown. Without tools, `calls` is an empty array.
-        output: schema of the output; None: text. One that allows null is wrapped (see
+        tools: the tools that may be called, in the order shown. Without tools, `calls` is an empty
+            array.
+        output: schema of the output, or None for text. A schema that allows null is wrapped (see
             `wrap_output`).
         latent: keys of the tools without an activity.
         instances: the ids that `_instance` may have.
         extra: properties before `calls`, such as a `thought_process`.
-        required: the names of those that are required.
-        program: schema of the text of a program; None: a Solution is not a program.
-        wraps: wrap an output that may be null. Otherwise null means both such an output and no
-            output.
+        required: the names of the required properties among `extra`.
+        program: schema of the program text, or None if a Solution cannot be a program.
+        wraps: whether to wrap an output that may be null. Without the wrapper, null could mean
+            either a null output or no output.
 
     Raises:
         ToolDefinitionError, LimitExceededError: as `call_schema`.
@@ -555,11 +557,11 @@ def solution_schema(
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
-    """Return the schema of the output as the mind answers it, and True if it is wrapped as
+    """Return the schema of the output as the mind answers it, and whether it is wrapped as
     `{"value": ...}`.
 
-    Null means "no output yet", so a schema that allows null is wrapped. None means text. A wrapped
-    schema is not wrapped again.
+    Null means "no output yet", so a schema that allows null is wrapped. A schema of None means
+    text. A schema that is already wrapped is not wrapped again.
 
     Raises:
         SchemaError, LimitExceededError: the schema cannot be used.
@@ -589,8 +591,8 @@ def _output(schema: JSONObject | None, admitter: Admitter, *, wraps: bool) -> JS
     if is_wrapped and not wraps:
         if not schema:
             return {}
-        # The null of the schema itself is in its own branch, separate from the null that means that
-        # there is no output.
+        # The null that the schema itself allows gets its own branch, separate from the null that
+        # means "no output yet".
         own: JSON = admitter.admit(schema, "output")
         return {"description": _OUTPUT, "anyOf": [own, {"type": "null"}]}
 
@@ -624,7 +626,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     rest: JSONObject = {
         name: True for name in names if name not in own and name not in META_PROPERTIES
     }
-    # A schema that lists no properties takes any.
+    # A schema that lists no properties accepts any.
     opened |= declared is None and not rest
     required = parameters.pop("required", None)
     if isinstance(required, list):
@@ -652,7 +654,9 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return (the meta-properties before the parameters, the required ones among them)."""
+    """Return the meta-properties that come before the parameters, and which of them are
+    required.
+    """
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
     is_constant = _is_constant(tool, latent)
@@ -681,14 +685,14 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """The schema of a result that a mind writes: the one in the definition, or text if the
-    definition has none.
+    """Return the schema of a result that a mind writes: the schema in the definition, or text if
+    there is none.
     """
     return {"type": "string"} if tool.output is None else tool.output
 
 
 def _is_constant(tool: Tool, latent: bool) -> bool:
-    """Return True if the definition of the tool fixes the result."""
+    """Return whether the tool's definition fixes the result."""
     return latent and tool.output is not None and "const" in tool.output
 
 
@@ -723,8 +727,8 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return (the properties in the alternatives of a call's schema, True if some part admits
-    further names).
+    """Return the properties in the alternatives of a call's schema, and whether any part admits
+    further names.
     """
     names: dict[str, None] = {}
     opened = False
@@ -748,8 +752,8 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return what the tool does and the shape of its result: plans refer to parts of results that
-    do not exist yet.
+    """Return what the tool does and the shape of its result, because a plan refers to parts of
+    results that do not exist yet.
     """
     result = _shape(tool.output, tool.output, 2) if tool.output is not None else ""
     if not result or result == "any value":

@@ -1,8 +1,8 @@
-"""Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
+"""Evaluates one Python expression over named values, for the built-in tool `compute`.
 
-The expression runs in Monty, an interpreter of a part of Python, in a worker process. It can reach
-no clock, no randomness, no file and no network, so equal values give equal results. The workers
-start when the first expression is computed, and end with this process.
+The expression runs in Monty, an interpreter for a subset of Python, in a worker process. It has no
+access to a clock, randomness, files or the network, so equal values give equal results. The workers
+start when the first expression is computed, and stop with this process.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pydantic_monty import Monty
 
 MAX_CODE: Final = 4_000
-"""The most characters of an expression."""
+"""Maximum number of characters in an expression."""
 
 _MODULES: Final = ("json", "math", "re")
-"""The modules that an expression may use. None of them has a clock or randomness."""
+"""Modules that an expression may use. None of them provides a clock or randomness."""
 
 _SECONDS: Final = 5.0
 _MEMORY: Final = 256 * 1024 * 1024
 _DEPTH: Final = 500
 WORKERS: Final = 4
-"""The most processes that compute expressions."""
+"""Maximum number of processes that compute expressions."""
 
 _MESSAGE: Final = 1_000
 
 
 class _Pool:
-    """The workers of this process."""
+    """The worker processes that compute expressions for this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,7 +92,7 @@ _TURNS: Final[RunVar[FairPlaces]] = RunVar("_TURNS")
 
 
 def _turns() -> FairPlaces:
-    """Return the turns of this event loop, with a place for each worker."""
+    """Return the places of this event loop, one for each worker."""
     try:
         return _TURNS.get()
     except LookupError:
@@ -129,8 +129,8 @@ def _is_program(code: str) -> bool:
 
 def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
     library = _library()
-    # A value may have the name of a module, and an import takes longer than most expressions, so
-    # only modules that the code names are imported.
+    # A value may share its name with a module, and importing takes longer than most expressions, so
+    # only the modules that the code names are imported.
     modules = ", ".join(name for name in _MODULES if name in code and name not in values)
     if modules:
         text = f"import {modules}\n(\n{code.strip()}\n)"
@@ -169,7 +169,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
 
 
 def _no_print(*_: object) -> None:
-    """Drop what an expression prints."""
+    """Discard what an expression prints."""
 
 
 def _cut(text: str) -> str:

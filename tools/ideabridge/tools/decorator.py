@@ -71,8 +71,8 @@ _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?\s*:\s*(.*)")
 
 
 def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return (the text before the first section, the text of each parameter) of a docstring
-    in Google style.
+    """Split a docstring in Google style into the text before the first section, and the description
+    of each parameter.
     """
     lines = inspect.cleandoc(text).splitlines() if text else []
     body: list[str] = []
@@ -130,12 +130,12 @@ _UNUSABLE: Final = (
 )
 _PROBLEMS: Final = 5
 _ALIASES: Final = {"JSON": JSON, "JSONObject": JSONObject}
-# The overloads of `create_model` are for fields known in advance.
+# The overloads of `create_model` only cover fields that are known in advance.
 _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
 def _where(function: object) -> str:
-    """Return the name of a function for messages: `report (tools.py, line 12)`."""
+    """Return the name and position of a function, for messages: `report (tools.py, line 12)`."""
     name = (
         getattr(function, "__qualname__", None)
         or getattr(function, "__name__", None)
@@ -148,14 +148,14 @@ def _where(function: object) -> str:
 
 
 def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return the evaluated annotations of a function. A local function may use the local names
-    around it.
+    """Return the evaluated annotations of a function. The annotations of a local function may refer
+    to names of the enclosing functions.
     """
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         target = getattr(function, "func", None) or cast("Any", type(function)).__call__
 
-    # `JSON` is recursive, and pydantic supports this only in its own alias.
+    # `JSON` is recursive, and pydantic supports recursion only in its own kind of alias.
     names: dict[str, Any] = {"JSON": JsonValue, "JSONObject": dict[str, JsonValue]}
     scope = getattr(target, "__globals__", {})
     names = {
@@ -172,7 +172,7 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
 
 
 def _outer_names() -> dict[str, Any]:
-    """Return the local names of the code that defines a tool. Inner names take precedence."""
+    """Return the local variables of the code that defines a tool. Inner scopes take precedence."""
     names: dict[str, Any] = {}
     frame: FrameType | None = inspect.currentframe()
     for _ in range(12):
@@ -186,7 +186,7 @@ def _outer_names() -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Generates JSON Schemas without titles that only repeat names."""
+    """Generates JSON Schemas without titles that merely repeat a name."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own name
 
@@ -195,8 +195,8 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
-    """Return the schema as JSON, with the definitions last, and without empty definitions and
-    titles that repeat the names of models.
+    """Return the schema as JSON with the definitions last, without empty definitions and without
+    titles that merely repeat the names of models.
     """
     try:
         tidied = normalise(schema, what="schema")
@@ -226,8 +226,8 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
 
 
 class _Parameters:
-    """The parameters of a function: their closed schema, and the conversion of arguments
-    to Python values.
+    """The parameters of a function: their closed schema, and the conversion of arguments to Python
+    values.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class _Parameters:
                 self._context = parameter.name
                 continue
 
-            # A parameter may be called `schema` or `_private`; a field of a model may not.
+            # A parameter may be called `schema` or `_private`, but a field of a model may not.
             field = f"p{len(fields)}"
             self._fields[field] = parameter.name
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
@@ -261,10 +261,13 @@ class _Parameters:
             raise ToolDefinitionError(f"{place}: {_culprit(fields, self._fields, error)}") from None
 
     def read(self, arguments: JSONObject, context: ActivityContext) -> dict[str, Any]:
-        """Return the keyword arguments for the function; raise ActivityError if they do not fit.
+        """Return the keyword arguments for the function.
 
-        Values are converted only as JSON requires: a date from text, a float from 5, an int from
-        5.0.
+        Values are converted only where JSON requires it: a date from a string, a float from 5, an
+        int from 5.0.
+
+        Raises:
+            ActivityError: the arguments do not fit.
         """
         try:
             try:
@@ -284,8 +287,8 @@ class _Parameters:
 
 
 def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObject:
-    """Return the schema of parameters with the descriptions of the docstring, and the
-    properties first.
+    """Return the schema of the parameters with the descriptions from the docstring, `properties`
+    first.
     """
     properties = tidied.get("properties", {})
     assert isinstance(properties, dict)
@@ -335,7 +338,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
 
 def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Exception) -> str:
-    """Return a message that names the parameter for which pydantic cannot make a schema."""
+    """Return a message that names the parameter for which pydantic cannot generate a schema."""
     for field, (hint, default) in fields.items():
         try:
             alone = _make_model("Arguments", **{field: (hint, default)})
@@ -379,8 +382,8 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Return the arguments with 5 in place of each 5.0 (an integer in JSON Schema) that errors
-    report; None if they report none.
+    """Replace each 5.0 that the errors report by 5, because both are integers in JSON Schema.
+    Return the new arguments, or None if the errors report no such number.
     """
     repaired: JSON = normalise(arguments)
     changed = False
@@ -428,15 +431,17 @@ class _Result:
             del self.schema["title"]
 
     def dump(self, value: Any) -> JSON:
-        """Return the value as JSON; raise ActivityError if it is not JSON or not what the
-        annotation declares.
+        """Return the value as JSON.
+
+        Raises:
+            ActivityError: the value is not JSON, or not what the annotation declares.
         """
         dump = partial(self._adapter.dump_python, mode="json", warnings="error", by_alias=True)
         try:
             try:
                 dumped = dump(value)
             except PydanticSerializationError:
-                # Functions often return a dict although they declare a model.
+                # Many functions return a dict although they declare a model.
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
@@ -500,19 +505,19 @@ def tool(
     parameters, and the return annotation gives the output schema. The docstring gives the
     description (the text before its sections) and the descriptions of parameters (`Args:`). A
     parameter annotated `ActivityContext` receives the context and is not in the schema. Async
-    functions run in the event loop, others in a worker thread. A thread runs to its end even if the
-    call is cancelled. A function that returns a `DataMessage` adds its data to the context of the
-    run.
+    functions run in the event loop, others in a worker thread. A thread runs to completion even if
+    the call is cancelled. A function that returns a `DataMessage` adds its data to the context of
+    the run.
 
     Args:
         function: the function, if the decorator has no parentheses.
         name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
         title: a title for people.
-        read_only: it changes nothing. Here and below, None means not declared.
-        destructive: it may destroy something.
-        idempotent: repeating a call has no further effect.
-        open_world: it reaches beyond a closed domain, for example the web.
+        read_only: whether it changes nothing. None here and below means not declared.
+        destructive: whether it may destroy something.
+        idempotent: whether repeating a call has no further effect.
+        open_world: whether it reaches beyond a closed domain, such as to the web.
         output_schema: JSON Schema of the result, in place of the one from the return annotation.
 
     Raises:
@@ -549,10 +554,11 @@ def tool_from(
     annotations: Annotations | None = None,
     output_schema: ObjectLike | None = None,
 ) -> Definition:
-    """Return the Tool and the Activity of a typed function, which is not changed. See `tool`.
+    """Return the Tool and the Activity of a typed function, without changing the function. See
+    `tool`.
 
     Raises:
-        ToolDefinitionError: as `tool`.
+        ToolDefinitionError: as for `tool`.
     """
     annotations = annotations or Annotations()
     place = _where(function)
@@ -570,7 +576,7 @@ def tool_from(
         own = getattr(function, "__name__", None)
         if not isinstance(own, str) or own == "<lambda>":
             raise ToolDefinitionError(f"{place}: it has no name; say name=...")
-        # Python's names may have letters that MCP does not allow.
+        # Python allows letters in names that MCP does not.
         name = own if is_tool_name(own) else safe_name(own)
     elif not is_tool_name(name):
         raise ToolDefinitionError(

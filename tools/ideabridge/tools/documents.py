@@ -1,9 +1,9 @@
-"""Documents: what people write by hand, as JSON, as JSON with comments and trailing commas,
-or as YAML 1.2.
+"""Reads documents that people write by hand: JSON, JSON with comments and trailing commas, or YAML
+1.2.
 
 YAML is read from the parser's events, never by a constructor of objects, so the result is always
-JSON. The core schema of YAML 1.2 applies: `no` and `12:30` are text. Tags are refused, and so is a
-key that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot
+JSON. The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags are refused, and so is
+a key that occurs twice in a mapping. An alias counts each time it occurs, so a short text cannot
 expand to a huge value.
 """
 
@@ -22,8 +22,8 @@ YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
 MAX_YAML_BYTES: Final = 256 * 1024
-"""The most bytes of a YAML text. Its parser takes up to 20 s for a megabyte; larger documents must
-be JSON."""
+"""Maximum size, in bytes, of a YAML text. The parser takes up to 20 s for a megabyte, so larger
+documents must be JSON."""
 
 
 def read_written(
@@ -32,16 +32,17 @@ def read_written(
     """Read a document that a person wrote.
 
     Args:
-        data: the text; UTF-8 if bytes.
-        what: what the text is, for errors.
-        name: the name of its file. `.yaml` and `.yml` are YAML, `.json` and `.jsonc` are JSON. With
-            any other name, the text is JSON if it begins with a bracket or a comment of JSON, and
-            YAML otherwise.
-        max_bytes: bound on the size of JSON. YAML that is not JSON has the bound `MAX_YAML_BYTES`.
+        data: the text, in UTF-8 if given as bytes.
+        what: what to call the text in error messages.
+        name: the file name. `.yaml` and `.yml` mean YAML, `.json` and `.jsonc` mean JSON. With any
+            other name, the text is read as JSON if it begins with a bracket or a JSON comment, and
+            as YAML otherwise.
+        max_bytes: limit on the size of JSON, in bytes. YAML that is not JSON is limited to
+            `MAX_YAML_BYTES`.
 
     Raises:
-        InvalidJSONError: it is malformed, or its value is not JSON; the message has the line.
-        LimitExceededError: it is too large or too deep, or its aliases expand to too much.
+        InvalidJSONError: it is malformed, or its value is not JSON. The message names the line.
+        LimitExceededError: it is too large or too deep, or its aliases expand too far.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -52,8 +53,8 @@ def read_written(
     suffix = name.lower()
     if suffix.endswith(YAML_SUFFIXES):
         if text.lstrip().startswith(("{", "[")):
-            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON
-            # has no such bound.
+            # YAML allows at most 1,024 characters before the colon of a key in braces; JSON has no
+            # such limit.
             with suppress(InvalidJSONError):
                 return decode(text, what=what, max_bytes=max_bytes)
 
@@ -77,8 +78,8 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas with spaces; lines and columns stay the same. Each
-    character is read once, because the text may come from anybody.
+    """Replace comments and trailing commas with spaces; lines and columns stay the same. Reads each
+    character only once, because the text may come from anyone.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -110,8 +111,8 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Return the end of a string that begins just before a place: after its quote, or else at the
-    end of its line or of the text.
+    """Return the end of a string whose opening quote is just before `place`: the position after its
+    closing quote, or the end of the line or text if there is none.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
         if mark.group() == "\\":
@@ -152,12 +153,12 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 _LONGEST_NUMBER: Final = 4300
-"""The most digits of an integer that Python converts."""
+"""Maximum number of digits in an integer that Python converts."""
 
 
 @dataclass(slots=True)
 class _Value:
-    """A value, and the size that it adds each time it occurs."""
+    """A value, and the size it adds each time it occurs."""
 
     value: JSON
     values: int
@@ -167,7 +168,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or an object that has not ended. `key` is the key of the member that comes next."""
+    """A list or an object whose end has not been read. `key` is the key of the next member."""
 
     whole: _Value
     anchor: str | None
@@ -175,7 +176,7 @@ class _Open:
 
 
 class _Reading:
-    """Makes a value from the events of a YAML text."""
+    """Builds a value from the events of a YAML text."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -186,11 +187,11 @@ class _Reading:
 
     @property
     def value(self) -> JSON:
-        """The value of the whole text; null if it is empty."""
+        """The value of the whole text, or null if the text is empty."""
         return None if self._found is None else self._found.value
 
     def take(self, event: Any) -> None:
-        """Take the next event.
+        """Process the next event.
 
         Raises:
             InvalidJSONError, LimitExceededError: see `read_written`.
@@ -249,7 +250,7 @@ class _Reading:
             and isinstance(self._open[-1].whole.value, dict)
             and self._open[-1].key is None
         ):
-            # A key is text, even if it looks like a number.
+            # A key is a string even if it looks like a number.
             if text == "<<" and event.implicit[0]:
                 raise InvalidJSONError(
                     f"{where}: <<, a merge key of YAML 1.1; write the members "
@@ -261,7 +262,7 @@ class _Reading:
                 self._anchors[event.anchor] = _Value(text, 1, len(text), 0)
             return
 
-        # Only a plain scalar may be anything but text.
+        # Only a plain scalar can be anything but a string.
         value = _plain(text, where) if event.implicit[0] else text
         self._put(_Value(value, 1, len(text) + 1, 0), event.anchor, where)
 
@@ -309,14 +310,16 @@ class _Reading:
 
 
 def _whole(text: str) -> str:
-    """The text with pairs of surrogates, as JSON escapes them, as one character each."""
+    """Combine surrogate pairs, which JSON uses to escape some characters, into one character
+    each.
+    """
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _plain(text: str, where: str) -> JSON:
-    """The value of a scalar without quotes, by the core schema of YAML 1.2."""
+    """Return the value of an unquoted scalar, by the core schema of YAML 1.2."""
     if text in _NULL:
         return None
     if text in _TRUE:
@@ -375,8 +378,8 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return on one line what is wrong, and where. The library says it in several lines, some of
-    which repeat the text.
+    """Return what is wrong and where, on one line. The library spreads it over several lines, some
+    of which repeat the text.
     """
     problem = (
         getattr(error, "problem", None)

@@ -1,8 +1,8 @@
 """JSON as ideabridge stores and compares it.
 
-It is compact UTF-8 that keeps the order of keys, with exact integers and shortest floats, without
-NaN and lone surrogates, and bounded in depth and size. The standard library encodes what the faster
-`orjson` refuses: integers beyond 64 bits.
+The encoding is compact UTF-8 that preserves the order of keys, with exact integers and shortest
+floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes
+everything but integers beyond 64 bits, which the standard library encodes.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ JSONObject: TypeAlias = "dict[str, JSON]"
 JSONLike: TypeAlias = (
     "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
 )
-"""What a program may pass as JSON: any mapping and sequence, so that type checkers
-accept literals."""
+"""What a program may pass as JSON: any mapping or sequence, so that type checkers accept
+literals."""
 
 ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
-"""What a program may pass as a JSON object. The values are checked at run time: type checkers
-may not know them."""
+"""What a program may pass as a JSON object. The values are checked at run time, because type
+checkers may not know their types."""
 
 MAX_DEPTH: Final = 100
-"""The deepest nesting of arrays and objects in an external value."""
+"""Maximum nesting of arrays and objects in an external value."""
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""The most bytes of JSON text of an external value."""
+"""Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Each value (number, text, list, ...) in a text counts as this many bytes of the allowed size,
-because it takes far more in memory."""
+"""How many bytes of the size limit each value (number, string, list, ...) counts for, because a
+value takes far more memory than its text."""
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
-"""The most values in an external value."""
+"""Maximum number of values in an external value."""
 
 MAX_WRITTEN: Final = 64 * 1024 * 1024
-"""The most bytes of JSON of a value that code in a sandbox makes."""
+"""Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""Each value in it counts as this many bytes of `MAX_WRITTEN`, because it may take more memory and
-time than a long text."""
+"""How many bytes of `MAX_WRITTEN` each part of such a value counts for, because many small values
+may take more memory and time than one long string."""
 
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
@@ -60,15 +60,15 @@ _UINT64_MAX: Final = 2**64 - 1
 _WINDOW: Final = 256 * 1024
 
 _AS_DIGITS: Final = bytes(b"0"[0] if chr(byte) in "0123456789" else b" "[0] for byte in range(256))
-"""Translates every digit to 0 and every other byte to a space."""
+"""Translation table that maps every digit to 0 and every other byte to a space."""
 
 _LONG: Final = b"0" * 19
-"""The digits of the smallest integers beyond 64 bits."""
+"""Number of digits in the smallest integers beyond 64 bits."""
 
 
 def encode(value: JSON) -> bytes:
     """Return the canonical bytes of a JSON value from `decode` or `normalise`, which check values.
-    This is a hot path.
+    This function is a hot path.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -78,8 +78,8 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        # orjson refuses integers beyond 64 bits. They are inserted as text, so that all other
-        # values keep their form.
+        # orjson refuses integers beyond 64 bits. They are inserted as text afterwards, so that all
+        # other values look the same as without them.
         return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
@@ -104,8 +104,8 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a JSON value, in words: "null", "true", "false", "a number", "a text", "a list"
-    or "an object".
+    """Return the kind of a JSON value in words: "null", "true", "false", "a number", "a text", "a
+    list" or "an object".
     """
     if value is None:
         return "null"
@@ -119,19 +119,19 @@ def kind_of(value: object) -> str:
 
 
 def list_or_empty(value: JSON) -> list[JSON]:
-    """Return a value if it is a list, otherwise an empty list."""
+    """Return the value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def object_or_empty(value: JSON) -> JSONObject:
-    """Return a value if it is an object, otherwise an empty object."""
+    """Return the value if it is an object, otherwise an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def memory_of(data: bytes) -> int:
-    """Estimate the bytes of memory that a value takes in Python, from its JSON without spaces."""
-    # CPython's sizes of objects, members, arrays and items. Texts may contain these characters too,
-    # so the sum may be too large.
+    """Estimate how many bytes of memory a value takes in Python, given its JSON without spaces."""
+    # Based on CPython's sizes of objects, members, arrays and items. Strings may contain these
+    # characters too, so the estimate may be too high.
     return (
         len(data)
         + 150 * data.count(b"{")
@@ -164,13 +164,13 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-# A JSON string is one token, so that brackets in it do not count. A string without its end
+# A JSON string counts as one token, so that brackets in it are ignored. An unterminated string
 # extends to the end.
 _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Return True if JSON text nests deeper than `limit`. Use it before a recursive parser."""
+    """Return whether JSON text nests deeper than `limit`. Use this before a recursive parser."""
     if text.count(b"[") + text.count(b"{") <= limit:
         return False
 
@@ -188,19 +188,20 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 
 def count_values(text: bytes, limit: int) -> int:
-    """Return about how many values a JSON text contains, without parsing it: commas and
-    opening brackets outside strings. Counting stops soon after `limit`. Text that is not JSON gets
-    a count, too, just as fast.
+    """Estimate how many values a JSON text contains without parsing it, by counting commas and
+    opening brackets outside strings.
+
+    Counting stops soon after `limit`. Text that is not JSON gets an estimate too, just as fast.
     """
     most = _marks(text)
     if most <= limit:
         return most
 
-    # Backslashes occur only in strings. Without `\\` and then without `\"`, every quote begins
-    # or ends a string.
+    # Backslashes occur only in strings. Once every `\\` and then every `\"` is removed, each
+    # remaining quote begins or ends a string.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     if plain.count(b'"') > 4 * (limit + 1):
-        # Each value has at most two quotes, and two more for a key.
+        # Each value has at most two quotes, plus two for a key.
         return limit + 1
 
     count = 0
@@ -213,17 +214,17 @@ def count_values(text: bytes, limit: int) -> int:
 
 
 def count_encoded_values(data: bytes) -> int:
-    """Return how many values a JSON text from `encode` has. For a text of megabytes, the count may
-    be slightly too high.
+    """Return how many values a JSON text from `encode` contains. For megabytes of text, the count
+    may be slightly too high.
     """
-    # One for each comma, one for each array or object with content, and one for the value itself.
+    # One for each comma, one for each non-empty array or object, and one for the value itself.
     plain = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     pieces = _outside_strings(plain) if b'"' in plain else (plain,)
     return 1 + sum(_marks(piece) - piece.count(b"[]") - piece.count(b"{}") for piece in pieces)
 
 
 def _outside_strings(plain: bytes) -> Iterator[bytes]:
-    """Yield the parts outside strings of a text in which every quote begins or ends a string."""
+    """Yield the parts of a text outside strings. Every quote in it must begin or end a string."""
     inside = 0
     for start in range(0, len(plain), _WINDOW):
         pieces = plain[start : start + _WINDOW].split(b'"')
@@ -238,19 +239,18 @@ def _marks(text: bytes) -> int:
 def decode(
     data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH
 ) -> JSON:
-    """Decode external JSON text exactly and within bounds.
+    """Decode external JSON text exactly and within limits.
 
     Args:
-        data: JSON text; UTF-8 if bytes.
-        what: what the text is, for errors ("the plan", "plan.json", ...).
-        max_bytes: bound on the size of the text.
-        max_depth: bound on the nesting.
+        data: JSON text, in UTF-8 if given as bytes.
+        what: what to call the text in error messages ("the plan", "plan.json", ...).
+        max_bytes: limit on the size of the text, in bytes.
+        max_depth: limit on the nesting.
 
     Raises:
-        InvalidJSONError: it is not JSON, or has NaN, a lone surrogate, or a key
-            twice in one object.
-        LimitExceededError: it is larger or deeper than the bounds, or contains more than a
-            million values.
+        InvalidJSONError: it is not JSON, or contains NaN, a lone surrogate, or an object with a
+            duplicate key.
+        LimitExceededError: it exceeds a limit, or contains more than a million values.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -287,11 +287,11 @@ def decode(
 
 
 def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
-    """Return the value whose text begins at `position`, as exact as `decode` returns it, and the
-    end of this text.
+    """Decode the value whose text begins at `position`, as exactly as `decode` does.
 
-    None: the text is incomplete, is not JSON, or nests too deep. `decode` of the whole
-    text reports which.
+    Returns:
+        The value and the position after its text, or None if the text is incomplete, is not JSON,
+        or nests too deep. Call `decode` with the whole text to report which.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -301,18 +301,18 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
 
 def decode_trusted(data: str | bytes) -> JSON:
-    """Decode text that `encode` wrote, fast and without bounds."""
+    """Decode text that `encode` wrote: fast, without limits."""
     try:
         value = cast("JSON", orjson.loads(data))
     except orjson.JSONDecodeError:
-        # orjson refuses an integer beyond the largest double.
+        # orjson refuses an integer larger than the largest double.
         try:
             return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
         except (ValueError, RecursionError, InvalidJSONError) as error:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
 
-    # orjson reads integers beyond 64 bits as floats, so a text with such an integer is read again
-    # exactly. Most texts have no number that long, and searching the bytes is far faster than
+    # orjson reads integers beyond 64 bits as floats, so a text that contains one is read again
+    # exactly. Most texts contain no number that long, and searching the bytes is far faster than
     # walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     if _LONG in digits and _has_big_float(value):
@@ -322,8 +322,8 @@ def decode_trusted(data: str | bytes) -> JSON:
 
 def _has_big_float(value: JSON) -> bool:
     if isinstance(value, float):
-        # The integers just below the smallest one of 64 bits round to it, so a float of this size
-        # may be one of them.
+        # Integers just below the smallest one beyond 64 bits round up to it, so a float of this
+        # size may stand for one of them.
         return value.is_integer() and not _INT64_MIN < value <= _UINT64_MAX
 
     if isinstance(value, list):
@@ -334,8 +334,8 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part outwards, so that the path is built only
-    after an error.
+    """Carries the path of an invalid part outwards, so that the path is only built once an error
+    occurs.
     """
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
@@ -346,14 +346,14 @@ class _NotJSONError(Exception):
 
 
 _DIGITS: Final = 4_300
-"""The most digits of an integer that Python reads and writes."""
+"""Maximum number of digits in an integer that Python reads and writes."""
 
 _TOO_LARGE: Final = 10**_DIGITS
 
 
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
-    """Return a new JSON value equal to `value`. Tuples become arrays; nothing else is converted,
-    because a silent conversion (of models, dates, sets) would make two different values equal.
+    """Return a new JSON value equal to `value`. Tuples become arrays. Nothing else is converted,
+    because silently converting models, dates or sets would make different values equal.
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
@@ -362,19 +362,21 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
     try:
         return _copy(value, max_depth)
     except _NotJSONError as error:
-        # The beginning of a very deep path is enough.
+        # The first part of a very deep path is enough.
         where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
         raise error.kind(f"{where} {error.message}") from None
 
 
 def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None:
-    """Refuse a value that is too large once it is written out. `x = [x] * 60`, five times, takes 3
-    KB in memory and has 800 million values. The check looks at no more values than `most` allows.
+    """Refuse a value that is too large once it is written out.
+
+    `x = [x] * 60`, repeated five times, takes 3 KB in memory but contains 800 million values. The
+    check looks at no more values than `most` allows.
 
     Args:
         value: the value, which may not be JSON.
-        what: names it in errors.
-        most: the most bytes; each value within counts as `WRITTEN_PER_VALUE` of them.
+        what: what to call it in error messages.
+        most: limit on its size in bytes; each value in it counts as `WRITTEN_PER_VALUE`.
 
     Raises:
         LimitExceededError: it is too large.
@@ -389,7 +391,8 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
             left -= part.bit_length() // 4
         elif isinstance(part, Mapping):
             members = cast("Mapping[object, object]", part)
-            # They are counted before they are put on the stack, which would grow with the value.
+            # Values are counted before they go on the stack, so that a huge value cannot make the
+            # stack huge.
             left -= 2 * WRITTEN_PER_VALUE * len(members)
             if left >= 0:
                 left -= sum(len(key) for key in members if isinstance(key, str))
@@ -409,7 +412,7 @@ def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None
 
 
 def _text(value: str) -> str:
-    # `isascii` is O(1) in CPython. Only text with other characters can contain a surrogate.
+    # `isascii` is O(1) in CPython. Only a string with non-ASCII characters can contain a surrogate.
     if not value.isascii():
         try:
             value.encode("utf-8")

@@ -1,7 +1,7 @@
 """Errors: one base class, and one class for each cause.
 
-Every message says what is wrong, where, and what was expected. Models and people may see it, so it
-contains no secrets and no tracebacks.
+Every message says what is wrong, where, and what was expected. Models and people may see messages,
+so they contain no secrets and no tracebacks.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from __future__ import annotations
 from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
-"""The state of a call that ends with an error. `not_run`: the call was not sent. `failed`: the
-tool, or whatever runs it, reported a failure. `unknown`: the call was sent, and no answer came.
-`ran`: the call ran, and its result cannot be used."""
+"""What an error says about the call that ends with it. `not_run`: the call was not sent. `failed`:
+the tool, or whatever runs it, reported a failure. `unknown`: the call was sent, but no answer came.
+`ran`: the call ran, but its result cannot be used."""
 
 
 class IdeabridgeError(Exception):
-    """The base of every error that ideabridge raises deliberately.
+    """The base class of every error that ideabridge raises deliberately.
 
     Attributes:
-        outcome: the state of the call that ends with this error.
+        outcome: what became of a call that ends with this error.
     """
 
     outcome: Outcome = "failed"
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """A Python program passed an argument of a wrong type. The message says what was expected and
-    found.
+    """A Python program passed an argument of the wrong type. The message says what was expected and
+    what was found.
     """
 
     @classmethod
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
-        """Return the error for the argument `name`; `hint` says what to write instead."""
+        """Return the error for the argument `name`. `hint` says what to pass instead."""
         if isinstance(value, bool | int | float | str | None):
             text = repr(value)
         else:
@@ -47,17 +47,17 @@ class ArgumentError(IdeabridgeError, TypeError):
 
 
 class InvalidJSONError(IdeabridgeError):
-    """A text or a Python value is not JSON as `encoding` defines it (NaN,
-    surrogates, other types).
+    """A string or a Python value is not JSON as `encoding` defines it (NaN, surrogates, other
+    types).
     """
 
 
 class LimitExceededError(IdeabridgeError):
-    """A size, depth or count of external data exceeds its bound."""
+    """A size, depth or count of external data exceeds its limit."""
 
 
 class ResultLimitError(LimitExceededError):
-    """The result of a call exceeds its bound: the call ran, and its result is not kept."""
+    """The result of a call exceeds its limit: the call ran, but its result is discarded."""
 
     outcome = "ran"
 
@@ -67,8 +67,8 @@ class SchemaError(IdeabridgeError):
 
 
 class ValueMismatchError(IdeabridgeError):
-    """A value does not satisfy its JSON Schema. The message lists paths with what was
-    found and expected.
+    """A value does not satisfy its JSON Schema. The message lists paths with what was found and
+    what was expected.
     """
 
 
@@ -77,7 +77,7 @@ class ToolDefinitionError(IdeabridgeError):
 
 
 class ToolFileError(IdeabridgeError):
-    """A file of tools cannot be loaded."""
+    """A file of Python tools cannot be loaded."""
 
 
 class UnknownToolError(IdeabridgeError):
@@ -85,12 +85,12 @@ class UnknownToolError(IdeabridgeError):
 
 
 class ActivityError(IdeabridgeError):
-    """An activity raises it to fail its call with a message for the mind."""
+    """Raised by an activity to fail its call with a message for the mind."""
 
 
 class UnknownEffectError(ActivityError):
-    """An activity raises it if it cannot know whether something happened, for example after a
-    request without an answer. Its call ends with an unknown outcome, as after a crash.
+    """Raised by an activity that cannot know whether something happened, for example because no
+    answer came to a request. The call then ends with an unknown outcome, as after a crash.
     """
 
     outcome = "unknown"

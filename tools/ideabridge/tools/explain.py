@@ -1,14 +1,14 @@
 """Explains why a value does not satisfy a schema: where, what was found, what was expected.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
-errors, and this module puts them into words. Schemas and values come from outside, so some keywords
-of jsonschema are replaced by ones that use jsonschema-rs, which works within bounds: with Python's
-`re` a pattern can take forever, and `uniqueItems` compares all pairs of items. Nothing is fetched:
-the registry of references contains only the published meta-schemas.
+errors, and this module puts them into words. Schemas and values come from outside, so some of
+jsonschema's keywords are replaced by versions that use jsonschema-rs, which limits its work.
+Python's `re` can take forever on a pattern, and jsonschema's `uniqueItems` compares all pairs of
+items. Nothing is fetched: the registry of references contains only the published meta-schemas.
 
-If jsonschema cannot explain a schema safely or completely (references out of the schema,
-`unevaluatedProperties`, recursion deeper than Python's stack), the problems are in the words
-of jsonschema-rs.
+If jsonschema cannot explain a schema safely or completely (references that leave the schema,
+`unevaluatedProperties`, recursion deeper than Python's stack), the messages of jsonschema-rs are
+used.
 
 Importing this module imports jsonschema, which takes 0.1 s. Import it only after a
 value has failed.
@@ -51,7 +51,7 @@ _REQUIRED: Final = " (required)"
 def explain_mismatch(
     valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON
 ) -> list[Problem]:
-    """Return the problems of a value that `valid`, the compiled schema, has refused."""
+    """Return the problems of a value that the compiled schema `valid` has refused."""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
@@ -60,15 +60,15 @@ def explain_mismatch(
         )
         problems = _problems(validator.iter_errors(value), root)
     except (LookupError, RecursionError, OverflowError):
-        # The draft is unknown, a reference leads out of the schema, or to nothing, the recursion is
-        # too deep, or an integer is too large for a division by a fraction.
+        # Unknown draft, a reference that leaves the schema or does not resolve, recursion too deep,
+        # or an integer too large to check against a fractional `multipleOf`.
         pass
 
     return problems or [_plain(error) for error in valid.iter_errors(value)]
 
 
 def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
-    """Return the problem of a schema for the error that jsonschema-rs reports."""
+    """Return the problem of a schema, given the error that jsonschema-rs reports."""
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
         return replace(_plain(error), expected="a regular expression")
@@ -79,10 +79,10 @@ def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> 
 
     part = at(schema, list(place[:-1]))
     if not isinstance(part, dict) or place[-1] not in part:
-        # jsonschema-rs omits empty names from a place.
+        # jsonschema-rs omits empty names from paths.
         return _plain(error)
 
-    # Only the wrong keyword is checked, because the whole schema may be large.
+    # Check only the wrong keyword, because the whole schema may be large.
     meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
     for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
         return replace(problem, place=place[:-1] + problem.place)
@@ -115,7 +115,7 @@ def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
 
 
 def _plain(error: jsonschema_rs.ValidationError) -> Problem:
-    """Return a problem in the words of jsonschema-rs."""
+    """Return a problem worded by jsonschema-rs."""
     expected = f"a value that fits the schema: {error.message[:120]}"
     return Problem(show(cast("JSON", error.instance)), expected, tuple(error.instance_path))
 
@@ -138,7 +138,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """Return in words what the schema expects at the place of an error."""
+    """Return in words what the schema expects where an error occurred."""
     keyword = cast("str | None", error.validator)
     limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:
@@ -182,7 +182,9 @@ def _expected(error: ValidationError, root: JSON) -> str:
 
 
 def _schema(error: ValidationError) -> JSONObject:
-    """Return the schema that contains the failed keyword; {} if it is `true` or `false`."""
+    """Return the schema that contains the failed keyword, or {} if that schema is `true` or
+    `false`.
+    """
     schema: object = error.schema
     return cast("JSONObject", schema) if isinstance(schema, dict) else {}
 
@@ -193,7 +195,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """Return a hint that names the expected name or text nearest to the one found."""
+    """Return a hint that names the expected name or string nearest to the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -210,10 +212,9 @@ def _hint(errors: Iterable[ValidationError]) -> str:
 
 
 # -- alternatives: `anyOf` and `oneOf` -------------------------------------------------------------
-#
-# A value that fits no alternative has errors in each. Only the errors of the intended alternative
-# help: the one with the right type, and whose constant properties (such as `_tool` in a call) match
-# those of the value.
+# A value that fits no alternative has errors in all of them. Only the errors of the intended
+# alternative help: the one of the right type whose constant properties (such as `_tool` in a call)
+# match the value.
 
 
 def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
@@ -255,8 +256,8 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
     [problem] = problems
     if len(intended) > 1 and problem.found == _NOTHING:
-        # The property that distinguishes the alternatives is missing: name what each
-        # alternative has there.
+        # The property that distinguishes the alternatives is missing, so say what each alternative
+        # expects in it.
         missing = [problem for branch in intended for problem in _problems(branch, root)]
         if len({problem.place for problem in missing}) == 1:
             names = list(
@@ -271,8 +272,8 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
 
 def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
-    """Return the errors of each alternative. Nested alternatives are split up if all of them are of
-    another kind.
+    """Return the errors of each alternative. Nested alternatives are split further if none of them
+    matches the kind of the value.
     """
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
@@ -289,7 +290,7 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return True if an alternative fails because the value itself has another type or is a
+    """Return whether an alternative fails because the value itself has another type or is a
     different constant.
     """
     return any(
@@ -299,8 +300,8 @@ def _is_of_another_kind(branch: list[ValidationError]) -> bool:
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors that report a different constant in a property, even beside the alternative
-    of a reference; or [].
+    """Return the errors that report a wrong constant in a property, even if another alternative is
+    a reference. Return [] if there are none.
     """
     if len(error.relative_path) != 1:
         return []
@@ -314,8 +315,8 @@ def _constants_of_property(error: ValidationError) -> list[ValidationError]:
 
 
 def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
-    """Return one problem for alternatives that all require a different constant in one property,
-    such as `_tool` in calls.
+    """Return a single problem for alternatives that each require a different constant in the same
+    property, such as `_tool` in calls.
     """
     by_property: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):
@@ -343,7 +344,7 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
     """Return the schema without `$schema`, which would switch jsonschema back to its own keywords.
 
     Raises:
-        LookupError: a reference leads out of the schema, or a keyword is not replaced here.
+        LookupError: a reference leaves the schema, or a keyword is not replaced here.
     """
     if isinstance(schema, list):
         return [_prepared(item, is_root=False) for item in schema]
@@ -423,7 +424,7 @@ def _errors_of_property(
     validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
 ) -> Iterator[ValidationError]:
     if schema is False:
-        # jsonschema does not report the place of a value that `false` refuses.
+        # jsonschema does not report where a value refused by `false` is.
         yield ValidationError(
             "is not allowed", validator=cast("Any", None), path=[name], instance=value
         )
@@ -461,4 +462,4 @@ _VALIDATORS: Final[dict[str, Any]] = {
         "json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
     }.items()
 }
-"""The validators by the `$schema` that names their draft."""
+"""Validators, keyed by the `$schema` that names their draft."""

@@ -1,4 +1,5 @@
-"""Keywords of JSON Schema: which of them contain schemas, walks over schemas, and schemas in words.
+"""Keywords of JSON Schema: which of them contain schemas, how to walk over schemas, and how to
+describe a schema in words.
 
 The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`,
 `additionalItems`), which remote tools still use.
@@ -36,7 +37,7 @@ ONE: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Keywords whose value is one schema. In older drafts, `items` may be an array of schemas."""
+"""Keywords whose value is a schema. In older drafts, `items` may be an array of schemas."""
 
 MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 """Keywords whose value is an array of schemas."""
@@ -44,13 +45,13 @@ MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Keywords whose value is an object of schemas. `dependencies` may also have arrays of names."""
+"""Keywords whose value is an object of schemas. `dependencies` may also contain arrays of names."""
 
 DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-"""Keywords that only keep schemas for others to refer to."""
+"""Keywords that only hold schemas for others to refer to."""
 
 REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords that name another schema."""
+"""Keywords that refer to another schema."""
 
 ANNOTATIONS: Final = frozenset(
     {
@@ -67,21 +68,22 @@ ANNOTATIONS: Final = frozenset(
 """Keywords that describe values without constraining them."""
 
 NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
-"""A key that paths contain without quotes."""
+"""Matches a key that needs no quotes in a path."""
 
 MAX_SCHEMA_DEPTH: Final = 200
-"""The deepest nesting of arrays and objects in a schema; jsonschema-rs itself stops at 255."""
+"""Maximum nesting of arrays and objects in a schema. jsonschema-rs itself stops at 255."""
 
 MAX_SCHEMA_NODES: Final = 500_000
-"""The most values in a schema. The schema of a Solution contains those of all its tools."""
+"""Maximum number of values in a schema. The schema of a Solution contains those of all its
+tools."""
 
 Place = tuple[str | int, ...]
-"""Keys and indexes from the root of a document to a part of it."""
+"""The keys and indexes that lead from the root of a document to a part of it."""
 
 
 def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
-    """Yield the schemas directly inside `schema`, booleans included, each with its place
-    relative to `schema`.
+    """Yield the schemas directly inside `schema`, including booleans, each with its path relative
+    to `schema`.
     """
     for keyword, value in schema.items():
         if keyword in NAMED:
@@ -98,7 +100,7 @@ def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
 
 
 def schemas_in(root: JSONObject) -> Iterator[tuple[Place, JSONObject]]:
-    """Yield `root` and every schema inside it, except booleans, each with its place in `root`."""
+    """Yield `root` and every schema inside it, except booleans, each with its path from `root`."""
     stack: list[tuple[Place, JSONObject]] = [((), root)]
     while stack:
         place, schema = stack.pop()
@@ -121,7 +123,7 @@ def values_in(root: JSON) -> Iterator[JSON]:
 
 
 def references_in(root: JSON) -> Iterator[str]:
-    """Yield the targets of all references in `root`, including those in parts that may not be
+    """Yield the targets of all references in `root`, even of those in parts that may not be
     schemas.
     """
     for value in values_in(root):
@@ -130,7 +132,7 @@ def references_in(root: JSON) -> Iterator[str]:
 
 
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
-    """Return the schema in `root` to which a local `$ref` (`#`, `#/a/b`) points; None if there is
+    """Return the schema in `root` that a local `$ref` (`#`, `#/a/b`) points to, or None if there is
     no such schema.
     """
     if pointer == "#":
@@ -156,8 +158,10 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
 
 
 def check_size(schema: JSON, what: str) -> None:
-    """Check the size and the depth of a schema. The message of the LimitExceededError
-    begins with `what`.
+    """Check the size and the depth of a schema.
+
+    Raises:
+        LimitExceededError: it is too large or too deep; the message begins with `what`.
     """
     count = 0
     level: list[JSON] = [schema]
@@ -186,7 +190,7 @@ def check_size(schema: JSON, what: str) -> None:
 
 
 def at(root: JSON, place: list[str | int]) -> JSON:
-    """Return the part of `root` at a place; None if `root` has no such place."""
+    """Return the part of `root` at a path, or None if the path leads nowhere."""
     part = root
     for key in place:
         if isinstance(part, dict):
@@ -200,7 +204,7 @@ def at(root: JSON, place: list[str | int]) -> JSON:
 
 
 def show_path(place: list[str | int] | Place) -> str:
-    """Return a place as messages and references write it: `calls.0["odd.key"]`; "" for the root."""
+    """Return a path as messages and references write it: `calls.0["odd.key"]`. The root is ""."""
     parts = [
         f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]"
         for key in place
@@ -209,8 +213,8 @@ def show_path(place: list[str | int] | Place) -> str:
 
 
 def show(value: JSON, limit: int = 80) -> str:
-    """Return a value as JSON text of at most about `limit` characters; `…` marks
-    what is left out.
+    """Return a value as JSON text of at most about `limit` characters. `…` marks what is left
+    out.
     """
     pieces: list[str] = []
     _show(value, limit, pieces)
@@ -218,8 +222,8 @@ def show(value: JSON, limit: int = 80) -> str:
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`; return how many characters are left (negative: the
-    text is shortened).
+    """Append the text of `value`. Return how many characters are left; a negative number means that
+    the text is shortened.
     """
     if isinstance(value, str):
         if len(value) <= left:
@@ -233,7 +237,7 @@ def _show(value: JSON, left: int, pieces: list[str]) -> int:
     elif isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, int) and value.bit_length() > 400:
-        # Python refuses to write out integers of thousands of digits.
+        # Python refuses to write out integers with thousands of digits.
         text = f"an integer of {value.bit_length():,} bits"
     else:
         text = repr(value)
@@ -267,8 +271,8 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
 
 
 def json_schema_draft(schema: JSONObject) -> str:
-    """Return the draft that `$schema` declares, without scheme and fragment; "" if
-    it declares none.
+    """Return the draft that `$schema` declares, without scheme and fragment, or "" if it declares
+    none.
     """
     declared = schema.get("$schema")
     if isinstance(declared, str):
@@ -298,8 +302,8 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has copied every schema, outer ones before inner
-    ones.
+    """Return a copy of `schema` in which `change` has replaced every schema by a copy, outer ones
+    before inner ones.
     """
     if isinstance(schema, dict):
         return map_children(change(schema), partial(map_schemas, change=change))
@@ -323,10 +327,10 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """Return `schema` for use at `place` of another document, with adapted local `$ref`s and
+    """Return `schema` for use at `place` of another document, with its local `$ref`s adapted and
     without `$schema`.
 
-    A schema with an `$id` is a document by itself and is returned unchanged.
+    A schema with an `$id` is a document of its own, and is returned unchanged.
     """
     if "$id" in schema:
         return schema
@@ -346,7 +350,7 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
                 and isinstance(value, str)
                 and (value == "#" or value.startswith("#/"))
             ):
-                # `$recursiveRef: "#"` is older than 2020-12; `$ref` replaces it.
+                # `$recursiveRef: "#"` predates 2020-12, where `$ref` replaces it.
                 moved["$ref"] = prefix + value[1:]
             elif keyword != "$schema":
                 moved[keyword] = value
@@ -362,13 +366,13 @@ REFERENCE_PATTERN: Final = "^†"
 """The pattern that marks the alternative "or a reference" in composed schemas."""
 
 PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
-"""The bounds within which patterns are compiled and matched."""
+"""The limits within which patterns are compiled and matched."""
 
 A_REFERENCE: Final = "a reference such as †state.x"
-"""The description of this alternative in messages."""
+"""How messages describe this alternative."""
 
 MOST_LISTED: Final = 12
-"""The most alternatives or names that a message lists."""
+"""Maximum number of alternatives or names that a message lists."""
 
 _ARTICLES: Final = {
     "array": "an array",
@@ -386,9 +390,9 @@ class Problem:
     """One reason why a value does not satisfy a schema.
 
     Attributes:
-        found: the value at the place, as shortened JSON, or "nothing".
-        expected: what was expected there, in words.
-        place: the keys and indexes that lead to the place in the value.
+        found: the value that was found, as shortened JSON, or "nothing".
+        expected: what was expected instead, in words.
+        place: the keys and indexes that lead to the problem in the value.
         hint: " Did you mean 'x'?" or "".
     """
 
@@ -399,18 +403,18 @@ class Problem:
 
     @property
     def path(self) -> str:
-        """The place as text (`calls.0.path`); "" for the whole value."""
+        """The place as a string such as `calls.0.path`, or "" for the whole value."""
         return show_path(self.place)
 
     @property
     def message(self) -> str:
-        """`path: found X, expected Y`."""
+        """The problem in one line: `path: found X, expected Y`."""
         text = f"found {self.found}, expected {self.expected}{'.' + self.hint if self.hint else ''}"
         return f"{self.path}: {text}" if self.path else text
 
 
 def describe_values(values: Iterable[JSON]) -> str:
-    """Return alternatives in words: `1`, `one of 1, 2, 3`."""
+    """Describe alternative values in words: `1`, `one of 1, 2, 3`."""
     texts = list(dict.fromkeys(show(value, 60) for value in values))
     if len(texts) == 1:
         return texts[0]
@@ -419,7 +423,7 @@ def describe_values(values: Iterable[JSON]) -> str:
 
 
 def list_names(names: Collection[str]) -> str:
-    """Return the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
+    """List the names of properties in words: `there is 'a'`, `there are 'a', 'b', …`."""
     listed = ", ".join(repr(name[:60]) for name in islice(names, MOST_LISTED))
     return (
         f"there {'is' if len(names) == 1 else 'are'} "
@@ -434,8 +438,8 @@ def _describe_types(types: Iterable[str]) -> str:
 
 
 def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
-    """Return in a few words what a schema expects: `an integer`, `one of "a", "b"`,
-    `text or null`.
+    """Describe in a few words what a schema expects: `an integer`, `one of "a", "b"`, `text or
+    null`.
     """
     if not isinstance(schema, dict):
         return "no value" if schema is False else "any value"

@@ -1,5 +1,5 @@
-"""Messages in files of tools: the decorator of their handlers, and what an activity
-returns to add data.
+"""Context messages in files of tools: the decorator for their handlers, and the data message that
+an activity can return.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ MESSAGE_TYPES: Final = (
     "correction",
     "call",
 )
-"""The built-in types of context messages. No other kind of data may have one of these names."""
+"""The built-in types of context messages. A data message cannot use these names for its kind."""
 
 LONGEST_KIND: Final = 200
 
 # -- handlers --------------------------------------------------------------------------------------
 
 MessageHandler: TypeAlias = Callable[[Any, Any], None]
-"""Handles one message: a function of a `Message` and a `Draft` of `ideabridge.bridge`."""
+"""Handles one message: a function of a `Message` and a `Draft` from `ideabridge.bridge`."""
 
 HANDLED: Final = "__ideabridge_message__"
-"""The attribute in which a decorated handler keeps the type of its messages."""
+"""The attribute that stores the message type on a decorated handler."""
 
 Handling = TypeVar("Handling", bound=MessageHandler)
 
 
 def message_handler(kind: str) -> Callable[[Handling], Handling]:
-    """Make a function the handler of messages `{"type": kind, ...}`.
+    """Make a function the handler of `{"type": kind, ...}` messages.
 
-    `load_tool_file` finds it in a file of tools, and a `Toolbox` takes it like a tool; a `Bridge`
-    with these tools then handles such messages. The function stays callable as before. A kind may
-    be a built-in type, whose handler it replaces.
+    `load_tool_file` finds the handler in a file of tools, and a `Toolbox` accepts it like a tool. A
+    `Bridge` with these tools then handles such messages. The function stays callable as before. If
+    the kind is a built-in type, the function replaces the built-in handler.
 
     Args:
         kind: the type of the messages.
 
     Raises:
-        ToolDefinitionError: the kind is not text, or the decorated object is not a plain function.
+        ToolDefinitionError: the kind is not a string, or the decorated object is not a plain
+            function.
     """
     if not isinstance(kind, str) or not 0 < len(kind) <= LONGEST_KIND:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ToolDefinitionError(
@@ -74,7 +75,9 @@ def message_handler(kind: str) -> Callable[[Handling], Handling]:
 
 
 def handled_by(item: object) -> str | None:
-    """The type of the messages that a decorated function handles; None for anything else."""
+    """Return the type of the messages that a decorated function handles, or None for anything
+    else.
+    """
     kind = getattr(item, HANDLED, None)
     return kind if isinstance(kind, str) else None
 
@@ -85,27 +88,25 @@ Data = TypeVar("Data")
 
 
 class DataMessage(Generic[Data]):
-    """A data message, returned by an activity: `DataMessage("ok", {"room": 4})`.
+    """A data message that an activity returns: `DataMessage("ok", {"room": 4})`.
 
     The run adds it to the context of all following Requests, and the calls listed after this one
-    read the data at `†data.KIND`, so that a plan branches on it:
-    `†data.ok.room || †data.failed.reason`. The result of the call itself, which is checked against
-    the return annotation and written to `_outputPath`, is the data alone. A call in a program
-    returns the data alone, too. If there is already data of this kind, the new data is merged into
-    it.
+    can read the data at `†data.KIND`. A plan can therefore branch on it: `†data.ok.room ||
+    †data.failed.reason`. The result of the call itself, which is checked against the return
+    annotation and written to `_outputPath`, is only the data. So is what a call in a program
+    returns. If data of this kind already exists, the new data is merged into it.
 
     In a return annotation, `DataMessage[Room]` declares the data:
     `-> DataMessage[Room] | DataMessage[Problem]`.
 
     Args:
-        kind: the kind of the data: text, but not a built-in type of message (such as `input` or
-            `error`).
+        kind: the kind of the data: any string except a built-in message type such as `input` or
+            `error`.
         data: the data, any JSON or a value that pydantic converts to JSON.
-        description: what the data is, for the mind that reads it.
+        description: what the data means, for the mind that reads it.
 
     Raises:
-        ArgumentError: the kind or the description is not text, or a built-in type has the
-            name of the kind.
+        ArgumentError: the kind or the description is not a string, or the kind is a built-in type.
     """
 
     __slots__ = ("data", "description", "kind")
@@ -135,7 +136,9 @@ class DataMessage(Generic[Data]):
     def __get_pydantic_core_schema__(
         cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the data: a message in a return annotation means its data."""
+        """Return the schema of the data, because a message in a return annotation stands for its
+        data.
+        """
         from pydantic_core import core_schema
 
         declared: tuple[Any, ...] = get_args(source)

@@ -1,10 +1,10 @@
-"""External names and texts: safe names, names that look alike, the nearest names, and text without
-hidden characters.
+"""Handles names and texts from outside: safe names, names that look alike, nearest names, and text
+without hidden characters.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, characters without width or ink, and long runs of spaces. `printable` escapes only hidden
-characters. Both use the escapes of JSON, so JSON text keeps its value. `readable_json` is the JSON
-text of a value for people, wherever they read it.
+characters. Both write JSON escapes, so that escaped JSON text keeps its value. `readable_json`
+returns JSON text that is safe to show to people anywhere.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _BLANK: Final = frozenset(
         ],
     )
 )
-"""Invisible characters whose category is printable. Tags and direction marks are not printable in
-any case."""
+"""Invisible characters in a category that counts as printable. Tags and direction marks never count
+as printable."""
 
 _SPACES: Final = 16
 _MARKS: Final = 3
-"""The most marks on one letter. Scripts use up to three; more would reach into the lines above and
-below."""
+"""Maximum number of marks on one letter. Scripts use up to three; more would reach into the lines
+above and below."""
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
-"""The parts that `visible` checks character by character. A run of spaces or marks is always within
-one part."""
+"""Matches the parts that `visible` checks character by character. A run of spaces or marks is
+always within one part."""
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
 _HIDDEN: Final = re.compile(
@@ -67,8 +67,8 @@ _HIDDEN: Final = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Escape every character of `text` that a person would not recognise, except those in `keep`,
-    such as line ends.
+    """Escape every character of `text` that a person would not recognise. Characters in `keep`,
+    such as line ends, stay.
     """
     return _UNUSUAL.sub(lambda match: _visible(match.group(), keep), text)
 
@@ -86,12 +86,12 @@ def _visible(part: str, keep: str) -> str:
 
 
 def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
-    """Return the JSON text of a value for people, in one line (`compact`: without spaces between
-    its parts) or with `indent` spaces for each level.
+    """Return the JSON text of a value for people: on one line (with `compact`, without spaces
+    between its parts), or with `indent` spaces for each level.
 
-    Every character that a person would not recognise is an escape of JSON, in keys and in values
-    (see `visible`). So the text is JSON with the same value, and an escape cannot be mistaken for a
-    text with a backslash, which JSON doubles.
+    Every character that a person would not recognise (see `visible`) becomes a JSON escape, in keys
+    and in values. The text is still JSON with the same value. An escape cannot be mistaken for a
+    backslash in the original string, because JSON doubles backslashes.
     """
     separators = (",", ":") if compact else None
     lines = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).split("\n")
@@ -101,7 +101,7 @@ def readable_json(value: JSON, indent: int | None = None, *, compact: bool = Fal
     readable: list[str] = []
     for line in lines:
         content = line.lstrip(" ")
-        # The indentation is outside texts, where JSON has no escapes.
+        # The indentation is outside strings, where JSON has no escapes.
         readable.append(line[: len(line) - len(content)] + visible(content))
 
     return "\n".join(readable)
@@ -117,8 +117,10 @@ def _escape(char: str) -> str:
 
 def printable(text: str) -> str:
     """Escape the hidden characters of `text`: terminal controls, direction marks, characters
-    without width. Line ends and all spaces stay, and so does one variation selector after a visible
-    character, as in most emoji. It takes 8 ns for each character.
+    without width.
+
+    Line ends and all spaces stay, and so does one variation selector after a visible character, as
+    in most emoji. It takes 8 ns for each character.
     """
     return _HIDDEN.sub(_written, text)
 
@@ -129,7 +131,9 @@ def printable_line(text: str) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """Remove the hidden characters of `text`, for comparisons. Do not show the result."""
+    """Remove the hidden characters of `text`. The result is for comparisons only: do not show
+    it.
+    """
     return _HIDDEN.sub("", text)
 
 
@@ -152,8 +156,10 @@ def _written(match: re.Match[str]) -> str:
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
     """Wrap a one-line visible text into lines of at most `width` columns. `first` begins the first
-    line, `further` all others. A terminal that breaks a longer line continues at the left edge,
-    where the rest could pass for a line of this program.
+    line, `further` all others.
+
+    If the terminal broke a longer line itself, the rest would start at the left edge and could pass
+    for a line of this program.
     """
     lead = first
     left = width - len(first)
@@ -175,44 +181,43 @@ def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -
 # -- names -----------------------------------------------------------------------------------------
 
 MAX_NAME: Final = 48
-"""The most characters in a name. Hosts limit `server__tool` to 60."""
+"""Maximum number of characters in a name. Hosts limit `server__tool` to 60."""
 
 MAX_TOOL_NAME: Final = 128
-"""The most characters that MCP allows in the name of a tool."""
+"""Maximum number of characters that MCP allows in the name of a tool."""
 
 _TOOL: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SAFE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}\Z")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Names come from models and remote servers, so the quadratic comparison is bounded in
-# both directions.
+# Names come from models and remote servers, and the comparison is quadratic, so both lengths are
+# limited.
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""If there are more names than this, only the likeliest are compared, because a comparison takes up
-to 0.2 ms."""
+"""If there are more names than this, only the most promising ones are compared, because a
+comparison takes up to 0.2 ms."""
 
 
 def is_tool_name(text: str) -> bool:
-    """Return True if MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9,
-    `_`, `-` and `.`.
+    """Return whether MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-`
+    and `.`.
     """
     return _TOOL.match(text) is not None
 
 
 def is_safe_name(text: str) -> bool:
-    """Return True if `text` matches `^[a-z][a-z0-9_]{0,47}$`."""
+    """Return whether `text` matches `^[a-z][a-z0-9_]{0,47}$`."""
     return _SAFE.match(text) is not None
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """Return the name nearest to `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is
-    not in `taken`.
+    """Return a name like `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
 
-    Accents are removed, camelCase gets underscores, other characters become `_`, and a text without
-    letters and digits becomes `tool`. A taken name gets a number: `report_2`.
+    Accents are removed, camelCase gets underscores, and other characters become `_`. A text without
+    letters and digits becomes `tool`. If the name is taken, a number is added: `report_2`.
     """
     name = text if is_safe_name(text) else _fold(text)
     candidate = name
@@ -241,7 +246,7 @@ def _fold(text: str) -> str:
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
     """Return a name or a pattern without accents, case, width and hidden characters, so that no
-    spelling of a name evades a rule.
+    alternative spelling evades a rule.
     """
     decomposed = unicodedata.normalize("NFKD", without_hidden(text))
     plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
@@ -250,8 +255,8 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name in the module, their safe forms, and
-    each of these with the module's name and `.`, `_` or `/` in front.
+    """Return every folded name of a tool: its name, its name in the module, the safe forms of both,
+    and each of these prefixed with the module's name and `.`, `_` or `/`.
     """
     own = [
         form
@@ -275,8 +280,8 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that is equal for names that look alike: case, width, script, marks,
-    hidden characters and similar shapes (`l`, `i` and `1`) do not count.
+    """Return a form of a name that is the same for all names that look alike. Case, width, script,
+    marks, hidden characters and similar shapes (`l`, `i` and `1`) do not count.
     """
     plain = name if name.isascii() else _in_ascii(name)
     return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")
@@ -292,8 +297,8 @@ def _in_ascii(name: str) -> str:
 
 @cache
 def _ascii_shapes() -> dict[str, str]:
-    """Return the ASCII letters and digits that characters of other scripts look like."""
-    # Imported only for names that are not ASCII: reading the tables takes longer than
+    """Map characters of other scripts to the ASCII letters and digits that they look like."""
+    # Imported only for names that are not ASCII, because reading the tables takes longer than
     # `ideabridge --version`.
     data: dict[str, list[dict[str, Any]]] = import_module(
         "confusable_homoglyphs.confusables"
@@ -313,15 +318,15 @@ def _ascii_shapes() -> dict[str, str]:
 
 
 def is_disguised(name: str) -> bool:
-    """Return True if a name looks like ASCII but has letters of other scripts or
-    hidden characters.
+    """Return whether a name looks like ASCII but contains letters of other scripts or hidden
+    characters.
     """
     return not name.isascii() and skeleton(name).isascii()
 
 
 def shown_name(name: str) -> str:
-    r"""Return a name for lists. If it only looks like ASCII, its other characters are escaped
-    (`g\u0456t_log`).
+    r"""Return a name as lists show it. If it only looks like ASCII, its other characters are
+    escaped (`g\u0456t_log`).
     """
     if is_disguised(name):
         return name.encode("ascii", "backslashreplace").decode()
@@ -329,9 +334,10 @@ def shown_name(name: str) -> str:
 
 
 def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
-    """Remove names that could be mistaken for others. Of names that look alike, only the
-    one nearest to `name` stays, unless several are equally near. Names that only look like
-    ASCII are removed.
+    """Remove names that could be mistaken for others.
+
+    Among names that look alike, only the one nearest to `name` stays, unless several are equally
+    near: then all of them stay. Names that only look like ASCII are removed.
     """
     spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in candidates]
     alike: dict[str, dict[str, float]] = {}
@@ -349,12 +355,12 @@ def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str
 def nearest(
     name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return at most `n` of `names` that resemble `name`, the nearest first.
+    """Return at most `n` of `names` that resemble `name`, nearest first.
 
-    Case and the separators `_`, `-`, `.` and space do not count. A name that contains the other as
-    a whole part (`search` and `github_search`) resembles it. A name that could be mistaken for
-    another one is never returned. `spelled` has the original spelling of names that are offered
-    under other names.
+    Case and the separators `_`, `-`, `.` and space are ignored. A name that contains the other as a
+    whole part (`search` and `github_search`) resembles it. A name that could be mistaken for
+    another is never returned. `spelled` maps names to their original spelling, where the two
+    differ.
     """
     compared_name = _compared(name)
     if not compared_name:
@@ -382,7 +388,7 @@ def nearest(
         if ratio >= _NEAR:
             scored.append((ratio, candidate))
 
-    # The sort is stable: equally near names keep their order.
+    # The sort is stable, so equally near names keep their order.
     scored.sort(key=lambda pair: -pair[0])
     return _distinguishable(
         name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {}
@@ -390,7 +396,9 @@ def nearest(
 
 
 def _likeliest(compared_name: str, names: list[str]) -> list[str]:
-    """Return the names that share most pairs of letters with `compared_name`, in their order."""
+    """Return the names that share the most pairs of letters with `compared_name`, in their original
+    order.
+    """
     pairs = {compared_name[place : place + 2] for place in range(max(len(compared_name) - 1, 1))}
 
     def alike(place: int) -> float:
@@ -415,8 +423,8 @@ def _part_of(first: str, second: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the end of an error message with the `nearest` names: " Did you mean 'x' or 'y'?"; ""
-    if there is none.
+    """Return the end of an error message that suggests the `nearest` names: " Did you mean 'x' or
+    'y'?", or "" if none is near.
     """
     suggestions = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not suggestions:

@@ -1,4 +1,4 @@
-"""Reads a Solution as models write it. Accepts common deviations and reports them."""
+"""Reads a Solution as models write it: accepts common deviations and reports them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-# The quantifiers are possessive, and nothing before the end is optional; otherwise the time would
-# grow with the square of the white space.
+# The quantifiers are possessive, and only the end is optional. Otherwise the time would grow with
+# the square of the white space.
 _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
@@ -19,17 +19,22 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}` and return it with a note of one sentence
-    for each deviation.
+    """Read a Solution `{"calls": [...], "output": ...}`. Return it with one sentence for each
+    deviation.
 
-    Accepted deviations: the whole solution, its `calls` or a call as JSON text, also in a Markdown
-    fence or with other text around one JSON value; `output` as the text of one JSON object; a
-    single call instead of an array; a bare array of calls. A missing `calls` is [] and a missing
-    `output` is null. Other properties follow `calls` and `output`.
+    These deviations are accepted:
+    - The whole Solution, its `calls` or a single call is JSON text, possibly in a Markdown fence or
+      surrounded by other text, as long as the text contains only one JSON value.
+    - `output` is the text of a JSON object.
+    - `calls` is a single call instead of an array.
+    - The Solution is a bare array of calls.
+
+    A missing `calls` becomes [] and a missing `output` becomes null. Other properties follow
+    `calls` and `output`.
 
     Raises:
-        ValueMismatchError: it cannot be read as a solution; the message has path,
-            found and expected.
+        ValueMismatchError: it cannot be read as a Solution; the message says where, what was found
+            and what was expected.
         LimitExceededError: it is too large or too deep.
     """
     notes: list[str] = []
@@ -38,12 +43,12 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     else:
         value = raw
 
-    for _ in range(2):  # the JSON text of a JSON text is read too
+    for _ in range(2):  # A JSON text inside a JSON text is read too.
         if isinstance(value, str):
             value = _read_text(value, _WHAT, notes)
 
     if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
-        del notes[0]  # an answer arrives as bytes, so this is not a deviation
+        del notes[0]  # An answer arrives as bytes, so this is not a deviation.
 
     if (
         isinstance(value, list)
@@ -69,8 +74,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
-    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call is kept,
-    and fails alone.
+    """Read the `calls` of a Solution as `read_solution` does. An entry that is not a call stays in
+    the list, so that only this call fails.
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
@@ -88,7 +93,9 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call that may be given as JSON text. Anything else is returned unchanged."""
+    """Return a call that may have been written as JSON text. Anything else is returned
+    unchanged.
+    """
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -98,8 +105,8 @@ def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
 
 
 def read_output(output: JSON, notes: list[str]) -> JSON:
-    """Read the `output` of a Solution. Only the text of one object is parsed, because other text
-    may be the output.
+    """Read the `output` of a Solution. A string is parsed only if it contains one JSON object,
+    because any other string may be the output itself.
     """
     if not isinstance(output, str):
         return output
@@ -118,15 +125,15 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
 
 
 BESIDE_PROGRAM: Final = "program: it makes its own calls and output; leave calls and output out"
-"""Why a Solution with a program and with calls or an output is malformed."""
+"""Why a Solution with both a program and calls or an output is malformed."""
 
 
 def read_program(program: JSON) -> str | None:
-    """Read the `program` of a Solution, without a Markdown fence around it. Null and an empty text
-    are not programs.
+    """Read the `program` of a Solution, without any Markdown fence around it. Null and an empty
+    string do not count as a program.
 
     Raises:
-        ValueMismatchError: it is not text.
+        ValueMismatchError: it is not a string.
     """
     if program is None:
         return None
@@ -151,8 +158,8 @@ def _unfenced(text: str) -> str | None:
 
 
 def _read_text(text: str, what: str, notes: list[str]) -> JSON:
-    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON
-    value in prose.
+    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON value in
+    prose.
     """
     readings = (
         (text, f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT),
@@ -163,7 +170,8 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
     for candidate, note in readings:
         if candidate is not None:
             try:
-                # Embedded JSON is decoded as strictly: unique keys, bounded depth, exact numbers.
+                # Embedded JSON is decoded just as strictly: unique keys, bounded depth, exact
+                # numbers.
                 value = decode(candidate, what=what)
             except InvalidJSONError as error:
                 fault = f"found the text {show(candidate)}, expected JSON ({error})"
@@ -175,8 +183,8 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
 
 
 def _embedded(text: str) -> str | None:
-    """Return the text of the only JSON object or array of objects in prose; None unless there
-    is exactly one.
+    """Return the text of the only JSON object or array of objects in prose, or None if there is not
+    exactly one.
     """
     decoder = json.JSONDecoder()
     texts: list[str] = []
@@ -229,12 +237,13 @@ _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
 def wrong_reference_hint(text: str) -> str | None:
-    """Return the right form of a string that is a reference in another notation; None for
-    any other string.
+    """Return the right form of a string that is a reference in another notation, or None for any
+    other string.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
-    `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only within marks that
-    are rare in ordinary text (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
+    `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only in notations that
+    are rare in ordinary text, because `<input>` may be HTML, `{item}` a placeholder, and `@data` a
+    name.
     """
     if len(text) > 500:
         return None

@@ -1,5 +1,5 @@
 """Names of parameters. Parameters and meta-properties share the object of a call, so parameters
-whose names collide are renamed, and other names are reported.
+whose names collide with a meta-property are renamed, and wrong names are reported.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     becomes `output_`.
 
     Returns:
-        (the renamed schema, the module's names by the new names); the same schema and {} if no
-        names collide.
+        The renamed schema, and a mapping from each new name to the module's name. If no names
+        collide, the same schema and {}.
 
     Raises:
         LimitExceededError: the schema nests too deep, or its chains of references are too long.
@@ -89,7 +89,7 @@ def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
 
 
 def _parts(root: JSONObject) -> dict[int, JSONObject]:
-    """Return the schema and all parts of it that apply to the object itself, by identity."""
+    """Return the schema and all parts of it that apply to the object itself, keyed by `id()`."""
     parts: dict[int, JSONObject] = {}
     stack = [root]
     while stack:
@@ -114,7 +114,7 @@ def _names(schema: JSONObject) -> Iterator[str]:
 
 
 def _naming(parts: dict[int, JSONObject], root: JSONObject, new_names: dict[str, str]) -> set[int]:
-    """Return the identities of the parts that name a renamed property, or lead to such a part."""
+    """Return the `id()` of each part that names a renamed property, or leads to such a part."""
     leading: dict[int, list[int]] = {}
     for key, part in parts.items():
         for item in _onward(part, root):
@@ -158,7 +158,7 @@ def _rename(
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
     if isinstance(target, dict) and id(target) in naming:
-        # Only this use of the target is renamed, because other uses may be for values that are not
+        # Rename the target for this use only, because other uses may be for values that are not
         # parameters.
         del result["$ref"]
         if id(target) not in open_now:
@@ -168,15 +168,15 @@ def _rename(
 
 
 def _renamed(names: JSON, new_names: dict[str, str]) -> JSON:
-    """Return a list of names with the new names; a schema is returned unchanged."""
+    """Replace the names in a list of names. A schema is returned unchanged."""
     if not isinstance(names, list):
         return names
     return [new_names.get(name, name) if isinstance(name, str) else name for name in names]
 
 
 def matches_meta(pattern: str) -> bool:
-    """Return True if a `patternProperties` pattern may match the name of a meta-property."""
-    # No pattern takes long on these short names.
+    """Return whether a `patternProperties` pattern may match the name of a meta-property."""
+    # These names are so short that no pattern takes long.
     try:
         return any(re.search(pattern, name) for name in META_PROPERTIES)
     except re.error:
@@ -195,7 +195,7 @@ def room_for_meta(schema: JSONObject) -> JSONObject:
 _NAMING: Final = frozenset(_ALTERNATIVES) - {"not"}
 _BARE: Final = frozenset({"type", "title", "description"})
 _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
-"""Names of the object that contains the parameters in other protocols."""
+"""What other protocols call the object that contains the parameters."""
 
 _HINTS: Final = 10
 _SURELY: Final = 0.85
@@ -206,8 +206,8 @@ class ParameterNames:
     """The names of the parameters of a tool.
 
     They are *known* if the schema lists them in `properties`, directly or through `$ref`, `allOf`,
-    `anyOf`, `oneOf` and conditions, and does not mention further names (`additionalProperties`,
-    `patternProperties`). A schema without properties takes any name.
+    `anyOf`, `oneOf` and conditions, and allows no further names (`additionalProperties`,
+    `patternProperties`). A schema without properties accepts any name.
     """
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
@@ -215,11 +215,11 @@ class ParameterNames:
         self._names, self.known = _collect(schema)
 
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
-        """Return a message for each wrong name in a call, by name, with the name that was
-        probably meant.
+        """Return a message for each wrong name in a call, keyed by the name. The message suggests
+        the name that was probably meant.
 
-        The meta-properties may be in `call` too. With `briefly`, and after a few names, the nearest
-        names are omitted.
+        `call` may also contain meta-properties. With `briefly`, and after the first few wrong
+        names, the messages suggest no names.
         """
         if self.known and call.keys() <= self._names.keys():
             return {}
@@ -257,8 +257,8 @@ class ParameterNames:
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
-    """Return the parameters in a wrapper, which is an object or its text; {} if the
-    text is not JSON.
+    """Return the parameters inside a wrapper, which is an object or the JSON text of one. Return {}
+    if the text is not JSON.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
@@ -270,8 +270,8 @@ def _wrapped(value: JSON) -> JSONObject | None:
 
 @lru_cache(maxsize=1024)
 def meant_meta(name: str) -> str | None:
-    """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` ->
-    `_outputPath`), or None.
+    """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` -> `_outputPath`),
+    or None.
     """
     if name in META_PROPERTIES or len(name) > 40:
         return None
@@ -295,7 +295,9 @@ def _plain(name: str) -> str:
 
 
 def _is_surely(name: str, meta: str) -> bool:
-    """Return True if a name is most likely meant as `meta`, even for a tool that takes any name."""
+    """Return whether a name almost certainly means the meta-property `meta`, even for a tool that
+    accepts any name.
+    """
     if not name.startswith("_"):
         return False
     plain = _plain(name)
@@ -306,7 +308,7 @@ def _is_surely(name: str, meta: str) -> bool:
 
 
 def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
-    """Return (the names of the parameters, True if there are no others)."""
+    """Return the names of the parameters, and whether no other names are allowed."""
     names: dict[str, None] = {}
     properties = False
     complete = True
@@ -331,7 +333,7 @@ def _collect(schema: JSONObject) -> tuple[dict[str, None], bool]:
 
         for place, child in children(part):
             if place[0] in _NAMING:
-                # An alternative without constraints takes any name.
+                # An alternative without constraints accepts any name.
                 complete &= place[0] not in ("anyOf", "oneOf") or (
                     isinstance(child, dict) and not child.keys() <= _BARE
                 )
