@@ -336,8 +336,8 @@ def shown_name(name: str) -> str:
 def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
     """Remove names that could be mistaken for others.
 
-    Among names that look alike, only the one nearest to `name` stays, unless several are equally
-    near: then all of them stay. Names that only look like ASCII are removed.
+    Among names that look alike, only the one nearest to `name` stays. If several are
+    equally near, none of them stays. Names that only look like ASCII are removed.
     """
     spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in candidates]
     alike: dict[str, dict[str, float]] = {}

@@ -10,8 +10,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-# The quantifiers are possessive, and only the end is optional. Otherwise the time would grow with
-# the square of the white space.
+# The quantifiers are possessive, so that the time does not grow with the square of the white space.
 _FENCE: Final = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\r?\n(.*?)```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"

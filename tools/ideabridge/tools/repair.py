@@ -1,11 +1,12 @@
-"""Repair: writes a schema that a server sent as valid 2020-12.
+"""Repairs a schema that a server sent, so that it becomes valid 2020-12.
 
-Forms of older drafts get the same meaning in the words of 2020-12. What is malformed is read as
-what it plainly means (`"type": "dict"`), or ignored with a note, so that the rest is still checked.
+Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
+is read as what it plainly means (`"type": "dict"`), or ignored with a note, so that the rest is
+still checked.
 
-Ignoring a part only ever admits more values: if the part is below `not`, `if`, `oneOf` or
-`contains`, these are loosened, too. References are looked up in the schema alone: nothing is
-fetched or opened.
+Ignoring a part may only ever make the schema accept more values. If the part is below `not`, `if`,
+`oneOf` or `contains`, these keywords are therefore loosened too. References are resolved within the
+schema alone: nothing is fetched or opened.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ideabridge.tools.keywords import (
 )
 
 MAX_NOTES: Final = 8
-"""The most notes on one schema. Further notes are only counted."""
+"""Maximum number of notes on one schema. Any further notes are only counted."""
 
 DRAFT_3: Final = "json-schema.org/draft-03/schema"
 DRAFT_4: Final = "json-schema.org/draft-04/schema"
@@ -52,7 +53,7 @@ _SHOWN: Final = 60
 _WHERE: Final = 120
 
 _ALONE: Final = frozenset({DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7})
-"""The drafts in which keywords beside a `$ref` are ignored."""
+"""Drafts that ignore the keywords beside a `$ref`."""
 
 _TYPE_NAMES: Final = {
     "array": ("array", "list", "tuple", "set", "sequence"),
@@ -101,14 +102,14 @@ _IDENTITIES: Final = (
     "additionalItems",
 )
 _ENCLOSING: Final = frozenset({"not", "if", "oneOf", "contains"})
-"""Keywords that may accept fewer values when a schema inside accepts more."""
+"""Keywords that may accept fewer values when a schema inside them accepts more."""
 
 _META_SCHEMAS: Final = ("https://json-schema.org/", "http://json-schema.org/")
 _PLAIN: Final = "~!$&'()*+,;=:@"
-"""The characters that a reference contains unescaped, besides letters and digits."""
+"""Characters, besides letters and digits, that a reference contains unescaped."""
 
 _NOWHERE: Final[Place] = ("", "")
-"""The new place of a schema to which no reference can be written."""
+"""Where a schema moves that no reference can point to."""
 
 
 class Repair:
@@ -116,10 +117,10 @@ class Repair:
 
     Attributes:
         result: the repaired schema: an object, or true or false.
-        notes: what was ignored or read differently, with its place: `properties.a.type: found
-            "dict", read as "object"`. The last one counts the rest, if there are many.
-        is_changed: whether the result differs from what was sent in more than names of schemas. It
-            is always True for schemas of draft 3 or 4.
+        notes: what was ignored or read differently, and where: `properties.a.type: found "dict",
+            read as "object"`. If there are many, the last note counts the rest.
+        is_changed: whether the result differs from what was sent by more than the names of schemas.
+            Always True for schemas of draft 3 or 4.
 
     Raises:
         LimitExceededError: it has too many parts.
@@ -138,7 +139,8 @@ class Repair:
         self._begin()
         self.result = self._whole()
         if self._loosened and self._has_enclosed_references:
-            # The target of a reference below `not` may now accept more, so `not` would accept less.
+            # The target of a reference below `not` may now accept more, so `not` itself would
+            # accept less.
             self._begin()
             self._distrusts = True
             self.result = self._whole()
@@ -151,16 +153,16 @@ class Repair:
         self._distrusts = False
         self._noted: dict[str, None] = {}
         self._count = 0
-        # The number of ignored parts that may have refused values.
+        # How many of the ignored parts may have refused values.
         self._loosened = 0
         self._enclosing = 0
         self._has_enclosed_references = False
-        # The new place of each schema, by its place in what was sent. The indexes in these places
-        # are text.
+        # The new path of each schema, keyed by its path in what was sent. The indexes in these
+        # paths are strings.
         self._places: dict[Place, Place] = {}
         self._references: list[tuple[JSONObject, Place, Place]] = []
         self._definitions: JSONObject = {}
-        # The keywords at the top that contained the moved definitions.
+        # The top-level keywords that contained the moved definitions.
         self._moved: set[str] = set()
 
     def _whole(self) -> JSONObject | bool:
@@ -177,7 +179,7 @@ class Repair:
 
         if self._definitions:
             for keyword in self._moved - self._handlers.keys():
-                # Its schemas are definitions now.
+                # Its schemas have become definitions.
                 result.pop(keyword, None)
             definitions = result.get("$defs")
             if isinstance(definitions, dict):
@@ -194,7 +196,9 @@ class Repair:
         return result
 
     def _define(self, target: Place) -> None:
-        """Write a schema that is not at a place of schemas, such as `#/components/User`."""
+        """Write a schema that is not in a place where schemas belong, such as
+        `#/components/User`.
+        """
         if target in self._places:
             return
 
@@ -273,8 +277,8 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Return the repaired schema from `place` of what was sent, for the place `target` of the
-        result.
+        """Return the repaired schema from the path `place` of what was sent, for the path `target`
+        in the result.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
@@ -329,14 +333,14 @@ class Repair:
     def _child(
         self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None
     ) -> JSONObject | bool:
-        """Return the repaired schema from inside a part. Its place in the new part is `new`, by
+        """Return the repaired schema from inside a part. `new` is its path in the new part, by
         default `steps`.
         """
         target = (*part.target, *(steps if new is None else new))
         return self._schema(value, (*part.place, *steps), target)
 
     def _other(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Copy a keyword that constrains nothing, or that is unknown."""
+        """Copy a keyword that is unknown or constrains nothing."""
         if keyword == "id" and self._draft in (DRAFT_3, DRAFT_4):
             return
         try:
@@ -346,7 +350,7 @@ class Repair:
             self._note((*part.place, keyword), value, "expected JSON: ignored")
 
     def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Drop a name of a schema, because references are written without names."""
+        """Drop the name of a schema, because references are rewritten without names."""
         if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(
             value, str
         ):
@@ -373,7 +377,7 @@ class Repair:
                 holder = dict[str, JSON]()
                 part.also.append(holder)
 
-            # Its target is written when all places are known.
+            # The target is written once all paths are known.
             holder["$ref"] = value
             self._references.append((holder, place, target))
         elif value.startswith(_META_SCHEMAS) and _is_valid({"$ref": value}):
@@ -398,8 +402,8 @@ class Repair:
                 part.out["type"] = list[JSON](kinds)
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
-        """Return (the types, the schemas among them); None if every value is meant, or if it is
-        unclear what is meant.
+        """Return the types and the schemas among them, or None if any value is meant or the meaning
+        is unclear.
         """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
@@ -488,7 +492,7 @@ class Repair:
             usable = self._usable_pattern(pattern)
             if usable is None:
                 self._ignore(place, pattern, "a regular expression")
-                # The names that it should match are unknown, so no name can be refused.
+                # The names it should match are unknown, so no name can be refused.
                 self._drop_additional(part)
             else:
                 schemas[usable] = self._child(part, item, keyword, pattern, new=(keyword, usable))
@@ -504,7 +508,7 @@ class Repair:
         place = (*part.place, keyword)
         is_flag = isinstance(value, bool) or (isinstance(value, str) and value in _FLAG_OF)
         if is_flag and (part.is_property or value is False or self._draft == DRAFT_3):
-            # The object that contains the property lists it as required instead.
+            # The enclosing object lists the property as required instead.
             self.is_changed = True
             return
 
@@ -545,7 +549,9 @@ class Repair:
         part.out[keyword] = names
 
     def _dependencies(self, part: _Part, keyword: str, value: JSON) -> None:
-        """`dependencies` is `dependentRequired` and `dependentSchemas` in 2020-12."""
+        """Split `dependencies`, which 2020-12 replaces by `dependentRequired` and
+        `dependentSchemas`.
+        """
         if not isinstance(value, dict):
             self._ignore((*part.place, keyword), value, "an object of lists of names")
             return
@@ -579,8 +585,8 @@ class Repair:
         part.out[keyword] = self._child(part, value, keyword)
 
     def _items(self, part: _Part, keyword: str, value: JSON) -> None:
-        """`items` was a list before 2020-12: now `prefixItems`, and
-        `additionalItems` is `items`.
+        """Replace the list form of `items` by `prefixItems`, and `additionalItems` by `items`, as
+        in 2020-12.
         """
         if not isinstance(value, list) or "prefixItems" in part.sent:
             self._single(part, keyword, value)
@@ -612,7 +618,7 @@ class Repair:
         ]
 
     def _extends(self, part: _Part, keyword: str, value: JSON) -> None:
-        """`extends` of draft 3 is `allOf`."""
+        """Replace `extends` of draft 3 by `allOf`."""
         listed = value if isinstance(value, list) else [value]
         if not all(isinstance(item, dict) for item in listed):
             self._other(part, keyword, value)
@@ -665,8 +671,8 @@ class Repair:
             self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a form of the pattern that can be matched; None if there is none, or if patterns
-        have taken too long.
+        """Return a form of the pattern that can be matched. Return None if there is none, or if
+        patterns have already taken too long.
         """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
@@ -694,7 +700,7 @@ class Repair:
     def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
         if isinstance(value, bool) and keyword.startswith("exclusive"):
-            # Up to draft 4, this keyword says whether `minimum` or `maximum` is exclusive.
+            # Up to draft 4, this keyword is a boolean that makes `minimum` or `maximum` exclusive.
             self.is_changed = True
             limit = _number(part.sent.get(_plain_bound(keyword)))
             if value and limit is not None:
@@ -745,17 +751,17 @@ class Repair:
 
 @dataclass(slots=True)
 class _Part:
-    """A schema during its repair.
+    """A schema while it is being repaired.
 
     Attributes:
-        sent: as it was sent.
-        place: its place in what was sent.
-        target: its place in the result.
+        sent: the schema as it was sent.
+        place: its path in what was sent.
+        target: its path in the result.
         is_property: whether it is the schema of a property.
         out: the keywords written so far.
-        also: schemas that become part of `allOf`.
-        required: the properties whose own schemas say that they are required.
-        drops_additional: whether it is unknown which names are allowed.
+        also: schemas to add to `allOf`.
+        required: the properties whose own schemas declare them required.
+        drops_additional: whether the allowed names are unknown.
     """
 
     sent: JSONObject
@@ -768,7 +774,7 @@ class _Part:
     drops_additional: bool = False
 
     def add(self, keyword: str, value: JSON) -> None:
-        """Write a keyword that the schema may have already."""
+        """Write a keyword that the schema may already contain."""
         if keyword in self.out:
             self.also.append({keyword: value})
         else:
@@ -779,11 +785,11 @@ _Handler: TypeAlias = Callable[[_Part, str, JSON], None]
 
 
 class _Names:
-    """The places to which the references of a schema can lead."""
+    """The places that the references of a schema can point to."""
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root
-        # The URI of each schema that has one, and its place.
+        # The URI of each schema that has one, with its path.
         self._bases: dict[Place, str] = {(): ""}
         self._by_uri: dict[str, Place] = {"": ()}
         self._anchors: dict[tuple[Place, str], Place] = {}
@@ -808,8 +814,8 @@ class _Names:
                 stack.append(((*place, *map(str, step)), base, child))
 
     def _named(self, uri: str, place: Place, base: Place) -> Place:
-        """Note the URI of a schema; return the place of the schema to which
-        references inside refer.
+        """Record the URI of a schema. Return the path of the schema that references inside it are
+        relative to.
         """
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)
@@ -821,8 +827,8 @@ class _Names:
         return place
 
     def find(self, reference: str, place: Place) -> Place | None:
-        """Return the place of the schema to which a reference at `place` leads; None if it leads to
-        no schema.
+        """Return the path of the schema that a reference at `place` points to, or None if it points
+        to no schema.
         """
         steps = tuple(map(str, place))
         base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
@@ -843,7 +849,7 @@ class _Names:
         return target if isinstance(self.at(target), dict | bool) else None
 
     def at(self, place: Place) -> JSON:
-        """Return the part at a place; None if there is none."""
+        """Return the part at a path, or None if the path leads nowhere."""
         part = self._root
         for key in map(str, place):
             if isinstance(part, dict) and key in part:
@@ -861,7 +867,7 @@ def _is_index(key: str, listed: list[JSON]) -> bool:
 
 
 def _joined(base: str, uri: str) -> str:
-    """Return a URI relative to another one. Nothing is fetched."""
+    """Resolve a URI relative to another one. Nothing is fetched."""
     try:
         return urljoin(base, uri)
     except ValueError:
@@ -869,14 +875,14 @@ def _joined(base: str, uri: str) -> str:
 
 
 def _pointer(place: Place) -> str:
-    """Return the reference to a place."""
+    """Return the reference that points to a path."""
     steps = (str(key).replace("~", "~0").replace("/", "~1") for key in place)
     return "".join(["#", *(f"/{quote(step, safe=_PLAIN)}" for step in steps)])
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
-    """Return the properties that a list of names, or of objects with names, describes; None if it
-    describes none.
+    """Return the properties that a list of names, or of objects with names, describes. Return None
+    if it describes none.
     """
     properties: dict[str, JSON] = {}
     for item in listed:
@@ -894,14 +900,14 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 
 def _text(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which are not characters."""
+    """Return a string without lone surrogates, which are not characters."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return a number, which may be written as text; None if the value is not a number."""
+    """Return a number, which may be written as a string, or None if the value is not a number."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -930,7 +936,7 @@ _TRANSLATED: Final = (
 
 
 def _in_words_of_ecma(pattern: str) -> str:
-    """Return a pattern with Python's own syntax replaced by that of JSON Schema."""
+    """Return a pattern in which Python's own syntax is replaced by that of JSON Schema."""
     for expression, replacement in _TRANSLATED:
         pattern = expression.sub(replacement, pattern)
     return pattern

@@ -1,10 +1,10 @@
 """Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
 
-Schemas and values come from outside, so every step is bounded. A schema is refused if it is too
-large, too deep, or if its references multiply. If the weight of the schema times the bytes of the
-value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a deadline. A
-costly explanation runs there, too. If the caller cannot await, it blocks while it waits for the
-worker, within the budget of `Blocking`. `inline_refs` replaces references by their targets for
+Schemas and values come from outside, so the work of every step is limited. A schema is refused if
+it is too large or too deep, or if its references multiply. If the weight of the schema times the
+bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
+deadline. So does a costly explanation. A caller that cannot await blocks while the worker runs, for
+as long as the budget of `Blocking` allows. `inline_refs` replaces references by their targets for
 hosts that do not support them.
 """
 
@@ -55,7 +55,8 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.worker import WorkerError, workers
 
 MAX_INLINED: Final = 20_000
-"""The most schemas in an inlined schema. Further references become schemas that accept anything."""
+"""Maximum number of schemas in an inlined schema. Any further reference becomes a schema that
+accepts anything."""
 
 _RECURSION: Final = "as above (recursive)"
 _NAMES: Final = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
@@ -67,7 +68,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and the
     keywords beside it are kept. The second occurrence of a recursive reference becomes a schema
     that accepts anything, and so does a reference that is dynamic or not local. Definitions and
-    names of schemas are left out.
+    schema names are left out.
 
     Raises:
         LimitExceededError: the schema nests too deep.
@@ -88,8 +89,8 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas with an anchor, by the reference to it. Anchors that occur twice are left
-    out.
+    """Return the schemas with an anchor, keyed by the reference to them. Anchors that occur twice
+    are left out.
     """
     named = [
         (f"#{name}", schema)
@@ -105,10 +106,10 @@ class _Inliner:
     """One pass of `inline_refs`.
 
     Attributes:
-        count: the schemas written so far.
-        cuts: the references replaced by a schema that accepts anything.
-        embedded: the number of enclosing schemas with an `$id`. `#` then refers to the
-            innermost of them.
+        count: how many schemas have been written so far.
+        cuts: how many references were replaced by a schema that accepts anything.
+        embedded: how many enclosing schemas have an `$id`. If any do, `#` refers to the innermost
+            one.
     """
 
     def __init__(self, root: JSONObject) -> None:
@@ -119,8 +120,8 @@ class _Inliner:
         self.embedded = 0
 
     def write(self, schema: JSON, targets: tuple[int, ...]) -> JSON:
-        """Return a copy of `schema` without references; `targets` are the referenced schemas
-        that enclose it.
+        """Return a copy of `schema` without references. `targets` are the referenced schemas that
+        enclose it.
         """
         if not isinstance(schema, dict):
             return schema
@@ -186,8 +187,8 @@ class _Inliner:
             loosen(rest, "$ref")
 
         if isinstance(written, dict) and not rest.keys() - ANNOTATIONS:
-            # Annotations beside a reference describe this use, so they take precedence over those
-            # of the definition.
+            # Annotations beside a reference describe this use of it, so they take precedence over
+            # those of the definition.
             return {**written, **rest}
 
         add_to_all_of(rest, written)
@@ -197,34 +198,34 @@ class _Inliner:
 # -- checking values -------------------------------------------------------------------------------
 
 MAX_EXPANSION: Final = 5_000_000
-"""The most schemas in a schema whose references are replaced by their targets: `$ref`s to `$ref`s
-can multiply."""
+"""Maximum number of schemas once references are replaced by their targets: `$ref`s to `$ref`s can
+multiply."""
 
 MAX_CHAIN: Final = 500
-"""The most schemas in a chain of nested and referenced schemas, which validators follow
-recursively."""
+"""Maximum number of schemas in a chain of nested and referenced schemas. Validators follow such a
+chain recursively."""
 
 HERE_WORK: Final = 200_000_000
-"""The largest product of a schema's weight and a value's bytes for a check in this process. It
-takes 0.5 s at worst, usually a twentieth of that. A larger check runs in a worker."""
+"""Limit on the weight of a schema times the bytes of a value, for a check in this process. Such a
+check takes at most 0.5 s, and usually a twentieth of that. A larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
-"""Seconds for a check in a worker if the caller cannot await."""
+"""How long, in seconds, a check may run in a worker if the caller cannot await."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Seconds that such checks and explanations may block in total. A plan may contain
-10,000 of them."""
+"""How many seconds such checks and explanations may block in total. A plan may contain 10,000 of
+them."""
 
 BLOCKED_SHARE: Final = 0.05
-"""Seconds that are added to this budget per second."""
+"""How many seconds are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
-"""The largest product of a schema's steps and a value's parts for an explanation in this process:
+"""Limit on the steps of a schema times the parts of a value, for an explanation in this process.
 jsonschema takes about 20 us for each part and keyword."""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
-"""The most bytes of a value for an explanation in this process: jsonschema writes each wrong value
-into a message."""
+"""Maximum size, in bytes, of a value that is explained in this process: jsonschema writes each
+wrong value into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
@@ -239,26 +240,26 @@ _CACHED: Final = 1024
 
 _PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
-"""The largest weight of a schema with which no value within the bounds is costly."""
+"""Maximum weight of a schema for which no value within the limits is costly to check."""
 
 _ONE_APPLIES: Final = ("properties", "prefixItems")
 _BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 
 _NUMBER: Final = 250
-"""Weight of a keyword that compares numbers, and of each number in `enum` and `const`:
-jsonschema-rs compares fractions and numbers beyond 64 bits digit by digit, in up to 0.3
-us for each byte."""
+"""Weight of a keyword that compares numbers, and of each number in `enum` and `const`.
+jsonschema-rs compares fractions and numbers beyond 64 bits digit by digit, in up to 0.3 us per
+byte."""
 
 _FRACTION: Final = 5_000
 """Weight of a `multipleOf` that is not an integer. jsonschema-rs divides exactly, with up to 600
-digits: 4 us a byte."""
+digits, which takes 4 us per byte."""
 
 _READ: Final = 15
-"""Weight of `contentMediaType`: in older drafts the text is read as JSON."""
+"""Weight of `contentMediaType`: in older drafts the string is parsed as JSON."""
 
 _DIFFERING: Final = 10_000
-"""Weight of `uniqueItems`: integers that are equal as floats are compared in pairs: 25 KB of them
-take 0.25 s."""
+"""Weight of `uniqueItems`. Integers that are equal as floats are compared in pairs, which takes
+0.25 s for 25 KB of them."""
 
 _LISTS_OF_NAMES: Final = ("properties", "required", "dependentRequired", "dependencies")
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
@@ -275,14 +276,13 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled schema, and what checking a value against it may cost.
+    """A compiled schema, and what it may cost to check a value against it.
 
     Attributes:
         valid: the validator of jsonschema-rs.
-        weight: what a check may cost for each byte of a value, in steps of about 1
-            ns; see `_weigh`.
-        steps: the largest number of keywords that an explanation applies to each part of a value.
-        is_recursive: whether the schema refers to itself. Then each level may double the steps of
+        weight: the cost of a check for each byte of a value, in steps of about 1 ns; see `_weigh`.
+        steps: the largest number of keywords that an explanation applies to any part of a value.
+        is_recursive: whether the schema refers to itself. Each level may then double the steps of
             an explanation.
     """
 
@@ -297,7 +297,7 @@ _lock = threading.Lock()
 
 
 class Blocking:
-    """The budget of seconds, by a monotonic clock, for checks that block. Thread-safe."""
+    """The budget, in seconds of a monotonic clock, for checks that block. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -306,7 +306,7 @@ class Blocking:
         self._then = clock()
 
     def left(self) -> float:
-        """Return the seconds that are left."""
+        """Return how many seconds are left."""
         with self._lock:
             now = self._clock()
             self._left = min(BLOCKED_IN_SUM, self._left + (now - self._then) * BLOCKED_SHARE)
@@ -314,8 +314,9 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Call `workers.wait` for at most the seconds that are left. LimitExceededError is also
-        raised if none are left.
+        """Call `workers.wait` with at most the seconds that are left.
+
+        Raises LimitExceededError too if no time is left.
         """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
@@ -333,7 +334,7 @@ class Blocking:
 
 
 blocking: Final = Blocking()
-"""The budget of this process. The whole event loop waits for such a check."""
+"""The budget of this process. The whole event loop waits while such a check runs."""
 
 
 class Validator:
@@ -341,12 +342,12 @@ class Validator:
 
     The draft is 2020-12 unless `$schema` names an older one. Formats are annotations, not
     assertions. Nothing is fetched: a `$ref` must point into the schema itself or to a published
-    meta-schema. Patterns are matched in linear time or within a bound. The schema is compiled at
-    the first use, once for all Validators with the same content.
+    meta-schema. Patterns are matched in linear time or with limited backtracking. The schema is
+    compiled on first use, once for all Validators with the same content.
 
     Args:
-        schema: the schema. It is not copied, so it must not be changed afterwards.
-        what: what the values are, for error messages ("parameters of git_log").
+        schema: the schema. It is not copied, so do not change it afterwards.
+        what: what to call the values in error messages ("parameters of git_log").
     """
 
     __slots__ = ("_compiled", "schema", "what")
@@ -373,18 +374,18 @@ class Validator:
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Return True if checking the value may take more than `HERE_WORK`. Raises the errors of
-        `compile`.
+        """Return whether checking the value may take more than `HERE_WORK`. Raises the same errors
+        as `compile`.
         """
         weight = self._own.weight
         # Most schemas are light, so the size of the value is rarely needed.
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
 
     def is_valid(self, value: JSON) -> bool:
-        """Return True if the value is JSON and satisfies the schema. A costly check blocks for
-        at most a second.
+        """Return whether the value is JSON and satisfies the schema. A costly check blocks for at
+        most a second.
 
-        Raises the errors of `compile`, and LimitExceededError also if the check takes longer.
+        Raises the same errors as `compile`, and LimitExceededError if the check takes longer.
         """
         if self.is_costly(value):
             return self._valid_apart(value)
@@ -394,8 +395,8 @@ class Validator:
             return False
 
     def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
-        """Check as `check` does, with the same errors, and return True; do nothing and return False
-        if the check is costly.
+        """Check as `check` does, with the same errors, and return True. If the check is costly, do
+        nothing and return False.
         """
         if self.is_costly(value):
             return False
@@ -411,20 +412,21 @@ class Validator:
 
     def check(self, value: JSON, *, briefly: bool = False) -> None:
         """Check that the value satisfies the schema. A costly check blocks for at most a second.
-        With `briefly` the reasons of a mismatch, which take far longer than the check, are omitted.
+        With `briefly`, the error omits the reasons of a mismatch, because finding them takes far
+        longer than the check.
 
         Raises:
-            ValueMismatchError: it does not; the message lists the first problems as "path: found
-                X, expected Y".
-            InvalidJSONError: it is not JSON.
-            SchemaError, LimitExceededError: as `compile`; also if the value nests too deep, or the
+            ValueMismatchError: it does not satisfy the schema; the message lists the first problems
+                as "path: found X, expected Y".
+            InvalidJSONError: the value is not JSON.
+            SchemaError, LimitExceededError: as for `compile`, or the value nests too deep, or the
                 check takes longer than a second.
         """
         if not self.is_valid(value):
             self.refuse(value, briefly=briefly)
 
     def refuse(self, value: JSON, *, briefly: bool = False) -> NoReturn:
-        """Raise the errors of `check` for a value that does not satisfy the schema."""
+        """Raise the same error as `check` for a value that does not satisfy the schema."""
         if briefly:
             raise self._mismatch([Problem(show(value), "a value that fits the schema")])
         raise self._mismatch(self._why(normalise(value, what=self.what)))
@@ -433,7 +435,7 @@ class Validator:
         """Check as `check` does, without blocking: a costly check runs in a worker for at most
         `worker.SECONDS`.
 
-        Raises the errors of `check`, and WorkerError if no worker can check it.
+        Raises the same errors as `check`, and WorkerError if no worker can check the value.
         """
         if not self.is_costly(value):
             if self.is_valid(value):
@@ -462,8 +464,8 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Return the reasons why the value does not satisfy the schema; [] if it does. Blocks and
-        raises errors as `check` does.
+        """Return the reasons why the value does not satisfy the schema, or [] if it does. Blocks
+        and raises errors as `check` does.
         """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
@@ -507,19 +509,19 @@ class Validator:
 
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
-    """Return the reasons why a value does not satisfy a schema, without a bound on time."""
+    """Return the reasons why a value does not satisfy a schema, without a time limit."""
     # Importing this imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain_mismatch
 
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain_mismatch(compiled.valid, schema, value)
 
-    # A million items that each fail would take 16 s, so only a sample of a large
-    # value is explained.
+    # Explaining a million items that each fail would take 16 s, so only a sample of a large value
+    # is explained.
     cut: list[Place] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
-        # A problem at or above a shortened array may be caused by the shortening.
+        # A problem in a shortened array, or above one, may be caused by the shortening.
         problems = explain_mismatch(compiled.valid, schema, sample)
         whole = [p for p in problems if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
@@ -529,12 +531,12 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
-    """Return True if a value satisfies a schema. Runs in a worker."""
+    """Return whether a value satisfies a schema. Runs in a worker."""
     return _compile(schema, "the schema").valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """Return the first problems of a value, and null for each further one. Runs in a worker."""
+    """Return the first problems of a value, and null for each one after them. Runs in a worker."""
     problems = _explained(_compile(schema, "the schema"), schema, value)
     first: list[JSON] = [
         [problem.found, problem.expected, list(problem.place), problem.hint]
@@ -544,7 +546,7 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
 
 
 def _read(answer: JSON) -> list[Problem]:
-    """Return the problems in the answer of `problems_here`, with an empty one for each null."""
+    """Return the problems in an answer of `problems_here`, with an empty problem for each null."""
     return [
         Problem("", "")
         if problem is None
@@ -558,7 +560,7 @@ def _unexplained(value: JSON) -> Problem:
 
 
 def _size(value: JSON) -> int:
-    """Return the bytes of the value as JSON; 1 if it is not JSON."""
+    """Return the size of the value in bytes of JSON, or 1 if it is not JSON."""
     try:
         return len(encode(value))
     except InvalidJSONError:
@@ -566,21 +568,19 @@ def _size(value: JSON) -> int:
 
 
 def check_schema(schema: JSONObject, *, what: str) -> None:
-    """Check that a schema is valid and within the bounds. Raises what
-    `Validator.compile` raises.
+    """Check that a schema is valid and within the limits. Raises the same errors as
+    `Validator.compile`.
     """
     Validator(schema, what=what).compile()
 
 
 def _nodes(value: JSON, limit: int) -> int:
-    """Return the number of values in `value`, counted up to `limit`."""
+    """Return the number of values in `value`, counting up to `limit`."""
     return sum(1 for _ in islice(values_in(value), limit))
 
 
 def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
-    """Return a copy of `value` with shortened arrays, and add the places of these
-    arrays to `cut`.
-    """
+    """Return a copy of `value` with shortened arrays. Add the paths of these arrays to `cut`."""
     if isinstance(value, list):
         if len(value) > _SAMPLE:
             cut.append(place)
@@ -605,7 +605,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
             _compiled.move_to_end(key)
             return validator
 
-    # Most schemas have neither references nor patterns, so they need not be searched part by part.
+    # Most schemas contain neither references nor patterns, so they need not be searched part
+    # by part.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
     factory = _DRAFTS.get(json_schema_draft(schema), jsonschema_rs.Draft202012Validator)
     if b'"pattern' in data:
@@ -618,7 +619,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
     except BaseException as error:
-        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public, and
+        # jsonschema-rs panics on some invalid schemas. The class of the panic is not public and
         # does not derive from Exception.
         if type(error).__name__ != "PanicException":
             raise
@@ -634,8 +635,8 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
 
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
-    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and there
-    may be thousands.
+    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and a schema
+    may contain thousands.
     """
     patterns: list[str] = []
     for _, part in schemas_in(schema):
@@ -648,11 +649,11 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     if sum(map(_pattern_weight, distinct)) <= _PLAIN_CHARACTERS:
         return
 
-    # The CPU time of this thread is measured, so the load of the machine does not matter.
+    # The CPU time of this thread is measured, so that the load of the machine does not matter.
     deadline = time.thread_time() + _PATTERNS_SECONDS
     for pattern in distinct:
         with suppress(ValueError):
-            # An invalid pattern is reported with its place when the whole schema is compiled.
+            # An invalid pattern is reported, with its position, when the whole schema is compiled.
             jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=PATTERNS)
         if time.thread_time() > deadline:
             raise LimitExceededError(
@@ -678,7 +679,7 @@ def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> st
 
 
 def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
-    """Yield (place of the schema, keyword, target) of every reference."""
+    """Yield every reference as (path of the schema, keyword, target)."""
     for place, part in schemas_in(schema):
         for keyword in REFERRING:
             if isinstance(target := part.get(keyword), str):
@@ -686,14 +687,14 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 
 
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
-    """Return (weight, steps, whether it is recursive) of a schema. Refuse one that is too large or
-    too deep once its local references are replaced by their targets.
+    """Return the weight and the steps of a schema, and whether it is recursive. Refuse a schema
+    that becomes too large or too deep once its local references are replaced by their targets.
 
-    The steps bound the number of keywords that apply to any one part of a value: only one of the
-    schemas of properties applies to a part, but all other schemas do. The weight is the same sum,
-    in which each keyword counts as much as jsonschema-rs takes for it. jsonschema-rs remembers its
-    results at references, so recursion multiplies nothing there. A chain of references can be
-    longer than Python's stack, so this function is not recursive.
+    The steps are an upper bound on the number of keywords that apply to any one part of a value:
+    only one of the property schemas applies to a part, but all other schemas do. The weight is the
+    same sum, with each keyword weighted by how long jsonschema-rs takes for it. jsonschema-rs
+    remembers its results at references, so recursion multiplies nothing there. A chain of
+    references can be longer than Python's stack, so this function does not use recursion.
     """
     sizes: dict[int, int] = {}
     weights: dict[int, int] = {}
@@ -744,7 +745,7 @@ def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int,
     if has_references and any(
         not target.startswith("#/") and target != "#" for _, _, target in _references(schema)
     ):
-        # References by anchor or `$id`, and dynamic ones, are not followed here.
+        # References by anchor or `$id`, and dynamic references, are not followed here.
         return _ENDLESS, _ENDLESS, True
 
     return weights[id(schema)], steps[id(schema)], is_recursive
@@ -758,7 +759,9 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the weight, beyond a step each, of the keywords of one schema that compare values."""
+    """Return the extra weight, beyond one step each, of the keywords of one schema that compare
+    values.
+    """
     extra = 0
     for keyword, value in schema.items():
         if keyword in _BOUNDS:
@@ -777,7 +780,9 @@ def _own_extra(schema: JSONObject) -> int:
 
 
 def _own_steps(schema: JSONObject) -> int:
-    """Return the steps of one schema, without the schemas inside, for one part of a value."""
+    """Return the steps that one schema, without the schemas inside it, takes for one part of a
+    value.
+    """
     weight = 1 + len(schema)
     for keyword, value in schema.items():
         if keyword in _LISTS_OF_NAMES and isinstance(value, dict | list):
@@ -793,12 +798,12 @@ def _own_steps(schema: JSONObject) -> int:
 
 
 def _pattern_weight(pattern: str) -> int:
-    """Return the steps of a pattern for one character. Most patterns take linear time; the others
-    backtrack within a bound.
+    """Return the steps that a pattern takes per character. Most patterns take linear time; the
+    others backtrack up to a limit.
     """
     if _GOES_BACK.search(pattern):
         return 100_000
-    # jsonschema-rs searches for the ends of words without its fastest method.
+    # jsonschema-rs does not use its fastest method when a pattern contains word boundaries.
     weight = len(pattern) * (4 if _WORD_ENDS.search(pattern) else 1)
     for times in _REPEATED.findall(pattern):
         weight *= max(1, min(int(times), 1_000))

@@ -1,7 +1,7 @@
 """The computations of the built-in tools `pick`, `filter`, `join`, `count` and `template`.
 
-They run in the event loop within a budget; beyond it, they run in a worker process.
-`_COMPUTATIONS`, at the end, has the function of each tool. `ideabridge.tools.builtins` defines the
+A computation runs in the event loop as long as its budget lasts, and otherwise in a worker process.
+`_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins` defines the
 tools themselves.
 """
 
@@ -26,22 +26,21 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.worker import workers
 
 # -- queries ---------------------------------------------------------------------------------------
-#
-# JMESPath queries are bounded, because a short one can need more time and memory
-# than a machine has.
+# JMESPath queries are limited, because even a short query can take more time and memory than a
+# machine has.
 
 MAX_QUERY: Final = 2_000
-"""The most characters in a query."""
+"""Maximum number of characters in a query."""
 
 MAX_STEPS: Final = 4_000_000
-"""The most nodes that one query may visit, plus the values that it may produce."""
+"""Limit on the nodes that one query may visit plus the values that it may produce."""
 
 MAX_RESULT: Final = 64 * 1024 * 1024
-"""The most bytes of JSON that one query or template may produce. A run has a lower bound for what
-it stores."""
+"""Maximum size, in bytes of JSON, of what one query or template may produce. The limit on what a
+run stores is lower."""
 
 _VISIT: Final = 20
-"""The cost of visiting a node. The result of the node costs its length."""
+"""The cost of visiting a node. Its result costs its length on top of that."""
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
@@ -59,13 +58,13 @@ class _TooMuchError(Exception):
 
 
 class OverBudgetError(Exception):
-    """The budget of a call is spent, so a worker must compute its result."""
+    """The budget of a call is used up, so a worker must compute the result."""
 
 
 class Budget:
-    """The total cost that the queries of one call may have; by default it is unlimited.
+    """How much the queries of one call may cost in total. Unlimited by default.
 
-    A visited node costs 20, and a value of length n costs n. 10 is about a microsecond.
+    Visiting a node costs 20, and a value of length n costs n. A cost of 10 is about a microsecond.
     """
 
     __slots__ = ("left",)
@@ -74,15 +73,19 @@ class Budget:
         self.left = left
 
     def spend(self, cost: int) -> None:
-        """Subtract a cost; raise OverBudgetError if less is left."""
+        """Subtract a cost.
+
+        Raises:
+            OverBudgetError: less than that is left.
+        """
         self.left -= cost
         if self.left < 0:
             raise OverBudgetError
 
 
 class _Bounded(_Interpreter):
-    """Visits nodes as jmespath does, and counts their results: each `[@,@][]` in a query
-    doubles a list.
+    """Visits nodes as jmespath does, and counts the results of each. This matters because each
+    `[@,@][]` in a query doubles a list.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -91,7 +94,7 @@ class _Bounded(_Interpreter):
         self._budget = budget
 
     def search(self, query: Any, data: JSON) -> Any:
-        """Return what a parsed query selects in `data`, within a new limit of steps."""
+        """Return what a parsed query selects in `data`, with a fresh limit on its steps."""
         self._left = MAX_STEPS
         return self.visit(query, data)
 
@@ -121,14 +124,14 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 
 def _check_nodes(value: Any, budget: Budget) -> None:
-    """Refuse a value that exceeds the limit once its shared parts are written out
+    """Refuse a value that is too large once its shared parts are written out
     (`[@,@]|[@,@]|...`).
     """
     left = MAX_STEPS // 4
     size = MAX_RESULT
     for part in values_in(value):
         left -= 1
-        # A long text that occurs many times takes its full length only when it is written out.
+        # A long string that occurs many times only takes its full length when it is written out.
         size -= len(part) if isinstance(part, str) else 0
         if left < 0 or size < 0:
             raise _TooMuchError
@@ -141,11 +144,11 @@ def _parse(text: str) -> Any:
 
 
 def check_query(text: str, *, what: str) -> None:
-    """Check that a text is a JMESPath expression with known functions; `what` names its
-    parameter in errors.
+    """Check that a string is a JMESPath expression with known functions. `what` names the parameter
+    in errors.
 
     Raises:
-        ActivityError: it is not; the message says where, or suggests the nearest function.
+        ActivityError: it is not one; the message says where, or suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -190,12 +193,12 @@ def _check_function(name: str, count: int, text: str, what: str) -> None:
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
-    """Return what a JMESPath expression selects in `data`, or null if it selects nothing; `what`
-    names its parameter in errors.
+    """Return what a JMESPath expression selects in `data`, or null if it selects nothing. `what`
+    names the parameter in errors.
 
     Raises:
-        ActivityError: the text is not a JMESPath expression, fails on this data, or exceeds the
-            limit of steps.
+        ActivityError: the string is not a JMESPath expression, fails on this data, or exceeds the
+            limit on steps.
     """
     return next(_searches(text, (data,), what, Budget()))
 
@@ -203,8 +206,8 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _searches(
     text: str, values: Iterable[JSON], what: str, budget: Budget, *, only_truth: bool = False
 ) -> Iterator[JSON]:
-    """Yield what `search` selects in each of `values`, or with `only_truth` whether the selection
-    counts as true (see `_holds`).
+    """Yield what `search` selects in each of `values`. With `only_truth`, yield instead whether the
+    selection counts as true (see `_holds`).
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -234,7 +237,7 @@ def _searches(
         except IdeabridgeError as error:
             raise ActivityError(str(error)) from None
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-            # Some functions of jmespath raise errors of Python.
+            # Some functions of jmespath raise Python's own errors.
             raise ActivityError(
                 f"{what}: {show(text)} fails on this data: {_first(error)}"
             ) from None
@@ -252,7 +255,9 @@ def _first(error: Exception) -> str:
 
 
 def _opened(data: JSON) -> JSON:
-    """Return the JSON object or array in a text, as references do; any other value unchanged."""
+    """Return the JSON object or array in a string, as references do. Return any other value
+    unchanged.
+    """
     if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):
         return data
     try:
@@ -262,29 +267,31 @@ def _opened(data: JSON) -> JSON:
 
 
 def _holds(value: JSON) -> bool:
-    """Return True unless the value is false, null, "", [] or {}, as in JMESPath; 0 is true."""
+    """Return whether a value counts as true in JMESPath: anything but false, null, "", [] and {}. 0
+    counts as true.
+    """
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
 
 def _as_text(value: JSON) -> str:
-    """Return text unchanged, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else encode_text(value)
 
 
 # -- the tools -------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 8 * 1024 * 1024
-"""The most characters of a text that `join` or `template` produces."""
+"""Maximum number of characters in a string that `join` or `template` produces."""
 
 HERE_BYTES: Final = 64 * 1024
-"""The most bytes of arguments with which a call is computed in the event loop."""
+"""Maximum size, in bytes, of the arguments of a call that is computed in the event loop."""
 
 HERE_BUDGET: Final = 300_000
-"""The `Budget` of one call in the event loop: about 30 ms."""
+"""The `Budget` of one call in the event loop, about 30 ms."""
 
 
 async def run_computation(tool: str, *arguments: JSON) -> JSON:
-    """Return the result of a built-in tool, computed here or in a worker process.
+    """Compute the result of a built-in tool, here or in a worker process.
 
     Args:
         tool: the name of the tool, a key of `_COMPUTATIONS`.
@@ -312,7 +319,11 @@ async def run_computation(tool: str, *arguments: JSON) -> JSON:
 
 
 def compute_here(tool: str, arguments: list[JSON], budget: Budget) -> JSON:
-    """Compute the result of a built-in tool here; raise OverBudgetError beyond the budget."""
+    """Compute the result of a built-in tool in this process.
+
+    Raises:
+        OverBudgetError: the computation exceeds the budget.
+    """
     return _COMPUTATIONS[tool](*arguments, budget=budget)
 
 
@@ -355,7 +366,7 @@ _BRACE: Final = re.compile(r"[{}]")
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
-    """Split a template into (literal text, False) and (expression of a placeholder, True)."""
+    """Split a template into pairs: (literal text, False) or (expression of a placeholder, True)."""
     pieces: list[tuple[str, bool]] = []
     position = 0
     while brace := _BRACE.search(text, position):
@@ -400,7 +411,7 @@ def _value(expression: str, values: JSONObject, budget: Budget) -> str:
 
 
 def _exists(path: str, values: JSONObject) -> bool:
-    """Return True if a dotted path leads to a value, even if it is null."""
+    """Return whether a dotted path leads to a value, even if that value is null."""
     part: JSON = values
     for key in path.split("."):
         if not isinstance(part, dict) or key not in part:
@@ -419,4 +430,4 @@ _COMPUTATIONS: Final = cast(
         "template": _template,
     },
 )
-"""The function of each tool, by the name of the tool."""
+"""The function of each tool, keyed by the tool's name."""

@@ -1,9 +1,9 @@
-"""Threads for which callers take turns: those that compute, and those in which tools run.
+"""Threads that callers share in turns: some compute, and others run tools.
 
-A thread that computes takes Python's lock from the event loop again and again, so each further
-thread slows down every answer. Therefore only few of them run at a time. A tool may wait for
-minutes, so tools have threads of their own. Short work that only waits, for a file or the keyring,
-needs no turn: it uses `anyio.to_thread`.
+A thread that computes takes Python's lock from the event loop again and again, so each additional
+one slows down every answer. Therefore only a few of them run at a time. A tool may wait for
+minutes, so tools get separate threads. Short work that only waits, such as for a file or the
+keyring, uses `anyio.to_thread` instead and does not wait for a turn.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST: Final = 2
-"""The most threads that compute at the same time. A caller has only one, so that other callers find
-one free during long work."""
+"""How many threads may compute at once. Each caller gets only one, so that other callers find one
+free during long work."""
 
 _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
-"""The most tools that run in threads at the same time: functions that are not coroutines and may
+"""How many tools may run in threads at once. These are functions that are not coroutines and may
 wait for a long time."""
 
 MOST_TOOLS_OF_ONE: Final = 40
-"""The most of these threads that one caller may have, so that other callers find one."""
+"""How many of these threads one caller may hold at once, so that other callers find one free."""
 
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")
 
@@ -40,26 +40,26 @@ _LARGE_PARTS: Final = 20_000
 twice."""
 
 _LARGE_TEXT: Final = 1_000_000
-"""A value whose texts have this many characters is large."""
+"""A value whose strings contain this many characters in total is large."""
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
     """Run a function that computes for longer than the event loop may wait, and return its result.
 
-    It runs in a thread, for the caller in `asked_by`, after a wait for a place. A cancellation ends
-    the wait; a thread that has begun ends its work first.
+    It runs in a thread, once the caller in `asked_by` gets a free place. Cancelling ends the wait
+    for a place, but not a thread that has started: that thread finishes first.
     """
     async with _places(_COMPUTING, MOST, 1).place():
-        # With a limiter of its own, the computation does not delay work on files and the keyring,
-        # which share a limiter.
+        # The computation has its own limiter so that it does not delay work on files and the
+        # keyring, which shares one.
         return await anyio.to_thread.run_sync(work, *arguments, limiter=anyio.CapacityLimiter(1))
 
 
 async def compute_beside(
     value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Run a function that walks through a value, and return its result. It runs in a thread if the
-    value is large.
+    """Run a function that walks through a value, and return its result. If the value is large, it
+    runs in a thread.
     """
     if not is_large(value):
         return work(*arguments)
@@ -67,8 +67,8 @@ async def compute_beside(
 
 
 def is_large(value: object) -> bool:
-    """Whether a value has so many parts, or so much text, that the event loop should not walk
-    through it. The check looks at no more parts than a small value has.
+    """Return whether a value has so many parts, or such long strings, that the event loop should
+    not walk through it. The check stops as soon as that is known.
     """
     parts = text = 0
     waiting: list[Any] = [value]
@@ -93,7 +93,8 @@ def is_large(value: object) -> bool:
 
 
 async def run_tool_in_thread(work: Callable[[], T]) -> T:
-    """Run the function of a tool in a thread, for the caller in `asked_by`, and return its result.
+    """Run a tool's function in a thread, on behalf of the caller in `asked_by`, and return its
+    result.
 
     A thread cannot be stopped, so a cancelled call does not wait for it.
     """
@@ -104,7 +105,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
-    """Return the places of a kind of this event loop."""
+    """Return the places of one kind that this event loop hands out."""
     try:
         return kind.get()
     except LookupError:

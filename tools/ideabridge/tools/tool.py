@@ -1,9 +1,9 @@
-"""Tool: the interface of a function, described by JSON Schemas; Activity: the code behind it.
+"""Defines Tool, the interface of a function in JSON Schemas, and Activity, the code behind it.
 
-A call refers to one tool: a module, a name and a definition. The *essence* of a definition is
-what a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool
-counts as another tool, and a call that was approved before does not run. The rest is prose, which
-may change, and may differ between machines: descriptions, titles, and keywords of schemas that do
+A call refers to one tool: a module, a name and a definition. The *essence* of a definition is what
+a call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool counts
+as a different tool, and a call that was approved before the change does not run. The rest is prose,
+which may change and may differ between machines: descriptions, titles, and schema keywords that do
 not constrain values.
 """
 
@@ -27,26 +27,26 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
-"""Keywords whose array is a set. Some servers change its order with each start."""
+"""Keywords whose array is a set. Some servers reorder it at each start."""
 
 _MAX_DIFFERENCES: Final = 12
 
 
 class ToolChangedError(IdeabridgeError):
-    """The definition of a tool has changed since the call was written. The message shows
-    the difference.
+    """The definition of a tool has changed since the call was written. The message shows the
+    difference.
     """
 
     outcome = "not_run"
 
 
 def _digest(value: JSON) -> str:
-    """Return the SHA-256 of a value, independent of the order of keys."""
+    """Return the SHA-256 of a value, regardless of the order of its keys."""
     return content_hash(_sorted(value))
 
 
 def _sorted(value: JSON) -> JSON:
-    """Return a copy with the keys of every object sorted."""
+    """Return a copy in which the keys of every object are sorted."""
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list):
@@ -55,7 +55,9 @@ def _sorted(value: JSON) -> JSON:
 
 
 def _constraints(schema: JSONObject) -> JSON:
-    """Return the schema without annotation keywords, or unchanged if it refers into one of them."""
+    """Return the schema without annotation keywords, or unchanged if a reference in it points into
+    such a keyword.
+    """
     steps = (step for target in references_in(schema) for step in unquote(target).split("/"))
     if any(map(_is_annotation, steps)):
         return schema
@@ -63,8 +65,8 @@ def _constraints(schema: JSONObject) -> JSON:
 
 
 def _is_annotation(keyword: str) -> bool:
-    # `default` is an annotation, too: it says what the server does without a value, and the server
-    # may change that at any time.
+    # `default` counts as an annotation too: it says what the server does without a value, and the
+    # server may change that at any time.
     return keyword in ANNOTATIONS or keyword.startswith("x-")
 
 
@@ -79,8 +81,8 @@ def _own_constraints(schema: JSONObject) -> JSONObject:
 
 
 def changes_of_essence(then: JSON, now: JSON) -> list[str]:
-    """Return a line for each difference between two essences:
-    `readOnlyHint: was true, now absent`; at most 12.
+    """Return at most 12 lines, one for each difference between two essences: `readOnlyHint: was
+    true, now absent`.
     """
     lines = [
         f"{show_path(place)}: was {was}, now {is_now}"
@@ -119,27 +121,27 @@ META_PROPERTIES: Final = (
     "_after",
     "_id",
 )
-"""The reserved names in a Call. Every other name that begins with an underscore is an
-ordinary parameter."""
+"""The reserved names in a Call. Any other name that begins with an underscore is an ordinary
+parameter."""
 
 ANONYMOUS: Final = "anonymous"
-"""The `_module` of a clean room."""
+"""The `_module` of a call in a clean room."""
 
 EVERY_MODULE: Final = "*"
 """The entry of `Tool.reaches` that means all modules."""
 
 IDEA: Final = "idea:"
-"""Prefix of the `_module` of an idea: `idea:weekly_report`, `idea:weekly_report@3`."""
+"""Prefix of the `_module` of a published idea: `idea:weekly_report`, `idea:weekly_report@3`."""
 
 QUERY_FORMAT: Final = "jmespath"
-"""The `format` of a parameter that is a JMESPath expression. A constant expression is checked
-before anything runs."""
+"""The `format` of a parameter that is a JMESPath expression. If the expression is a constant, it is
+checked before anything runs."""
 
 ToolKey = tuple[str | None, str]
-"""(module, name); the module is None for a tool of this process."""
+"""(module, name). The module is None for a tool of this process."""
 
 PROGRAM_STEP: Final[ToolKey] = (ANONYMOUS, "run_program")
-"""The tool that runs a program as one call of a plan, in a clean room."""
+"""The tool that runs a program as a single call of a plan, in a clean room."""
 
 HINTS: Final = {
     "read_only": "readOnlyHint",
@@ -147,14 +149,14 @@ HINTS: Final = {
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
-"""The behaviour hints of `Annotations` and their names in MCP."""
+"""The behaviour hints of `Annotations`, with their names in MCP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a tool declares about its behaviour (`ToolAnnotations` of MCP). None: not declared.
+    """What a tool declares about its behaviour (`ToolAnnotations` of MCP). None means not declared.
 
-    They are hints of the author of the tool; approval policies decide which of them to trust.
+    These hints come from the author of the tool. Approval policies decide which of them to trust.
     """
 
     title: str | None = None
@@ -164,14 +166,16 @@ class Annotations:
     open_world: bool | None = None
 
     def to_json(self) -> JSONObject:
-        """Return the declared annotations by their MCP names."""
+        """Return the declared annotations under their MCP names."""
         title: JSONObject = {} if self.title is None else {"title": self.title}
         flags = {name: getattr(self, field) for field, name in HINTS.items()}
         return title | {name: flag for name, flag in flags.items() if flag is not None}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Annotations:
-        """Read annotations by their MCP names. A value of a wrong type counts as not declared."""
+        """Read annotations from their MCP names. A value of the wrong type counts as not
+        declared.
+        """
         title = value.get("title")
         flags = {
             field: flag
@@ -182,25 +186,26 @@ class Annotations:
 
     @property
     def declares_effects(self) -> bool:
-        """True if the tool *declares* that it is not read-only."""
+        """Whether the tool *declares* that it is not read-only."""
         return self.read_only is False or (self.read_only is None and self.destructive is True)
 
     @property
     def repeatable(self) -> bool:
-        """True if a call may be sent again after a crash while it ran, or if its server did not
-        answer: the tool declares itself read-only or idempotent.
+        """Whether a call may be sent again if its server did not answer, or if it was running
+        during a crash. True if the tool declares itself read-only or idempotent.
         """
         return self.read_only is True or self.idempotent is True
 
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema as a module sent it. Another schema is used in its place.
+    """A schema as a module sent it, when another schema is used in its place.
 
     Attributes:
-        schema: any JSON value; `{"sha256": ...}` if it was too large to keep, or not JSON.
-        was_valid: whether it is a valid schema. Then the schema in use has the same meaning, in the
-            words of 2020-12.
+        schema: any JSON value. `{"sha256": ...}` if what was sent was not JSON or too large to
+            keep.
+        was_valid: whether it is a valid schema. If so, the schema in use has the same meaning,
+            expressed in 2020-12.
     """
 
     schema: JSON
@@ -209,38 +214,40 @@ class SentSchema:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An interface: a name, a JSON Schema of the parameters, and one of the result.
+    """An interface: a name, a JSON Schema of the parameters, and a JSON Schema of the result.
 
     Attributes:
         name: the name in `_tool`.
         parameters: JSON Schema (2020-12) of an object without properties named like
             meta-properties.
-        output: JSON Schema of the result; None if the tool declares none.
-        module: the configured server or the idea that provides it (`_module`); None for a tool
-            of this process.
-        remote_name: its name in its module, if that differs because a colliding name was prefixed.
-            For a published idea it is NAME@VERSION.
-        renamed: for parameters named like meta-properties: the module's names by the names here.
-        activity: the name of the Activity that runs it; None: the Activity with the name of the
-            tool, if there is one.
-        sent_hints: hints that its module sent as something other than true or false. They do not
-            count as hints here, but are part of the definition: if the SDK reads one as a hint, the
-            essence has that hint; any other is in the essence as its fingerprint.
-        clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
-        passes_to: the tool that answers its calls, if its definition names one: a tool of a
-            server, a published idea, or code of this process. Its hints, and the rules for it,
-            hold for these calls.
-        reaches: the modules that a call may touch, if it may touch others than its own: "" for own
-            tools, `EVERY_MODULE`, or no modules at all. They determine the order of effects and are
-            not part of the published definition.
+        output: JSON Schema of the result, or None if the tool declares none.
+        module: the configured server or the published idea that provides it (`_module`), or None
+            for a tool of this process.
+        remote_name: its name in its module, if that differs because a prefix was added to avoid a
+            collision. For a published idea, NAME@VERSION.
+        renamed: a mapping from a parameter's name here to its name in the module, for parameters
+            renamed because they were called like meta-properties.
+        activity: the name of the Activity that runs it. None means the Activity with the tool's
+            name, if there is one.
+        sent_hints: hints that the module sent as something other than true or false. They do not
+            count as hints here, but they are part of the definition: the essence contains the hint
+            if the SDK reads it as one, and otherwise its fingerprint.
+        clean: whether its calls are answered in a clean room, by its code or a mind (see
+            `with_fixed`).
+        passes_to: the tool that answers the calls, if the definition names one: a tool of a server,
+            a published idea, or code of this process. That tool's hints, and the rules for it,
+            apply to the calls.
+        reaches: the modules that a call may touch, if they differ from the tool's own module: ""
+            for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
+            effects depends on it. It is not part of the published definition.
         wrapper: the output schema as the module declares it, if that is `{"result": output}` only
-            because the protocol requires an object: the value of a call is then the value of
-            `result`. None: the schema is not a wrapper.
-        sent_parameters: the schema of the parameters as the module sent it, if that differs. It
-            determines the digests, so that a repaired definition never has the digest of another
-            one.
+            because the protocol requires an object. The value of a call is then the value of
+            `result`. None means that the schema is not a wrapper.
+        sent_parameters: the schema of the parameters as the module sent it, if that differs.
+            Digests are computed from it, so that a repaired definition never shares the digest of
+            another one.
         sent_output: likewise, the output schema as the module sent it.
-        wire: what else the module lists for the tool, as it sent it, for hosts: title, annotations,
+        wire: what else the module listed for the tool, unchanged, for hosts: title, annotations,
             icons, execution and `_meta`. It is not part of the published definition.
     """
 
@@ -265,21 +272,21 @@ class Tool:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The modules that a call may touch; "" for own tools."""
+        """The modules that a call may touch; "" stands for ideabridge's own tools."""
         if self.reaches is not None:
             return self.reaches
         return (EVERY_MODULE,) if self.in_room else (self.module or "",)
 
     @property
     def in_room(self) -> bool:
-        """True if a call opens a room: a separate run, for an idea or an anonymous task."""
+        """Whether a call opens a room: a separate run, for an idea or an anonymous task."""
         return self.module is not None and (
             self.module == ANONYMOUS or self.module.startswith(IDEA)
         )
 
     @property
     def asks_mind(self) -> bool:
-        """True if a call is a task for a mind in a clean room."""
+        """Whether a call is a task for a mind in a clean room."""
         return self.module == ANONYMOUS and self.key != PROGRAM_STEP
 
     @property
@@ -294,7 +301,7 @@ class Tool:
 
     @property
     def origin(self) -> ToolKey:
-        """(module, its name at the module). For an idea, without the version."""
+        """(module, its name in that module). For an idea, the name has no version."""
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.origin
         return (
@@ -304,11 +311,11 @@ class Tool:
 
     @property
     def essence(self) -> JSONObject:
-        """The essence: what a call relies on, with sorted keys: `{"module", "name", HINT...,
+        """What a call relies on, as an object with sorted keys: `{"module", "name", HINT...,
         "parameters", "output"}`.
 
-        The module is "" for a tool of this process. An idea has no hints here, because its own
-        calls refer to tools with hints. A tool that passes its calls to a tool of a module has the
+        The module is "" for a tool of this process. An idea contributes no hints, because the tools
+        that it calls have their own. A tool that passes its calls to a module's tool has the
         essence of that tool.
         """
         if self.passes_to is not None and self.module is not None:
@@ -327,8 +334,7 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """False if the module sent an invalid output schema. Digests have never included such a
-        schema.
+        """False if the module sent an invalid output schema. Digests have never included one.
         """
         return self.sent_output is None or self.sent_output.was_valid
 
@@ -373,8 +379,10 @@ class Tool:
         return self._digests
 
     def expect_same(self, then: Tool) -> None:
-        """Check that the essence equals the essence of `then`. ToolChangedError shows the
-        differences.
+        """Check that the essence equals the essence of `then`.
+
+        Raises:
+            ToolChangedError: they differ; the message shows the differences.
         """
         if self is not then and self.digest != then.digest:
             lines = "; ".join(changes_of_essence(then.essence, self.essence))
@@ -384,15 +392,17 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """`module.name` with the name at the module; for a tool of this process the name alone."""
+        """`module.name`, with the name that the module uses. For a tool of this process, only the
+        name.
+        """
         module, name = self.origin
         if module is not None and not self.in_room:
             return f"{module}.{name}"
         return str(module or name)
 
     def to_json(self) -> JSONObject:
-        """Return the definition as JSON, for fingerprints, ideas and `search_tools`;
-        without `wire`.
+        """Return the definition as JSON, without `wire`, for fingerprints, ideas and
+        `search_tools`.
         """
         parts: JSONObject = {
             "name": self.name,
@@ -415,8 +425,8 @@ class Tool:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Tool:
-        """Read the Tool that `to_json` wrote, for example to a journal. Do not use it for
-        text from outside.
+        """Read a Tool that `to_json` wrote, for example from a journal. Do not use this for text
+        from outside.
         """
         stored: dict[str, Any] = value
         passes_to = stored.get("passesTo")
@@ -442,8 +452,8 @@ class Tool:
 
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
-    """Return the part of the essence for one schema. A schema that was sent malformed has a name of
-    its own in the essence, so that no valid schema equals it.
+    """Return the part of the essence for one schema. A malformed schema gets its own key, so that
+    it never equals a valid one.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -466,14 +476,17 @@ def _sent_from_json(stored: Any) -> SentSchema | None:
 
 
 Order = Literal["effects", "all", "none"]
-"""Which calls wait for calls listed before them. `effects`: within one module and instance, a call
-that may change something waits for all calls before it, and a read waits for the changes before it.
-`all`: every call waits for all calls before it. `none`: no call waits."""
+"""Which calls wait for the calls listed before them. `effects`: within one module and instance, a
+call that may change something waits for all calls before it, and a read waits for the changes
+before it. `all`: every call waits for all calls before it. `none`: no call waits."""
 
 
 def check_definition(tool: Tool) -> None:
-    """Check the schemas of a tool. ToolDefinitionError says where one is invalid, what was
-    found and expected.
+    """Check the schemas of a tool.
+
+    Raises:
+        ToolDefinitionError: a schema is invalid; the message says where, what was found and what
+            was expected.
     """
     # Programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema
@@ -489,13 +502,13 @@ def check_definition(tool: Tool) -> None:
 class ActivityContext(Protocol):
     """What a running activity can read about its run and report to it.
 
-    Each execution of a Call has a context. A function receives it in a parameter with
-    this annotation.
+    Each execution of a Call has a context. A function receives it in a parameter that is annotated
+    with this type.
     """
 
     @property
     def call(self) -> JSONObject:
-        """The Call with its references resolved."""
+        """The Call, with its references resolved."""
         ...
 
     @property
@@ -505,7 +518,9 @@ class ActivityContext(Protocol):
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """The paths in `_outputPath`, in order; empty if the result is only `†results.N`."""
+        """The paths in `_outputPath`, in order. Empty if the result can only be read at
+        `†results.N`.
+        """
         ...
 
     async def progress(
@@ -515,35 +530,38 @@ class ActivityContext(Protocol):
         ...
 
     def add_message(self, message: JSONObject) -> None:
-        """Add a typed message to the context that the next Request of this run sees.
+        """Add a typed message to the context of the next Request of this run.
 
         Raises:
-            ActivityError: all calls of the Solution have ended, so the next Request exists already.
-                This happens if an activity keeps its context or leaves a thread behind.
+            ActivityError: all calls of the Solution have ended, so the next Request already exists.
+                This happens if an activity keeps its context, or leaves a thread running, after it
+                has returned.
         """
         ...
 
     def choose(self, path: str) -> None:
-        """If `_outputPath` is `p || q`: write the result to `path`, one of `output_paths`."""
+        """If `_outputPath` is `p || q`, write the result to `path`, which must be one of
+        `output_paths`.
+        """
         ...
 
 
 ActivityFunction: TypeAlias = Callable[
     [JSONObject, ActivityContext], "Awaitable[JSON | DataMessage[Any]]"
 ]
-"""Takes the parameters (without meta-properties, references resolved) and the context, and returns
-the result, or a `DataMessage` whose data is the result. An exception fails the call."""
+"""Code that takes the parameters (without meta-properties, with references resolved) and the
+context, and returns the result, or a `DataMessage` whose data is the result. If it raises an
+exception, the call fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Code, with the name by which tools and calls refer to it.
+    """Code, under the name that tools and calls use for it.
 
     Attributes:
-        name: its name in the registry of activities. It runs the calls of the Tool
-            with the same name.
-        copies: whether it keeps none of its arguments and returns a new JSON value, so that neither
-            has to be copied.
+        name: its name in the registry of activities. It runs calls of the Tool with the same name.
+        copies: whether it keeps none of its arguments and returns a new JSON value, so that the
+            bridge does not have to copy either of them.
     """
 
     name: str
@@ -552,7 +570,7 @@ class Activity:
 
 
 DEFINITION: Final = "__ideabridge__"
-"""The attribute in which a decorated function keeps its Definition."""
+"""The attribute that stores the Definition of a decorated function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,6 +582,6 @@ class Definition:
 
 
 def definition_of(item: object) -> Definition | None:
-    """Return the Definition of a decorated function; None for anything else."""
+    """Return the Definition of a decorated function, or None for anything else."""
     definition = getattr(item, DEFINITION, None)
     return definition if isinstance(definition, Definition) else None

@@ -1,5 +1,5 @@
-"""Toolbox: the registries of tools and activities. This file also reads constants in definitions,
-and files of tools.
+"""Toolbox: the registries of tools and activities. This file also reads the constants in a tool's
+definition, and files of tools.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ _Registered = TypeVar("_Registered", Tool, Activity)
 
 
 def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
-    """Return the tool without the parameters that its definition fixes.
+    """Remove the parameters that the definition of a tool fixes, and return the tool.
 
-    `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of
-    the parameters, or `"anonymous"` in `beside`, the members beside the parameters.
-    `_output`, in either place, is the schema of the result; if it is a constant, a call
-    without code has this result.
+    A definition may fix `_module` and `_activity` as constants: `{"const": "anonymous"}` among the
+    properties of the parameters, or `"anonymous"` in `beside`, the members next to the parameters.
+    `_output`, in either place, is the schema of the result. If that schema is a constant, the
+    constant is the result of a call without code.
 
     `_module` is a clean room (`anonymous`), `idea:NAME`, or a configured server. `_activity` names
-    the tool of the server; by default it is the tool of the same name. The tool of a server or idea
-    is looked up where calls are made: the result has its name and `module`, and does not yet have
-    `passes_to`.
+    the tool of the server; by default, the one with the same name. The tool of a server or idea is looked up later, where calls are made, so the returned tool has its name and `module`, but no
+    `passes_to` yet.
 
     Raises:
         ToolDefinitionError: one of them is not a constant or is given twice, or they contradict
@@ -131,7 +130,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types of a definition, because not all programs are checked by a type checker."""
+    """Check the types of a definition at run time, because not all programs use a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),
@@ -147,11 +146,11 @@ def _check_types(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools, activities, and handlers of messages, by name. A later definition of a name replaces
-    the earlier one and keeps its position.
+    """Tools, activities and message handlers, by name. A new definition replaces an earlier one of
+    the same name, at the same position.
 
     Args:
-        items: as for `add`.
+        items: what to register, as for `add`.
     """
 
     def __init__(self, *items: Tool | Activity | Callable[..., Any]) -> None:
@@ -161,7 +160,7 @@ class Toolbox:
         self.add(*items)
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
-        """Register tools, activities, functions, which define both, and handlers of messages
+        """Register tools, activities, functions (which define both), and message handlers
         (`message_handler`). See `tool_from` for functions without `@tool`.
 
         Raises:
@@ -194,7 +193,7 @@ class Toolbox:
                 raise ToolDefinitionError(_not_a_tool(item))
 
     def update(self, other: Toolbox) -> None:
-        """Add everything in `other`. Its definitions replace those of the same names."""
+        """Add everything in `other`. Its definitions replace those with the same names."""
         self._tools.update(other.tools)
         self._activities.update(other.activities)
         self._handlers.update(other.handlers)
@@ -211,7 +210,7 @@ class Toolbox:
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """The handlers of messages, by the type of the messages."""
+        """The message handlers, keyed by the type of message they handle."""
         return MappingProxyType(self._handlers)
 
     def __iter__(self) -> Iterator[Tool]:
@@ -224,17 +223,27 @@ class Toolbox:
         return name in self._tools
 
     def tool(self, name: str) -> Tool:
-        """Return the tool of this name. UnknownToolError suggests the nearest names."""
+        """Return the tool of this name.
+
+        Raises:
+            UnknownToolError: there is none; the message suggests the nearest names.
+        """
         return _look_up("tool", name, self._tools)
 
     def activity(self, name: str) -> Activity:
-        """Return the activity of this name. UnknownToolError suggests the nearest names."""
+        """Return the activity of this name.
+
+        Raises:
+            UnknownToolError: there is none; the message suggests the nearest names.
+        """
         return _look_up("activity", name, self._activities)
 
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
-        """Return the activity that runs a call of `tool`: the one `named` by the call's
-        `_activity`, the one that the tool names, or the one with the tool's name. None: the call is
-        latent, or the tool's module runs it.
+        """Return the activity that runs a call of `tool`.
+
+        This is the activity `named` by the call's `_activity`, otherwise the one that the tool
+        names, otherwise the one with the tool's name. None means that the call is latent, or that
+        the tool's module runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.
@@ -258,18 +267,18 @@ def _look_up(kind: str, name: str, registry: Mapping[str, _Registered]) -> _Regi
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
-    """Run a Python file, whose code must be trusted, and return the tools and handlers of messages
-    at its top level.
+    """Run a Python file and return the tools and message handlers at its top level. Its code must
+    be trusted.
 
-    These are every Tool, Activity and Toolbox, and the functions decorated by `@tool` or
-    `@message_handler` that the file defines or names in `__all__`. Each time, the file runs as a
-    new module. It can import modules from its folder; installed modules take precedence. What it
-    prints goes to standard error, because standard output may carry a protocol. With `digest`, the
-    file must have this SHA-256 (in hex).
+    The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
+    or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
+    module each time. It can import modules from its folder; installed modules take precedence.
+    Whatever it prints goes to standard error, because standard output may carry a protocol. If
+    `digest` is given, the file must have this SHA-256 (in hex).
 
     Raises:
-        ToolFileError: the file cannot be read or run, has another digest, or defines no tool; the
-            message is one line with file, line and cause.
+        ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
+            The message is one line with file, line and cause.
     """
     file = Path(path)
     try:
@@ -319,7 +328,8 @@ def _run(file: Path, source: bytes) -> ModuleType:
         sys.path.append(folder)
 
     before = sys.modules.get(name)
-    # Annotations are evaluated in the module of this name, so it is registered before it runs.
+    # Annotations are evaluated in the module of this name, so the module is registered before it
+    # runs.
     sys.modules[name] = module
     try:
         code = compile(source, str(file), "exec", dont_inherit=True)
@@ -330,7 +340,7 @@ def _run(file: Path, source: bytes) -> ModuleType:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        # The message of a wrong definition says where it is.
+        # The message about a wrong definition already says where it is.
         if isinstance(error, ToolDefinitionError):
             where = file
         else:

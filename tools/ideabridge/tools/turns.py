@@ -1,9 +1,9 @@
-"""Turns: who gets the next free place if many callers wait for a few places, such as worker
+"""Decides who gets the next free place when many callers wait for a few places, such as worker
 processes.
 
-A place that becomes free goes to the caller who has the fewest places; among equal callers, to the
-one whose last turn is longest ago. So a caller who asks for a hundred pieces of work at once delays
-the first piece of another caller by at most one piece of work in each place.
+A free place goes to the caller who holds the fewest places. Among equals, it goes to the one whose
+last turn is longest ago. A caller who asks for a hundred pieces of work at once therefore delays
+another caller's first piece by no more than one piece of work in each place.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller for whom the current task works; empty: no particular caller."""
+"""The caller on whose behalf the current task works. Empty means no particular caller."""
 
 
 class HeldProcess:
-    """The worker process for which a thread waits, so that another thread can kill it."""
+    """The worker process that a thread is waiting for, so that another thread can kill it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,8 +36,8 @@ class HeldProcess:
 
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
-        """Let `kill` kill this process while the block waits for it. If the work was given up
-        before, the process is killed at once.
+        """Let `kill` kill this process while the block waits for it. If the work has already been
+        given up, kill the process at once.
         """
         with self._lock:
             self._pid = pid
@@ -46,7 +46,7 @@ class HeldProcess:
         try:
             yield
         finally:
-            # The process may soon have other work.
+            # The process may get other work soon.
             with self._lock:
                 self._pid = None
 
@@ -63,11 +63,11 @@ class HeldProcess:
 
 
 class FairPlaces:
-    """A number of places that the callers of one event loop share.
+    """A number of places shared by the callers of one event loop.
 
     Args:
-        places: how many there are.
-        each: how many of them one caller may have.
+        places: how many places there are.
+        each: how many of them one caller may hold at once.
     """
 
     def __init__(self, places: int, each: int | None = None) -> None:
@@ -81,7 +81,9 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Wait for a free place for the caller in `asked_by`, and hold it inside the block."""
+        """Wait for a free place and hold it for the duration of the block. `asked_by` says which
+        caller it counts for.
+        """
         caller = asked_by.get()
         await self._take(caller)
         try:
@@ -90,16 +92,16 @@ class FairPlaces:
             self._give_back(caller)
 
     async def run(self, work: Callable[[HeldProcess], T]) -> T:
-        """Run a function that waits for a worker process, and return its result. It runs in a
-        thread, and has a place.
+        """Run a function that waits for a worker process, and return its result. The function runs
+        in a thread and holds a place.
 
-        A thread cannot be stopped, so a cancellation kills the process that it waits for.
+        A thread cannot be stopped, so cancelling kills the process that the thread waits for.
         """
         process = HeldProcess()
         async with self.place():
             try:
-                # With the limiter that all threads share, the threads that wait here would delay
-                # all other work.
+                # With the limiter that all threads share by default, the threads that wait here
+                # would delay all other work.
                 limiter = anyio.CapacityLimiter(1)
                 return await anyio.to_thread.run_sync(
                     work, process, abandon_on_cancel=True, limiter=limiter
@@ -149,7 +151,7 @@ class FairPlaces:
         return self._at_work[caller], self._last_turn.get(caller, 0)
 
     def _forget_empty(self, caller: str) -> None:
-        """Forget a line without waiters, and a caller who neither waits nor has a place."""
+        """Remove a line without waiters, and a caller who neither waits nor holds a place."""
         if not self._lines.get(caller):
             self._lines.pop(caller, None)
             if not self._at_work[caller]:

@@ -1,8 +1,8 @@
-"""Usable schemas: the schemas that values are checked against in place of those that servers sent.
+"""Turns a schema that a server sent into one that values can be checked against.
 
-A valid schema is used as it is. Any other schema is repaired (`repair`). If it is too large, too
-deep or too slow, it is reduced to the names and types of its properties, or to any object. So the
-tool stays callable, what can be checked is checked, and its server judges the rest.
+A valid schema is used as it is. Any other schema is repaired (`repair`). A schema that is too
+large, too deep or too slow is reduced to the names and types of its properties, or to the schema of
+any object. The tool stays callable: ideabridge checks what it can, and the server judges the rest.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ideabridge.tools.repair import DRAFT_3, DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_20
 from ideabridge.tools.schema import check_schema
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-"""The most bytes of JSON of a schema that is used whole."""
+"""Maximum size, in bytes of JSON, of a schema that is used whole."""
 
 MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of JSON of a schema that is repaired. A larger one becomes the schema of any
-object."""
+"""Maximum size, in bytes of JSON, of a schema that is repaired. A larger one is replaced by the
+schema of any object."""
 
 _OLD_FORMS: Final = (
     *(b'"dependencies":', b'"additionalItems":', b'"divisibleBy":', b'"extends":', b'"disallow":'),
@@ -42,11 +42,11 @@ class UsableSchema:
     """A schema to check values against, made from one that was sent.
 
     Attributes:
-        schema: a valid schema within the bounds.
+        schema: a valid schema within the limits.
         sent: what was sent, if it differs from `schema`; `{"sha256": ...}` if it is too large or
             not JSON.
         was_valid: whether what was sent is a valid schema.
-        notes: what was ignored or read differently, with its place in the schema that was sent.
+        notes: what was ignored or read differently, and where in the schema that was sent.
     """
 
     schema: JSONObject
@@ -56,7 +56,7 @@ class UsableSchema:
 
     @property
     def is_as_sent(self) -> bool:
-        """True if `schema` is what was sent."""
+        """Whether `schema` is exactly what was sent."""
         return self.was_valid and self.sent is None
 
 
@@ -67,12 +67,13 @@ def usable_schema(
 
     Args:
         sent: any value, even one that is not JSON.
-        what: what the schema is, such as "input schema".
+        what: what to call the schema in messages, such as "input schema".
         of_object: whether it is the schema of an object, such as the parameters of a tool.
-        may_repair: False: a schema that cannot be used as it is becomes the schema of any value.
+        may_repair: whether to repair the schema. If False, a schema that cannot be used as it is
+            becomes the schema of any value.
     """
     if of_object and isinstance(sent, dict) and "type" not in sent:
-        # In the protocol, parameters are always an object.
+        # The protocol requires parameters to be an object.
         sent = {"type": "object", **sent}
 
     valid, data = _valid(sent, what, of_object)
@@ -100,8 +101,8 @@ def _any(of_object: bool) -> JSONObject:
 
 
 def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, bytes]:
-    """Return (a copy of a schema that is valid and within the bounds, its JSON); None in place of
-    the copy for any other value.
+    """Return a normalised copy of a schema and its JSON, or `(None, b"")` if it is not a valid
+    schema or exceeds the limits.
     """
     if not isinstance(sent, dict):
         return None, b""
@@ -119,7 +120,9 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
 
 
 def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
-    """Return False if a valid schema certainly has no form of an older draft, and admits values."""
+    """Return False if a valid schema certainly uses no form of an older draft and accepts at least
+    one value.
+    """
     if of_object and _refused_names(schema):
         return True
 
@@ -128,14 +131,15 @@ def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
         return True
     if draft not in (DRAFT_6, DRAFT_7, DRAFT_2019):
         return False
-    # In these drafts, only a list in `items` and the keywords beside a `$ref` have another meaning.
+    # In these drafts, only a list in `items` and the keywords beside a `$ref` have a different
+    # meaning.
     if b'"items":[' in data or b'"$recursiveRef":' in data:
         return True
     return data.count(_REFERENCE) > len(_ONLY_REFERENCE.findall(data))
 
 
 def _refused_names(schema: JSONObject) -> list[str]:
-    """Return the names that a closed object requires and does not allow."""
+    """Return the names that a closed object requires but does not allow."""
     required = schema.get("required")
     is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
     if not is_closed or not isinstance(required, list):
@@ -147,7 +151,7 @@ def _refused_names(schema: JSONObject) -> list[str]:
 
 
 def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, list[str]]:
-    """Return (the repaired schema, the notes); None in place of the schema if the repair changed
+    """Return the repaired schema and the notes. The schema is None if the repair changed
     nothing.
     """
     if json_size(sent) > MAX_REPAIRED_BYTES:
@@ -180,7 +184,7 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
 
 def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
-    """Return the schema as one of an object, without required names that it refuses."""
+    """Return the schema as the schema of an object, without required names that it refuses."""
     kind = schema.get("type", "object")
     if kind != "object":
         notes.append(f'type: found {show(kind, 60)}, read as "object"')
@@ -197,7 +201,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return (as much of the schema as is within the bounds, a note on what is left of it)."""
+    """Return as much of the schema as is within the limits, and a note on what is left of it."""
     reason = ""
     for form, left in _forms(schema):
         if len(encode(form)) > MAX_SCHEMA_BYTES:
@@ -216,7 +220,7 @@ def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSON
 
 
 def _forms(schema: JSONObject) -> Iterator[tuple[JSONObject, str]]:
-    """Yield a schema, then less and less of it, each with words for what is left."""
+    """Yield the schema, then smaller and smaller parts of it, each with words for what is left."""
     yield schema, ""
     yield cast("JSONObject", map_schemas(schema, _without_annotations)), "used without descriptions"
     yield _outline(schema, typed=True), "the names and types of its properties are checked"
@@ -228,7 +232,7 @@ def _without_annotations(schema: JSONObject) -> JSONObject:
 
 
 def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
-    """Return the properties of an object, and which are required and allowed."""
+    """Return the properties of an object, with the names that are required and allowed."""
     outline: JSONObject = {"type": schema["type"]} if "type" in schema else {}
     properties = schema.get("properties")
     if isinstance(properties, dict):
@@ -251,7 +255,7 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
 
 
 def _bounded(sent: JSON) -> JSON:
-    """Return what was sent as JSON, or its digest if it is not JSON, or is too large."""
+    """Return what was sent as JSON, or its digest if it is not JSON or is too large."""
     try:
         normal = normalise(sent)
         if len(encode(normal)) <= MAX_SCHEMA_BYTES:
@@ -262,8 +266,8 @@ def _bounded(sent: JSON) -> JSON:
 
 
 def json_size(value: JSON) -> int:
-    """Return about how many bytes of JSON a value has. For a value that is too large, any number
-    above the bound is returned.
+    """Return the approximate size of a value in bytes of JSON. For a value that is too large,
+    return any number above the limit.
     """
     try:
         return len(orjson.dumps(value))
@@ -288,15 +292,17 @@ def json_size(value: JSON) -> int:
 
 
 def value_digest(value: JSON) -> str:
-    """Return the SHA-256 of a value, whatever the order of its keys, even if it is not JSON."""
+    """Return the SHA-256 of a value, regardless of the order of its keys, even if it is not
+    JSON.
+    """
     try:
-        # This accepts any text, and numbers that JSON does not have.
+        # This accepts any string, and numbers that JSON does not have.
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         return hashlib.sha256(data).hexdigest()
     except (ValueError, RecursionError):
         pass
 
-    # The value nests too deep, or has a number with thousands of digits.
+    # The value nests too deep, or contains a number with thousands of digits.
     digest = hashlib.sha256()
     stack = [value]
     while stack:

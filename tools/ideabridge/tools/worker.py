@@ -1,13 +1,14 @@
-"""Worker processes compute over external data if that may take long, because a process can be
-killed.
+"""Worker processes: they run computations over external data that may take long, because a process
+can be killed.
 
 A job is a name and one JSON argument. `worker_process.py` contains the jobs of tools;
 `MODULE:FUNCTION` names any other, which may read the store. A worker has a lower priority, an empty
-environment, bounded memory and no access to anything else. The deadline, a cancellation and the end
-of this process kill it, whatever code it executes. An idle worker ends after a minute.
+environment, bounded memory and no access to anything else. It is killed at the deadline, on
+cancellation, or when this process ends, whatever code it is executing. An idle worker stops after a
+minute.
 
-On Linux the system kills a worker as soon as this process ends. On other systems a busy worker then
-ends at its deadline at the latest, and an idle one immediately.
+On Linux the system kills a worker as soon as this process ends. On other systems an idle worker
+ends at once, and a busy one at its deadline at the latest.
 """
 
 from __future__ import annotations
@@ -27,18 +28,17 @@ from ideabridge.tools.encoding import JSON, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
 SECONDS: Final = 30.0
-"""Seconds that one call may compute in a worker."""
+"""How long, in seconds, one call may compute in a worker."""
 
 START_SECONDS: Final = 10.0
-"""Seconds within which a worker must begin with a job: it starts, reads the job and imports the
+"""How long, in seconds, a worker may take to begin a job: it starts, reads the job, and imports the
 code that computes it."""
 
 MOST: Final = max(2, min(4, os.cpu_count() or 2))
-"""The most workers that compute at the same time. Further jobs wait, and their callers take
-turns."""
+"""How many workers may compute at once. Any further jobs wait, and their callers take turns."""
 
 MEMORY: Final = 2 * 1024**3
-"""The most bytes of address space of a worker. macOS and Windows do not enforce this bound."""
+"""Limit on the address space of a worker, in bytes. macOS and Windows do not enforce it."""
 
 if TYPE_CHECKING:
     from anyio.lowlevel import RunVar
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
 _NEEDED: Final = (
     *("ideabridge", "orjson", "jsonschema_rs", "jmespath"),
-    # jsonschema and what it imports.
+    # jsonschema and the packages it imports.
     *(
         "jsonschema",
         "attr",
@@ -69,7 +69,7 @@ _NEEDED: Final = (
         "typing_inspection",
     ),
     *("pysqlite3", "psycopg", "psycopg_binary"),
-    # What the pages of runs import.
+    # What the pages about runs import.
     *("jinja2", "markupsafe"),
 )
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -84,13 +84,13 @@ class _GoneError(Exception):
 
 
 def _folders() -> list[str]:
-    """Return the folders of the modules that a worker imports. The working directory is
-    not one of them.
+    """Return the folders that contain the modules a worker imports. The working directory is not
+    among them.
     """
     folders: dict[str, None] = {}
     for name in _NEEDED:
-        # The modules are not imported, because importing jsonschema takes longer than starting a
-        # worker.
+        # The modules are located without importing them, because importing jsonschema takes longer
+        # than starting a worker.
         spec = find_spec(name)
         places = None if spec is None else spec.submodule_search_locations or [spec.origin]
         for place in places or ():
@@ -129,11 +129,11 @@ class _Worker:
         self.late = False
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Return the answer to a job. Blocks at most until the deadline, when another thread kills
-        the process.
+        """Send a job and return the answer. Blocks until the deadline at most, when another thread
+        kills the process.
 
-        The deadline is `seconds` after the worker began with the job, so a busy machine on which a
-        process starts slowly does not change what a job can compute.
+        The deadline is `seconds` after the worker began the job, so that a slow start on a busy
+        machine does not reduce what a job can compute.
         """
         timer = self._timer(START_SECONDS)
         try:
@@ -141,8 +141,8 @@ class _Worker:
             out = self.process.stdout
             assert into is not None
             assert out is not None
-            # Soon after the deadline the worker ends by itself, in case this process no longer
-            # exists.
+            # The worker ends by itself soon after the deadline, in case this process no longer
+            # exists by then.
             into.write(len(job).to_bytes(8, "big") + int(seconds + 2).to_bytes(4, "big"))
             into.write(job)
             into.flush()
@@ -171,7 +171,7 @@ class _Worker:
         self.process.kill()
 
     def end(self) -> None:
-        """Kill the process and wait for its end."""
+        """Kill the process and wait for it to end."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -181,13 +181,13 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. The thread that waits for it and the task that gives it up use it to
-    agree on who ends the worker.
+    """One job of a worker. The thread that waits for it and the task that gives it up use this
+    object to agree on who ends the worker.
 
     Attributes:
-        is_begun: whether the thread has begun to wait. It then ends the worker if the job is given
-            up.
-        is_over: whether the worker has answered, and may have another job.
+        is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
+            job is given up.
+        is_over: whether the worker has answered, and may have received another job.
         is_given_up: whether nobody wants the answer any more.
     """
 
@@ -242,10 +242,10 @@ class Workers:
     async def run(
         self, job: str, argument: JSON, *, what: str, seconds: float | None = None
     ) -> JSON:
-        """Return the result of a job of `worker_process`. A cancellation kills the worker.
+        """Return the result of a job of `worker_process`. Cancelling kills the worker.
 
         `what` describes the computation in messages ("filter over 100,000 items"). The job may take
-        `seconds`, by default `SECONDS`. The wait for a free worker does not count.
+        `seconds`, by default `SECONDS`, not counting the wait for a free worker.
 
         Raises:
             LimitExceededError: the job takes too long or needs too much memory.
@@ -258,8 +258,8 @@ class Workers:
         seconds = SECONDS if seconds is None else seconds
         async with _turns().place():
             while True:
-                # A worker ends with the thread that started it, so the waiting thread
-                # must not start it.
+                # A worker ends with the thread that started it, so it must not be started by the
+                # thread that waits for it.
                 job_at_work = _Job(self._take())
                 try:
                     return await anyio.to_thread.run_sync(
@@ -272,13 +272,13 @@ class Workers:
                         limiter=anyio.CapacityLimiter(1),
                     )
                 except _GoneError:
-                    continue  # the worker had just ended because it was idle
+                    continue  # The worker had just ended because it was idle.
                 except anyio.get_cancelled_exc_class():
                     self._give_up(job_at_work)
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Do the same as `run`, with the same errors, but block for at most `seconds`."""
+        """Like `run`, with the same errors, but block for at most `seconds`."""
         while True:
             try:
                 return self._ask(_Job(self._take()), [job, argument], what, seconds)
@@ -288,13 +288,13 @@ class Workers:
     def _give_up(self, job: _Job) -> None:
         with self._lock:
             if job.is_over:
-                # The worker is idle, or has another job.
+                # The worker is idle, or has already received another job.
                 return
             job.is_given_up = True
 
         job.worker.process.kill()
         if not job.is_begun:
-            # It may be that no thread waits for the worker.
+            # Possibly no thread is waiting for the worker.
             self._drop(job.worker)
 
     def _ask(self, job: _Job, task: list[JSON], what: str, seconds: float) -> JSON:
@@ -356,7 +356,9 @@ class Workers:
 
 
 def _error_class(kind: str) -> type[IdeabridgeError] | None:
-    """The class that an answer names as `MODULE:CLASS`; None if ideabridge has no such error."""
+    """Return the class that an answer names as `MODULE:CLASS`, or None if ideabridge has no such
+    error.
+    """
     module, _, name = kind.partition(":")
     error_class: object = getattr(sys.modules.get(module), name, None)
     if isinstance(error_class, type) and issubclass(error_class, IdeabridgeError):
@@ -372,7 +374,7 @@ def _of_loop() -> RunVar[FairPlaces]:
 
 
 def _turns() -> FairPlaces:
-    """Return the turns of this event loop, with a place for each worker that may compute."""
+    """Return the places of this event loop, one for each worker that may compute at once."""
     from ideabridge.tools.turns import FairPlaces
 
     try:

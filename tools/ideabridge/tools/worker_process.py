@@ -3,8 +3,8 @@
 Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: the
 size in 8 bytes, the seconds that the job may take in 4 bytes, then `[job, argument]` as JSON.
 Standard output carries the answers: one byte when the computation begins, then the size in 8 bytes,
-then `{"value": ...}` or `{"error": class, "message": text}`; the class of an error of ideabridge is
-`MODULE:CLASS`.
+then `{"value": ...}` or `{"error": class, "message": text}`. For ideabridge's own errors, `class`
+is `MODULE:CLASS`.
 """
 
 import os
@@ -17,7 +17,7 @@ IDLE_SECONDS = 60
 
 
 def _confine(parent: int, memory: int) -> None:
-    """End with the parent, bound the memory, and lower the priority."""
+    """End when the parent ends, limit the memory, and lower the priority."""
     if sys.platform == "win32":
         return
     import resource
@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> None:
         size = int.from_bytes(_read(8), "big")
         seconds = int.from_bytes(_read(4), "big")
         if sys.platform != "win32":
-            # The alarm ends this process, whatever code it executes, even if the parent no longer
-            # exists.
+            # The alarm ends this process whatever code it is executing, even if the parent no
+            # longer exists.
             signal.alarm(seconds)
 
         try:
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _computation(job: str) -> Callable[..., Any]:
-    """Return the function that computes a job, after importing all that it needs."""
+    """Return the function that computes a job, after importing everything it needs."""
     module, _, name = job.partition(":")
     if name:
         from importlib import import_module
@@ -110,7 +110,7 @@ def _computation(job: str) -> Callable[..., Any]:
 
     if job == "valid":
         return valid_here
-    import ideabridge.tools.explain as explain  # imports jsonschema, which takes 0.1 s
+    import ideabridge.tools.explain as explain  # imports jsonschema: 0.1 s
 
     assert explain
     return problems_here
