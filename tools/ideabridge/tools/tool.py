@@ -334,8 +334,7 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """False if the module sent an invalid output schema. Digests have never included one.
-        """
+        """False if the module sent an invalid output schema. Digests have never included one."""
         return self.sent_output is None or self.sent_output.was_valid
 
     def _hints_as_sent(self) -> JSONObject:

@@ -38,7 +38,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
     constant is the result of a call without code.
 
     `_module` is a clean room (`anonymous`), `idea:NAME`, or a configured server. `_activity` names
-    the tool of the server; by default, the one with the same name. The tool of a server or idea is looked up later, where calls are made, so the returned tool has its name and `module`, but no
+    the tool of the server; by default, the one with the same name. The tool of a server or idea is
+    looked up later, where calls are made, so the returned tool has its name and `module`, but no
     `passes_to` yet.
 
     Raises:

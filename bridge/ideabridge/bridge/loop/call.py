@@ -1,4 +1,4 @@
-"""Call: a filled-in Tool as a mind or a plan lists it, read and checked."""
+"""Reads and checks a Call: a tool with its parameters filled in, as a mind or a plan lists it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed. `structural`: a fault was found before it ran; `runtime`: it failed while it
-ran; `dependency`: a call that it depends on failed; `denied`: a decision or the policy denied it.
+"""Why a call failed. `structural`: a fault was found before it ran. `runtime`: it failed while it
+ran. `dependency`: a call that it depends on failed. `denied`: a decision or the policy denied it.
 `output`: the output of a Solution could not be resolved or validated."""
 
 UNCERTAIN = ("unknown", "ran")
-"""The kinds of errors after which a call may have taken effect: its outcome is unknown, or its
-result cannot be used."""
+"""Kinds of errors after which a call may have taken effect: its outcome is unknown, or its result
+cannot be used."""
 
 UNCAUGHT = ("structural", *UNCERTAIN)
-"""What `p || q` does not catch: faults of the plan itself, and a call that may have done its
-work."""
+"""Kinds of errors that `p || q` does not catch: faults of the plan itself, and errors of a call
+that may have done its work."""
 
 Room: TypeAlias = Literal["latent", "anonymous", "idea"]
 
@@ -56,11 +56,11 @@ _META = frozenset(META_PROPERTIES)
 
 @dataclass(slots=True)
 class Read:
-    """One reference string of a call, and the calls to which its operands are bound.
+    """One reference string of a call, and the calls that its operands are bound to.
 
-    `bound` has, for each operand of each alternative, the calls whose writes the operand sees; None
-    while the answer streams and no earlier call supplies the operand. A `lenient` read belongs to
-    an explanation and may have no value.
+    `bound` lists, for each operand of each alternative, the calls whose writes the operand sees. An
+    entry is None while the answer is still streaming and no earlier call supplies the operand. A
+    `lenient` read belongs to an explanation and may have no value.
     """
 
     expression: Expression
@@ -76,25 +76,26 @@ class Call:
 
     Attributes:
         index: its number in the run, from 0.
-        place: its place, as in `†results.PLACE`: the index, unless the instances of a plan share
-            the plan's places.
+        place: its place, as in `†results.PLACE`. This is the index, unless the instances of a plan
+            share the plan's places.
         first: the place of the first call of its Solution.
         raw: the call as it was written.
-        tool: its tool; None if the tool is unknown.
-        parameters, each, latent: compiled values (see `compile_value`) of the parameters,
+        tool: its tool, or None if the tool is unknown.
+        parameters, each, latent: the compiled values (see `compile_value`) of the parameters,
             `_each` and `_output`.
         reads: every reference string in the call, including those in `_imports`.
         writes: the full paths that it may write.
         after: the ids in `_after`.
-        edges: the calls with these ids; None while an id is unknown.
+        edges: the calls with these ids, or None while an id is unknown.
         problems: structural problems, each one sentence.
         imports: the references in `_imports`, which its room may read.
         room: the kind of room that answers it: `latent` (a mind writes the result and sees the
-            context of the run), `anonymous` (a clean room) or `idea`; None: code, a module or
+            context of the run), `anonymous` (a clean room) or `idea`. None if code, a module or
             `_output` answers it.
-        order: the earlier calls for which it waits directly because of the listed order.
-        clean: code of this process runs the call, and sees only the parameters and `_imports`.
-        constant: True if the parameters have no references and are already validated.
+        order: the earlier calls that it waits for directly because of the listed order.
+        clean: whether code of this process runs the call and sees only the parameters and
+            `_imports`.
+        constant: whether the parameters contain no references and are already validated.
         code: the tool of the code that `_activity` names, if that is not the call's own tool. It
             has no hints if the run does not have that tool.
     """
@@ -135,13 +136,13 @@ class Call:
 
     @property
     def may_add(self) -> bool:
-        """Return whether code of this process, which may add messages, runs the call."""
+        """Return whether the call runs code of this process, which may add messages."""
         is_own = self.tool is not None and self.tool.module is None and self.room is None
         return is_own and not self.has_latent and not self.clean
 
     @property
     def label(self) -> str:
-        """The call's name in errors: `call 0 (git_log)`, or in a later Solution `call 0 of its
+        """The call's name in errors: `call 0 (git_log)`. In a later Solution, `call 0 of its
         solution, 7 of the run (git_log)`.
         """
         where = f" of its solution, {self.place} of the run" if self.first else ""
@@ -154,7 +155,7 @@ class Call:
     def located(self) -> JSONObject:
         """The members of an error that name the call: `{"call", "place", "in_solution"?}`.
 
-        `in_solution` is omitted if it equals the place.
+        `in_solution` is omitted if it is the same as the place.
         """
         located: JSONObject = {"call": self.raw, "place": self.place}
         if self.first:
@@ -171,7 +172,7 @@ def _text_member(call: Call, key: str) -> str | None:
 
 
 def _scan(call: Call, value: JSON, where: str) -> Compiled:
-    """Compile one part of the call; add its references to `reads` and its faults to `problems`."""
+    """Compile one part of the call. Add its references to `reads` and its faults to `problems`."""
     holes: list[Hole] = []
     faults: list[tuple[Path, str]] = []
     compiled = compile_value(value, holes, faults)
@@ -192,8 +193,8 @@ def look_for_wrong_references(
         value: what a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
-        placeholders: an object; in texts for `template`, `{name.path}` with one of its names
-            is a placeholder.
+        placeholders: an object. In strings for `template`, `{name.path}` is a placeholder if `name`
+            is one of its keys.
     """
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
@@ -242,8 +243,8 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """The problem of an output path in another notation; None if there is no problem."""
-    # A quoted text is a key.
+    """Return the problem of an output path in another notation, or None if there is no problem."""
+    # A quoted string is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
         hint = wrong_target_hint(part)
@@ -300,11 +301,11 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         return
 
     if call.name != tool.remote_name:
-        # The call used `module.tool`.
+        # The call was written as `module.tool`.
         call.name = tool.name
 
     if call.activity not in (None, tool.name, tool.activity) and tool.module is None:
-        # The hints of the call's own tool do not hold for other code.
+        # The hints of the call's own tool do not apply to other code.
         call.code = catalogue.get((None, str(call.activity))) or Tool(str(call.activity))
 
     latent = tool.key in catalogue.latent and call.activity is None
@@ -323,7 +324,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         and tool.output is not None
         and "const" in tool.output
     ):
-        # The definition of the tool fixes the result, so no mind is asked for it.
+        # The tool's definition fixes the result, so no mind is asked for it.
         call.has_latent = True
         call.latent = tool.output["const"]
 
@@ -351,7 +352,9 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """The parameters of a call of the reading tool, which reads `state.log` as `†state.log`."""
+    """Return the parameters of a call of the reading tool, which reads `state.log` as
+    `†state.log`.
+    """
     meant = meant_reference(parameters.get("reference"))
     if "reference" in parameters and not (isinstance(meant, str) and is_reference(meant)):
         value = show(parameters["reference"])
@@ -402,15 +405,15 @@ def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> 
 def read_call(
     raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefly: bool = False
 ) -> Call:
-    """Read one listed call. Its faults are added to `problems`; nothing is raised.
+    """Read one listed call. Faults are added to its `problems` instead of being raised.
 
     Args:
         raw: the call as written.
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        briefly: report faults without explanations and suggestions, because earlier calls have
-            received them.
+        briefly: report faults without explanations and suggestions, because the errors of earlier
+            calls already contain enough of them.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
@@ -470,8 +473,8 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """The calls of a plan and their places in it. A call that names no instance is copied for each
-    instance.
+    """Return the calls of a plan and their places in it. A call that names no instance is copied
+    for each instance.
 
     Without instances, the calls are returned unchanged, and the places are None.
     """

@@ -17,16 +17,16 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
 MAX_QUALIFIED: Final = 300
-"""How many characters at the start of a name are searched for the name of a module."""
+"""How many characters at the start of a name may contain the name of a module."""
 
 
 class Catalogue:
-    """The tools of a run, by `_tool` and `_module`. A catalogue does not change.
+    """The tools of a run, keyed by `_tool` and `_module`. A catalogue does not change.
 
     Args:
-        tools: the tools; if two have the same name and module, the later one counts.
-        latent: keys of the tools without an activity: the mind writes their `_output`.
-        missing: a text about modules that are not connected, added to the error for an unknown
+        tools: the tools. If two have the same name and module, the later one counts.
+        latent: keys of the tools without an activity, for which the mind writes `_output`.
+        missing: a sentence about modules that are not connected, added to the error for an unknown
             tool or module.
     """
 
@@ -36,7 +36,7 @@ class Catalogue:
         self.missing = missing
         self.latent = frozenset(latent)
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
-        # A tool that passes its calls to another one never replaces that one.
+        # A tool that passes its calls to another one never takes the place of that one.
         own = [tool for tool in self._by_key.values() if tool.passes_to is None]
         passing = [tool for tool in self._by_key.values() if tool.passes_to is not None]
         self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in [*passing, *own]}
@@ -55,7 +55,7 @@ class Catalogue:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, each once, in the order of the constructor."""
+        """The tools, each listed once, in the order given to the constructor."""
         return [tool for key, tool in self._by_key.items() if key == tool.key]
 
     def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
@@ -63,12 +63,12 @@ class Catalogue:
 
         Args:
             name: `_tool` of the call.
-            module: `_module` of the call; may be None if only one tool has the name.
-            briefly: do not look for the nearest names.
+            module: `_module` of the call. It may be None if only one tool has the name.
+            briefly: leave the nearest names out of the error.
 
         Raises:
-            UnknownToolError: no tool, or more than one, has the name; the message has
-                the nearest names.
+            UnknownToolError: no tool, or more than one, has the name. The message suggests the
+                nearest names.
         """
         tool = self._only(name, module)
         if tool is not None:
@@ -81,15 +81,17 @@ class Catalogue:
         raise UnknownToolError(message)
 
     def look_up(self, call: JSONObject) -> Tool | None:
-        """The tool that a call names, or None."""
+        """Return the tool that a call names, or None."""
         module = call.get("_module")
         return self._only(str(call.get("_tool")), module if isinstance(module, str) else None)
 
     def _only(self, name: str, module: str | None) -> Tool | None:
-        """The only tool that these names may mean; None if there is no such tool, or several."""
+        """Return the only tool that these names may mean, or None if there is none or more than
+        one.
+        """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
-            # A clean room has the tools of its run.
+            # A clean room has the same tools as its run.
             tool = self._by_key.get((None, name))
 
         if tool is not None:
@@ -103,14 +105,13 @@ class Catalogue:
         elif module is not None:
             return None
         else:
-            # If an idea and a tool have the same name, the name means the tool; `_module` calls the
-            # idea.
+            # If an idea and a tool share a name, the name means the tool. `_module` calls the idea.
             candidates = [tool for tool in candidates if not _is_idea(tool)] or candidates
 
         return candidates[0] if len(candidates) == 1 else None
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
-        """Why a module has no tool of this name."""
+        """Say why a module has no tool of this name."""
         if module.startswith(IDEA):
             return _no_idea(module, name, [key for key in self._by_key if key[0] == module])
 
@@ -129,7 +130,7 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
-        """Why a name without a module does not mean exactly one tool."""
+        """Say why a name without a module does not mean exactly one tool."""
         namesakes = self._by_name.get(name)
         if namesakes:
             return _several(name, [tool.module for tool in namesakes])
@@ -144,7 +145,7 @@ class Catalogue:
 
         misleading: set[str] = set()
         if len({tool.key for tool in alike}) == 1:
-            # A single tool that is not offered under its own name: the name belongs to another
+            # A single tool that is not offered under its own name: that name belongs to another
             # tool, which is missing.
             misleading = {tool.name for tool in alike if tool.name != tool.origin[1]}
 
@@ -152,15 +153,15 @@ class Catalogue:
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
     def _hint(self, name: str, candidates: Iterable[str], *, briefly: bool = False) -> str:
-        """The names nearest to an unknown one, as the end of an error."""
+        """Return the names nearest to an unknown one, as the end of an error."""
         if briefly:
             return ""
         own_names = {tool.name: tool.origin[1] for tool in self._by_key.values()}
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
-        """The end of an error that says how to call the idea with the same name as a tool; "" if
-        there is no such idea.
+        """Return the end of an error that says how to call the idea that shares its name with a
+        tool, or "" if there is no such idea.
         """
         ideas = [namesake for namesake in self._by_name.get(tool.name, ()) if _is_idea(namesake)]
         if not ideas or _is_idea(tool):
@@ -171,8 +172,8 @@ class Catalogue:
         )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """The tools that `module.tool` or `module/tool` may mean. People read these names in
-        lists of tools.
+        """Return the tools that `module.tool` or `module/tool` may mean. Lists of tools show people
+        names in this form.
         """
         tools: dict[ToolKey, Tool] = {}
         for place, mark in enumerate(name[:MAX_QUALIFIED]):
@@ -185,20 +186,21 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """The tool of the same module with the same name in that module, whatever it is called in
-        this catalogue; None if there is no such tool.
+        """Return the tool that has the same module, and the same name in that module, whatever this
+        catalogue calls it. Return None if there is none.
         """
         return self._by_origin.get(tool.origin)
 
     def get(self, key: ToolKey) -> Tool | None:
-        """The tool of this module (None: of this process), by its name in the catalogue or in the
-        module; else None.
+        """Return the tool of this module, by its name in the catalogue or in the module, or None. A
+        module of None means this process.
         """
         return self._by_origin.get(key) or self._by_key.get(key)
 
     def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
-        """A catalogue of the tools that calls name and of `more`: the tools that the journal of a
-        plan needs. Unknown tools are skipped; the check of the plan reports them.
+        """Return a catalogue of the tools that the calls name, plus `more`: the tools that the
+        journal of a plan needs. Unknown tools are skipped, because the check of the plan reports
+        them.
         """
         tools: list[Tool | None] = []
         activities: list[Tool | None] = []
@@ -214,13 +216,13 @@ class Catalogue:
         return Catalogue(tools_by_key.values(), [key for key in self.latent if key in tools_by_key])
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
-        """A catalogue with more tools; those whose keys are in `latent` are latent."""
+        """Return a catalogue with more tools. Those whose keys are in `latent` are latent."""
         new_tools = list(tools)
         new_latent = {tool.key for tool in new_tools}.intersection(latent)
         return Catalogue([*self.tools, *new_tools], self.latent | new_latent)
 
     def exact(self, tool: Tool) -> Validator:
-        """The validator of the tool's parameters, for values without references."""
+        """Return the validator of the tool's parameters, for values without references."""
         validator = self._exact.get(tool.key)
         if validator is None:
             validator = Validator(tool.parameters, what="parameters")
@@ -229,8 +231,8 @@ class Catalogue:
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
-        """The validator of calls as written, which accepts a reference in place of any part of
-        the parameters.
+        """Return the validator of calls as written, which accepts a reference in place of any part
+        of the parameters.
         """
         validator = self._admitted.get(tool.key)
         if validator is None:
@@ -241,7 +243,7 @@ class Catalogue:
         return validator
 
     def names(self, tool: Tool) -> ParameterNames:
-        """The names of the tool's parameters."""
+        """Return the names of the tool's parameters."""
         names = self._names.get(tool.key)
         if names is None:
             names = ParameterNames(tool.name, tool.parameters)
@@ -250,7 +252,7 @@ class Catalogue:
         return names
 
     def queries(self, tool: Tool) -> tuple[str, ...]:
-        """The tool's parameters that are JMESPath expressions."""
+        """Return the names of the tool's parameters that are JMESPath expressions."""
         queries = self._queries.get(tool.key)
         if queries is None:
             properties = self.parameters_of(tool)
@@ -260,8 +262,8 @@ class Catalogue:
         return queries
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
-        """(tools, latent keys) as a journal stores them. The result is kept for later calls: do not
-        change it.
+        """Return the tools and the latent keys as a journal stores them. The result is cached, so
+        do not change it.
         """
         if self._json is None:
             tools: list[JSON] = []
@@ -271,18 +273,18 @@ class Catalogue:
 
     @classmethod
     def from_json(cls, tools: list[JSON], latent: list[JSON], missing: str = "") -> Catalogue:
-        """Read the catalogue that `to_json` wrote; `missing` is as in the constructor."""
+        """Read the catalogue that `to_json` wrote. `missing` is as in the constructor."""
         definitions = [Tool.from_json(tool) for tool in tools if isinstance(tool, dict)]
         return cls(definitions, read_keys(latent), missing)
 
     def parameters_of(self, tool: Tool) -> JSONObject:
-        """The properties of the tool's parameters, by name."""
+        """Return the properties of the tool's parameters, by name."""
         properties = tool.parameters.get("properties")
         return properties if isinstance(properties, dict) else {}
 
 
 def stored_tool(tool: Tool) -> JSONObject:
-    """The definition of a tool as a journal stores it."""
+    """Return the definition of a tool as a journal stores it."""
     definition = tool.to_json()
     if tool.reaches is not None:
         definition["reaches"] = list[JSON](tool.reaches)
@@ -290,12 +292,14 @@ def stored_tool(tool: Tool) -> JSONObject:
 
 
 def stored_keys(keys: Iterable[ToolKey]) -> list[JSON]:
-    """The keys of tools as a journal stores them: `[[module, name]...]`, sorted."""
+    """Return the keys of tools as a journal stores them: `[[module, name]...]`, sorted."""
     return [[module, name] for module, name in sorted(keys, key=str)]
 
 
 def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
-    """The keys of tools that a journal has as `[[module, name]...]`; anything else is left out."""
+    """Read the keys of tools that a journal stores as `[[module, name]...]`. Anything else is left
+    out.
+    """
     keys: list[ToolKey] = []
     for pair in stored:
         match pair:
@@ -325,8 +329,8 @@ def _is_idea(tool: Tool) -> bool:
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """The tools that match a pattern such as `git_*` by their name, or by `module.name` with either
-    of their names.
+    """Return the tools whose name matches one of the patterns (such as `git_*`), or for which
+    `module.name` does, with either of their names.
     """
     exact: set[str] = set()
     wild: set[str] = set()
@@ -346,7 +350,7 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
 
 
 def _is_query(schema: JSON) -> bool:
-    """Return whether a parameter is a JMESPath expression, or optionally one."""
+    """Return whether a parameter is a JMESPath expression, or an optional one."""
     if not isinstance(schema, dict):
         return False
     if schema.get("format") == QUERY_FORMAT:

@@ -1,5 +1,5 @@
-"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text
-for terminals).
+"""Dry run: shows what a plan would do, as data and as a drawing (Mermaid for documents and hosts,
+text for terminals).
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def _waits(graph: Graph) -> dict[int, set[int]]:
-    """The calls that each call waits for: because of data, `_after`, or the order of effects."""
+    """Return the calls that each call waits for because of data, `_after`, or the order of
+    effects.
+    """
     return {call.index: graph.depends_on(call) | set(call.order) for call in graph.calls}
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
-    """The calls of a closed graph in layers: each call is in a layer after the calls that it waits
-    for.
+    """Arrange the calls of a closed graph in layers: each call is in a layer after the calls that
+    it waits for.
     """
     before = _waits(graph)
     depth: dict[int, int] = {}
@@ -29,7 +31,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
         for index in part:
             earlier |= before[index]
 
-        # Later alternatives may wait for each other in a circle; such calls share a layer.
+        # Later alternatives may wait for each other in a circle. Such calls share a layer.
         earlier.difference_update(part)
         level = 1 + max((depth[index] for index in earlier), default=-1)
         depth.update(dict.fromkeys(part, level))
@@ -42,7 +44,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
 
 
 def _name_of(call: Call) -> int | str:
-    """The place of a call, and its instance if it has one."""
+    """Return the place of a call, and its instance if it has one."""
     return f"{call.place} ({call.instance})" if call.instance else call.place
 
 
@@ -56,13 +58,13 @@ def _may_change(call: Call) -> bool:
 
 
 def _order_of(graph: Graph, call: Call) -> set[int]:
-    """The calls that a call waits for only because of the order of effects."""
+    """Return the calls that a call waits for only because of the order of effects."""
     return set(call.order) - graph.depends_on(call)
 
 
 def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
-    """The order of a closed graph: which calls run in parallel, what each reads and writes, and
-    which are not read-only.
+    """Report the order of a closed graph: which calls run in parallel, what each one reads and
+    writes, and which ones are not read-only.
 
     Args:
         graph: the graph of a plan that can run.
@@ -71,10 +73,10 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads",
         "writes", "after", "ordered_after"?, "read_only"}], "not_read_only": [place...],
-        "missing_inputs": [reference...], "notes"?: [text...]}`. The calls of a layer may run at
-        once. Each call starts when its own inputs exist, so layers show what is possible, not when
-        it happens. `after` lists every call that a call waits for directly, `ordered_after` those
-        for which it waits only because of the order of effects.
+        "missing_inputs": [reference...], "notes"?: [text...]}`. The calls of a layer may run at the
+        same time. A call starts as soon as its own inputs exist, so layers show what is possible,
+        not the actual timing. `after` lists every call that a call waits for directly,
+        `ordered_after` lists those it waits for only because of the order of effects.
     """
     before = _waits(graph)
     calls: list[JSON] = []
@@ -95,7 +97,7 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
 
 def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
-    """A call as a dry run reports it; `before` are the calls that it waits for."""
+    """Return a call as a dry run reports it. `before` contains the calls that it waits for."""
     entry: JSONObject = {"place": call.place, "tool": call.name}
     if call.tool is not None and call.tool.module is not None:
         entry["module"] = call.tool.module
@@ -115,11 +117,11 @@ def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
 
 
 _NAMED: Final = 5
-"""The most tools that one note names."""
+"""Maximum number of tools that one note names."""
 
 
 def _notes(graph: Graph) -> list[str]:
-    """Return notes for the author of a plan about its order of effects."""
+    """Return notes for the author of a plan about the plan's order of effects."""
     notes: list[str] = []
     undeclared = list(_undeclared(graph))
     if undeclared:
@@ -143,8 +145,8 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _undeclared(graph: Graph) -> dict[str, None]:
-    """The names of tools that cause an order of effects, because they do not declare whether they
-    are read-only.
+    """Return the names of the tools that cause an order of effects because they do not declare
+    whether they are read-only.
     """
     names: dict[str, None] = {}
     for call in graph.calls:
@@ -167,16 +169,16 @@ Form: TypeAlias = Literal["mermaid", "text"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _LONGEST: Final = 60
-"""Characters of a name or a reference that a drawing shows."""
+"""How many characters of a name or a reference a drawing shows."""
 
 
 def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] = ()) -> str:
-    """A drawing of a closed graph, ending in a line break.
+    """Draw a closed graph. The drawing ends in a line break.
 
     Args:
         graph: the graph of a plan that can run.
-        form: `mermaid`: a flowchart with named arrows for values and dotted arrows for order;
-            `text`: a line for each call, grouped by layer.
+        form: `mermaid` for a flowchart with named arrows for values and dotted arrows for order;
+            `text` for one line per call, grouped by layer.
         missing: references to an input that the plan was not given; the drawing marks them.
     """
     lines = _Flowchart(graph, missing).lines() if form == "mermaid" else _text(graph, missing)
@@ -184,7 +186,7 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
 
 
 def _shown(text: str) -> str:
-    """The beginning of an external text on one line, without control characters."""
+    """Return the first part of an external text, on one line and without control characters."""
     return "".join(char if char.isprintable() else "·" for char in clipped(text, _LONGEST))
 
 
@@ -202,7 +204,9 @@ def _written(call: Call) -> str:
 
 
 def _direct(call: Call) -> list[int]:
-    """The calls that a call names in `_after`, or that the order of effects puts before it."""
+    """Return the calls that a call names in `_after`, or that the order of effects puts before
+    it.
+    """
     return sorted({*(call.edges or ()), *call.order})
 
 
@@ -250,17 +254,17 @@ def _remarks(graph: Graph, call: Call) -> str:
 
 
 class _Flowchart:
-    """A plan as a flowchart in Mermaid: calls, the values that exist from the start, and arrows."""
+    """A plan as a Mermaid flowchart: calls, the values that exist from the start, and arrows."""
 
     def __init__(self, graph: Graph, missing: Collection[str]) -> None:
         self._graph = graph
         self._missing = frozenset(missing)
-        # The node of each value that exists from the start, by its reference.
+        # The node of each value that exists from the start, keyed by its reference.
         self._values: dict[str, str] = {}
         self._arrows: dict[str, None] = {}
 
     def lines(self) -> Iterator[str]:
-        """The lines of the chart."""
+        """Return the lines of the chart."""
         graph = self._graph
         yield "flowchart TD"
         for call in graph.calls:
@@ -285,7 +289,7 @@ class _Flowchart:
         yield from _styled(lacking, "missing", "stroke-dasharray:4")
 
     def _add_arrows(self, reads: Iterable[Read], node: str) -> None:
-        """Add the arrows to a node from what it reads."""
+        """Add arrows to a node from everything it reads."""
         for read in reads:
             for operand, writers in _sources(read):
                 name = _label(_shown(operand.text))
@@ -299,8 +303,8 @@ class _Flowchart:
 
 
 def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
-    """Yield every operand that may be read, with the calls that write it; none if it exists
-    from the start.
+    """Yield every operand that may be read, with the calls that write it. The calls are empty if
+    the value exists from the start.
     """
     for alternative, bound in zip(read.expression.alternatives, read.bound, strict=False):
         for operand, writers in zip(alternative, bound, strict=True):
@@ -309,14 +313,14 @@ def _sources(read: Read) -> Iterator[tuple[Reference, tuple[int, ...]]]:
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
-    """The lines that give nodes a style; none if there are no nodes."""
+    """Yield the lines that give nodes a style, if there are any nodes."""
     if nodes:
         yield f"  class {','.join(nodes)} {name}"
         yield f"  classDef {name} {style}"
 
 
 def _label(text: str) -> str:
-    """A text for use in quotes: characters with a meaning in Mermaid or HTML become
+    """Return a string for use inside quotes: characters with a meaning in Mermaid or HTML become
     character codes.
     """
     return "".join(f"#{ord(char)};" if char in '"#&<>`\\|;' else char for char in text)

@@ -1,4 +1,6 @@
-"""Effects: what the machine wants the runner to do. An event acknowledges each of them."""
+"""Effects: what the machine wants the runner to do. The runner acknowledges each effect with an
+event.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 
 ExecutionKey: TypeAlias = "tuple[int, int | None]"
-"""(call, item) of one execution; item None: the call as a whole."""
+"""(call, item) of one execution. The item is None if the call runs as a whole."""
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
-"""The key of an effect in its Solution: `execute`, `approve`, `cancel` or `commit`, call, item."""
+"""The key of an effect in its Solution: the kind (`execute`, `approve`, `cancel` or `commit`), the
+call, and the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,10 @@ class AskApproval:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Approve a resolved call by a grant of the person `by`; acknowledged by `CallDecided`.
+    """Approve a resolved call because of a grant that the person `by` gave; acknowledged by
+    `CallDecided`.
 
-    `granted` is the call with whose approval the grant was given.
+    `granted` is the call whose approval came with the grant.
     """
 
     call: Call
@@ -56,8 +60,8 @@ class Allow:
 class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
-    `latent` is the resolved result if the mind wrote it itself (`is_latent`); nothing runs then. If
-    `call.room` is set, a room answers the call. `imports` and `unchecked`: see `Item`.
+    If the mind wrote the result itself (`is_latent`), `latent` is the resolved result and nothing
+    runs. If `call.room` is set, a room answers the call. For `imports` and `unchecked`, see `Item`.
     """
 
     call: Call
@@ -71,12 +75,12 @@ class Execute:
 
     @property
     def key(self) -> ExecutionKey:
-        """(call, item): the key of this execution in its run."""
+        """The key of this execution in its run: (call, item)."""
         return (self.call.index, self.item)
 
     @property
     def activity(self) -> str | None:
-        """The activity that the call names; None if another tool replaced the call's own."""
+        """The activity that the call names, or None if another tool replaced the call's own."""
         return self.call.activity if self.tool is self.call.tool else None
 
     @property
@@ -91,7 +95,7 @@ class Execute:
 
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
-        """The effect that runs a call with resolved references, or one item of it."""
+        """Return the effect that runs a call with resolved references, or one item of it."""
         call = progress.call
         tool = progress.tool
         if tool is None:
@@ -131,13 +135,13 @@ class Cancel:
 
     @property
     def key(self) -> ExecutionKey:
-        """(call, item): the key of this execution in its run."""
+        """The key of this execution in its run: (call, item)."""
         return (self.call.index, self.item)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Make visible what a group wrote; acknowledged by `GroupCommitted`."""
+    """Make visible what a group of calls wrote; acknowledged by `GroupCommitted`."""
 
     calls: tuple[int, ...]
 
@@ -154,12 +158,12 @@ Effect: TypeAlias = AskMind | AskApproval | Allow | AskPlan | Execute | Cancel |
 
 
 def room_name(run_id: str, key: ExecutionKey) -> str:
-    """The id of the room that answers a call of a run."""
+    """Return the id of the room that answers a call of a run."""
     index, item = key
     return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"
 
 
 def call_of_room(room_id: str) -> ExecutionKey:
-    """The call, and item, that a room answers; the reverse of `room_name`."""
+    """Return the call and the item that a room answers. This is the reverse of `room_name`."""
     index, _, item = room_id.rpartition(".")[2].partition("-")
     return int(index), int(item) if item else None

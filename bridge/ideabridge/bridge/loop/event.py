@@ -1,8 +1,8 @@
-"""Events: what happened in a run, in order. The journal is a list of them.
+"""Events: what happened in a run. The journal is the list of its events, in order.
 
-The runner journals an event before it acts on it, and folding the journal again produces the
-same machine. An event therefore contains everything that the machine needs: no clock, no
-network, no lookup.
+The runner journals an event before it acts on it, and folding the journal again produces the same
+machine. An event therefore contains everything that the machine needs, so that the machine uses no
+clock, no network and no lookup.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class JournalError(IdeabridgeError):
-    """An unknown event, or one that does not fit the state of the run: the journal
-    cannot be folded.
-    """
+    """The journal cannot be folded: an event is unknown, or does not fit the state of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +28,16 @@ class Journaled:
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """The event as the journal stores it, without the members that are None by default."""
+        """Return the event as the journal stores it. Members whose default is None are left out if
+        they are None.
+        """
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
             if name == "by":
                 # A `Decider`: the only member that is not JSON.
                 value = getattr(self, name).to_json()
-            # A null without this default (such as a call that is null) must be stored.
+            # A member without this default (such as a call) must be stored even if it is null.
             if value is not None or not is_null_by_default:
                 result[name] = value
 
@@ -58,7 +58,7 @@ class OfCall(Journaled):
 
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """(name, whether its default is null) of each member that the journal stores."""
+    """Return each member that the journal stores, as (name, whether its default is null)."""
     journaled = (member for member in fields(kind) if member.metadata.get("journaled", True))
     return tuple((member.name, member.default is None) for member in journaled)
 
@@ -74,14 +74,13 @@ out, or the question became void.
 Via: TypeAlias = Literal[
     "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
 ]
-"""The way an answer came. `command`: a command line that nobody typed at a prompt, such as a
-script; `tool`: `decide_approval`; `code`: an approver or `Run.decide`; `fork`: the call had run
-before the fork; `bridge`: the process in which the call waited has died; `module`: the module
-withdrew its question.
-"""
+"""How an answer came. `command`: from a command line that nobody typed at a prompt, such as a
+script. `tool`: from `decide_approval`. `code`: from an approver or `Run.decide`. `fork`: the call
+had run before the fork. `bridge`: the process in which the call waited has died. `module`: the
+module withdrew its question."""
 
 LOCAL_USER: Final = "local"
-"""The user at this machine, who needs no name if only one person uses the server."""
+"""The user of this machine, who needs no name when only one person uses the server."""
 
 _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "form"): "the person at the client",
@@ -107,9 +106,9 @@ class Decider:
 
     Attributes:
         kind: who it was; see `DeciderKind`.
-        via: the way the answer came; see `Via`.
-        user: the user of the server (`local`, or a name) if a person or an assistant decided; the
-            name of an approver.
+        via: how the answer came; see `Via`.
+        user: the user of the server (`local`, or a name) if a person or an assistant decided, or
+            the name of the approver.
     """
 
     kind: DeciderKind
@@ -123,7 +122,7 @@ class Decider:
         return text if self.user in (None, LOCAL_USER) else f"{text} ({self.user})"
 
     def to_json(self) -> JSONObject:
-        """`{"kind", "via", "user"?}`."""
+        """Return `{"kind", "via", "user"?}`."""
         members: JSONObject = {"kind": self.kind, "via": self.via}
         if self.user is not None:
             members["user"] = self.user
@@ -131,7 +130,7 @@ class Decider:
 
 
 def decider_of(by: str | Decider) -> Decider:
-    """The decider that a value means: text is the name of an approver."""
+    """Return the decider that a value stands for. A string is the name of an approver."""
     if isinstance(by, Decider):
         return by
     return Decider("approver", "code", by)
@@ -160,10 +159,10 @@ def read_decider(value: JSON) -> Decider:
 
 
 def decider_text(event: JSONObject) -> str:
-    """Who made a decision, in words, given its event as the journal stores it.
+    """Say who made a decision, given its event as the journal stores it.
 
-    If a grant approved the call, nobody was asked about it: the words name the grant. "" if the
-    journal does not say who decided, or says it in a form that this version does not know.
+    If a grant approved the call, nobody was asked about it, so the words name the grant. Return ""
+    if the journal does not say who decided, or says so in a form that this version does not know.
     """
     try:
         by = read_decider(event.get("by"))
@@ -174,7 +173,7 @@ def decider_text(event: JSONObject) -> str:
 
 
 def denial_text(by: str | Decider, reason: str | None) -> str:
-    """Why a denied call did not run."""
+    """Say why a denied call did not run."""
     who = f" by {by}" if str(by) else ""
     return f"denied{who}: {reason or 'no reason given'}"
 
@@ -194,8 +193,9 @@ MODULE: Final = Decider("nobody", "module")
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module of a running call (or item) asks its caller. `message` and `schema` (of the form)
-    come from the module; `digest` is the hash of the question, `at` its time in seconds since 1970.
+    """The module of a running call (or item) asks its caller. `message` and the form's `schema`
+    come from the module. `digest` is the hash of the question, and `at` is its time in seconds
+    since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -210,8 +210,8 @@ class QuestionAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(OfCall):
-    """The module received an answer: `accept` with the content of the form,
-    `decline`, or `cancel`.
+    """The module received an answer: `accept` with the content of the form, `decline`, or
+    `cancel`.
     """
 
     name: ClassVar[str] = "question_answered"
@@ -243,16 +243,18 @@ EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"
 
 
 Pattern: TypeAlias = Literal["all", "any", "race"]
-"""How the calls of one Solution depend on each other's success; see `Group`."""
+"""How the calls of a Solution depend on each other's success; see `Group`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Journaled):
-    """A run begins. `tools` are full definitions, so a journal can be folded while modules are
-    down. `mind` is the name of the mind (None: by turns), `why` the reason of this choice, `idea`
-    the idea that the run was made from, `traceparent` the trace of the request that asked for it
-    (W3C Trace Context). `bound` has a digest of the start definition of each module that the run
-    may call, see `Binding`; journals of earlier versions do not have it.
+    """A run begins.
+
+    `tools` contains full definitions, so that a journal can be folded while modules are down.
+    `mind` is the name of the mind (None if Solutions come by turns), and `why` says why it was
+    chosen. `idea` is the idea that the run was made from. `traceparent` is the trace of the request
+    that asked for the run (W3C Trace Context). `bound` contains a digest of the start definition of
+    each module that the run may call, see `Binding`. Journals of earlier versions have no `bound`.
     """
 
     name: ClassVar[str] = "run_started"
@@ -271,10 +273,11 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
-    """The run continues under another configuration. `fingerprint` names it; `approval` is
-    the approval setting from now on: it has the earlier rules and those of the new configuration,
-    and the strictest one decides. `rules` is the version of the rules for calls from now on,
-    see `Settings`.
+    """The run continues under another configuration, named by `fingerprint`.
+
+    `approval` is the approval setting from now on. It combines the earlier rules with those of the
+    new configuration, and the strictest one decides. `rules` is the version of the rules for calls
+    from now on, see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
@@ -285,11 +288,12 @@ class ConfigurationChanged(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
-    """A Request was made. `request` is its id. `offered` are the tools and the output schema of
-    this Request, if handlers of messages changed them; see `change_of_offer`. `bytes` is the size
-    of what its mind reads, see `Request.size`. `members` are the schemas of the members of its
-    Solution that handlers added; None in journals without them, whose Solutions may have any
-    members.
+    """A Request was made.
+
+    `request` is its id. `offered` contains the tools and the output schema of this Request if
+    message handlers changed them; see `change_of_offer`. `bytes` is the size of what its mind
+    reads, see `Request.size`. `members` contains the schemas of the Solution members that handlers
+    added. It is None in older journals, whose Solutions may have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -301,7 +305,7 @@ class RequestMade(Journaled):
 
     @classmethod
     def of(cls, step: int, request: Request) -> RequestMade:
-        """The event of a Request."""
+        """Return the event of a Request."""
         return cls(
             step, request.id, request.offered, request.size, dict[str, JSON](request.members)
         )
@@ -310,7 +314,7 @@ class RequestMade(Journaled):
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
     """The mind listed one Call. `place` is set if several instances share the place of a plan's
-    call. `unreached` is the line of a published program from which it comes, if no recorded run has
+    call. `unreached` is the line of a published program that makes the call, if no recorded run has
     made a call there.
     """
 
@@ -330,10 +334,11 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended; `broken` is the reason if it broke off. `extra` are its other members.
+    """The answer ended. If it broke off, `broken` is the reason. `extra` contains its other
+    members.
 
-    For a program, `error` is why it ended without a value, and `unheard` are the calls whose
-    results it did not take.
+    For a program, `error` says why it ended without a value, and `unheard` lists the calls whose
+    results it did not use.
     """
 
     name: ClassVar[str] = "solution_closed"
@@ -345,13 +350,14 @@ class SolutionClosed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ProgramProposed(Journaled):
-    """A Solution is a program: it runs, and proposes calls. `interpreter` has the name and version
-    of what runs it. `now` is the constant time that the program sees, in seconds since 1970; `seed`
-    is the seed of its random numbers; `names` has the tools that it may call, by their names in the
-    program (`ProgramNames.used_by`). `extra`, `mind` and `model` are as in `SolutionProposed`.
-    `reached` has the places `[line, column]` of the calls that recorded runs made; null: it was not
-    compared with recordings. `assumed` has what is uncertain about its input, in the form of
-    `Settled.assumed`.
+    """A Solution is a program: it runs, and proposes calls.
+
+    `interpreter` is the name and version of the interpreter. `now` is the constant time that the
+    program sees, in seconds since 1970, and `seed` is the seed of its random numbers. `names` maps
+    the names in the program to the tools that it may call (`ProgramNames.used_by`). `extra`, `mind`
+    and `model` are as in `SolutionProposed`. `reached` lists the places `[line, column]` of the
+    calls that recorded runs made, or is null if the program was not compared with recordings.
+    `assumed` says what is uncertain about its input, in the form of `Settled.assumed`.
     """
 
     name: ClassVar[str] = "program_proposed"
@@ -385,10 +391,11 @@ class UsageNoted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
-    """A Solution that arrived whole is taken up. `places` are as in `CallProposed`. `mind` and
-    `model` say who wrote it, if it was not the caller by turns. With a `pattern` its calls are a
-    group. `explained` says how literals of a published plan are computed, see
-    `context/plan_literals.py`.
+    """A Solution that arrived whole is accepted into the run.
+
+    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution, if it was not
+    the caller by turns. With a `pattern`, its calls form a group. `explained` says how literals of
+    a published plan are computed, see `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -412,7 +419,7 @@ class SolutionCancelled(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitted(Journaled):
-    """Every call of a group (`all`) has succeeded: what `calls` wrote is visible from now on."""
+    """Every call of a group (`all`) has succeeded, so what `calls` wrote is visible from now on."""
 
     name: ClassVar[str] = "group_committed"
     calls: list[JSON]
@@ -420,7 +427,7 @@ class GroupCommitted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionRejected(Journaled):
-    """A malformed Solution arrived whole: nothing of it ran, and the Request stays open."""
+    """A malformed Solution arrived whole. Nothing of it ran, and the Request stays open."""
 
     name: ClassVar[str] = "solution_rejected"
     solution: JSON
@@ -430,7 +437,7 @@ class SolutionRejected(Journaled):
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
     """A person is asked about a call. `digest` is the hash of the resolved call, to which the
-    decision is bound; `at` is the time in seconds since 1970, which only time-outs use.
+    decision is bound. `at` is the time in seconds since 1970, used only for time-outs.
     """
 
     name: ClassVar[str] = "approval_asked"
@@ -443,10 +450,10 @@ class ApprovalAsked(OfCall):
 class CallDecided(OfCall):
     """A decision on a call: by whom, why, and the edited call.
 
-    `tool` is the full definition of a tool that replaces the call's own, because the journal of a
-    plan contains only the tools that the plan names. `grant` is what a person allows for the rest
-    of the run with this approval; `granted` is the call whose grant approved this one, without a
-    question (see `grant.py`).
+    `tool` is the full definition of a tool that replaces the call's own. It is stored here because
+    the journal of a plan only contains the tools that the plan names. `grant` is what a person
+    allows for the rest of the run with this approval. `granted` is the call whose grant approved
+    this one without a question (see `grant.py`).
     """
 
     name: ClassVar[str] = "call_decided"
@@ -462,7 +469,7 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan before any of it runs. `digest` and `at` have the meaning of
+    """A person is asked about a plan before any of it runs. `digest` and `at` are as in
     `ApprovalAsked`.
     """
 
@@ -474,8 +481,8 @@ class PlanAsked(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
-    """A decision on a plan. An edited plan is `calls`, `output` and `places`, as in
-    `SolutionProposed`: its author is a person, and its references are resolved.
+    """A decision on a plan. `calls`, `output` and `places` describe the edited plan, as in
+    `SolutionProposed`. A person wrote it, and its references are resolved.
     """
 
     name: ClassVar[str] = "plan_decided"
@@ -498,14 +505,13 @@ class CallStarted(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
-    """A call (or one item) ended: with a value, or with an error `{"kind", "message", "sent"?}`;
-    `sent` is what its tool sent, unchecked. `content` has the content blocks of its result, if they
-    say something other than the value.
+    """A call (or one item) ended with a value, or with an error `{"kind", "message", "sent"?}`.
 
-    The error kind `cancelled` means that its group was decided without it, or that its Solution
-    was cancelled. `chosen` is the output path that an activity chose, `spent` the usage of its
-    room, `doubts` what the room's run assumed: `{"assumed"?: [...], "notes"?: [...],
-    "approved"?: [...]}`.
+    `sent` is what the tool sent, unchecked. `content` contains the content blocks of the result if
+    they say something other than the value. The error kind `cancelled` means that the call's group
+    was decided without it, or that its Solution was cancelled. `chosen` is the output path that an
+    activity chose. `spent` is the usage of the call's room. `doubts` is what the room's run
+    assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -521,7 +527,8 @@ class CallFinished(OfCall):
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
     """The outcome of a call (or item) in flight is unknown, and a person is asked. `digest` is the
-    hash of the question, `at` as in `ApprovalAsked`, `why` what happened (None: the process died).
+    hash of the question, and `at` is as in `ApprovalAsked`. `why` says what happened; None means
+    that the process died.
     """
 
     name: ClassVar[str] = "outcome_asked"
@@ -534,8 +541,8 @@ class OutcomeAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDecided(OfCall):
-    """A person's answer about an unknown outcome. `value`: the result is `value`; `skip`: the call
-    fails with `error`; `retry`: it runs again.
+    """A person answered a question about an unknown outcome. `value`: the result is `value`.
+    `skip`: the call fails with `error`. `retry`: the call runs again.
     """
 
     name: ClassVar[str] = "outcome_decided"

@@ -1,11 +1,11 @@
-"""Grant: a person allows a tool for the rest of a run, so that its further calls do not ask.
+"""Grant: a person allows a tool for the rest of a run, so that its later calls need no approval.
 
 A grant is given with the approval of one call, and is journaled in its `CallDecided`. It covers
-later calls of the same run to the same tool, and such calls that already wait, unless the policy
-asks about them for another reason. Each call that it approves has a `CallDecided` of its own, which
-names the call of the grant. Grants are part of the machine, so folding the journal again restores
-them with their counts. A room has its own machine, and a fork does not take over grants, so no
-grant reaches another run.
+later calls of the same run to the same tool, and to such calls that are already waiting, unless the
+policy asks about them for another reason. Each call that it approves gets its own `CallDecided`,
+which names the call of the grant. Grants are part of the machine, so folding the journal again
+restores them with their counts. A room has its own machine, and a fork does not inherit grants, so
+no grant applies to another run.
 
     {"for": "run"}                                                  every further call of the tool
     {"for": "run", "max": 3}                                        at most three executions more
@@ -29,7 +29,7 @@ from ideabridge.tools.schema import Validator, check_schema
 from ideabridge.tools.tool import Tool
 
 MOST: Final = 1_000_000
-"""The largest `max` of a grant."""
+"""Upper limit for the `max` of a grant."""
 
 _SCHEMA_BYTES: Final = 20_000
 
@@ -66,8 +66,8 @@ _CHECKED: Final = (
         "maxProperties",
     }
 )
-"""The keywords that a grant may use. Any other keyword, such as the name of a parameter, would
-restrict nothing."""
+"""Schema keywords that a grant may use. Any other keyword, such as a misplaced parameter name,
+would restrict nothing."""
 
 
 @dataclass(slots=True)
@@ -75,13 +75,13 @@ class Grant:
     """One grant.
 
     Attributes:
-        call: the index of the call with whose approval it was given.
-        tool: the tool that it allows, as defined then.
+        call: the index of the call whose approval came with it.
+        tool: the tool that it allows, as it was defined at that time.
         activity: the activity that the call named.
         by: who gave it.
-        most: the most executions that it approves; None: any number.
-        where: checks the parameters of an execution; None: any.
-        used: the executions that it has approved.
+        most: how many executions it approves at most, or None for any number.
+        where: checks the parameters of an execution, or None if any are allowed.
+        used: how many executions it has approved so far.
     """
 
     call: int
@@ -93,10 +93,10 @@ class Grant:
     used: int = 0
 
     def covers(self, progress: Progress) -> bool:
-        """Return whether the grant approves a call whose references are resolved: all items of its
-        `_each`, or none of them.
+        """Return whether the grant approves a call whose references are resolved. It approves
+        either all items of the call's `_each` or none of them.
 
-        A call whose parameters are costly to check is not covered, so a person is asked.
+        A call whose parameters are costly to check is not covered, so a person is asked about it.
         """
         tool = progress.tool
         if tool is None or tool.key != self.tool.key or tool.digest != self.tool.digest:
@@ -114,7 +114,7 @@ class Grant:
         return all(not where.is_costly(value) and where.is_valid(value) for value in open_)
 
     def to_json(self) -> JSONObject:
-        """`{"call", "tool", "module"?, "by", "used", "max"?, "parameters"?}`."""
+        """Return `{"call", "tool", "module"?, "by", "used", "max"?, "parameters"?}`."""
         summary: JSONObject = {"call": self.call, "tool": self.tool.name}
         if self.tool.module is not None:
             summary["module"] = self.tool.module
@@ -129,7 +129,7 @@ class Grant:
         return summary
 
     def __str__(self) -> str:
-        """What the grant allows, for people."""
+        """Say what the grant allows, for people."""
         if self.most is None:
             count = f"{self.used} calls so far"
         else:
@@ -156,7 +156,9 @@ class Grants:
         return iter(self.given)
 
     def take(self, progress: Progress) -> Grant | None:
-        """The first grant that covers a call, which it counts; None if none does."""
+        """Return the first grant that covers a call and add the call to its count. Return None if
+        no grant covers it.
+        """
         for grant in self.given:
             if grant.covers(progress):
                 grant.used += _executions(progress)
@@ -164,13 +166,17 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Add the executions of a call to the count of the grant of `call` (`times` 1), or subtract
-        them (-1).
+        """Add the executions of a call to the count of the grant of `call` (`times` is 1), or
+        subtract them (-1).
         """
         self.of(call).used += times * _executions(progress)
 
     def of(self, call: int) -> Grant:
-        """The grant that was given with the approval of a call. JournalError if there is none."""
+        """Return the grant that came with the approval of a call.
+
+        Raises:
+            JournalError: there is none.
+        """
         for grant in self.given:
             if grant.call == call:
                 return grant
@@ -182,8 +188,8 @@ def _executions(progress: Progress) -> int:
 
 
 def decision_text(event: CallDecided) -> str:
-    """A decision for people: `approve`, `approve for the rest of the run`, or
-    `approve (grant of call 2)`.
+    """Return a decision in words: `approve`, `approve for the rest of the run`, or `approve (grant
+    of call 2)`.
     """
     if event.granted is not None:
         return f"{event.decision} (grant of call {event.granted})"
@@ -193,10 +199,10 @@ def decision_text(event: CallDecided) -> str:
 
 
 def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
-    """The grant that a decision gives; None if it gives none.
+    """Return the grant that comes with a decision, or None if there is none.
 
     Raises:
-        JournalError: the decision cannot give one, or the grant is damaged.
+        JournalError: the decision cannot give a grant, or the grant is damaged.
     """
     if event.grant is None:
         return None
@@ -224,7 +230,7 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 
 
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
-    """Check a grant that is given with the approval of a call.
+    """Check a grant that comes with the approval of a call.
 
     A schema that would restrict nothing by mistake is refused: one with a keyword that is not
     checked, or with a parameter that the tool does not have.
