@@ -7,9 +7,9 @@ A call may wait for other calls for three reasons: it reads what they write, it 
 `_after`, or it must keep its place in the listed order. `Graph` finds the first two,
 `ListedOrder` the third.
 
-*Data.* A read is bound to the value before the Solution and to the calls listed before it that
-write an overlapping path. Only if neither exists is it bound to calls listed after it, and those
-are known when the answer has ended. A Solution therefore means the same whether it is streamed,
+*Data.* A read is bound to the value from before the Solution and to the calls listed before it that
+write an overlapping path. Only if neither exists is it bound to calls listed after it, which are
+not known until the answer has ended. A Solution therefore means the same whether it is streamed,
 arrives whole, is resumed or is replayed. `add` reads a call and binds what it can; `close` binds
 the rest, finds references that nothing supplies, and names cycles.
 
@@ -24,17 +24,17 @@ A pair (module, instance) is a *lane*. Own Python tools share one lane. A call o
 lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room is in
 the lanes of the tools that it is given; a latent call and a built-in tool are in no lane. A call
 waits until the earlier calls have settled, however they ended: `_after` demands success, order does
-not. Order delays the execution of a call, not the question whether it may run.
+not. Order delays the execution of a call, but not the approval.
 
-*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, the two kinds
-of edges close a circle; `rearrange` then drops the order within that circle and keeps it everywhere
-else. Later alternatives (`a || b`) may close a circle of data alone, which the run may never need.
+*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, data and
+order form a circle; `rearrange` then drops the order within that circle and keeps it everywhere
+else. Later alternatives (`a || b`), which the run may never need, may form a circle of data alone.
 Calls in such a circle keep their order until nothing else can move; then `give_way` lets one call
 run before an earlier call that waits for it.
 
-*Cost.* A call does not list all calls that it waits for, because that would make a long Solution
-quadratic. Each lane keeps its members in order, and `before` looks backwards from a call for the
-nearest member that has not settled.
+*Cost.* A call does not list all calls that it waits for, because a long Solution would then take
+quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for
+the nearest member that has not settled.
 
 Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text":
 "†state.x"}]`, both of module `files`. Call 1 waits for call 0 because of data; as a change it would
@@ -77,7 +77,7 @@ from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 def _literal(compiled: Compiled) -> Compiled:
-    """The compiled value with its texts escaped again, so that only its references look
+    """Return the compiled value with its strings escaped again, so that only its references look
     like references.
     """
     if isinstance(compiled, Hole):
@@ -93,7 +93,7 @@ def _literal(compiled: Compiled) -> Compiled:
 
 @dataclass(frozen=True, slots=True)
 class ModuleOrder:
-    """The configuration of the order of one module's calls.
+    """How the configuration orders one module's calls.
 
     Attributes:
         ordered: whether its calls keep their listed order.
@@ -107,21 +107,20 @@ class ModuleOrder:
 _DEFAULT: Final = ModuleOrder()
 
 RULES: Final = 2
-"""The version of the rules for calls that new runs follow. A journal is folded under the rules that
-it was written by.
+"""The version of the rules for calls that new runs follow. A journal is folded under the version it
+was written with.
 
 1: if `_activity` names code, the hints of the tool of that code also decide whether a call asks and
 what it waits for; and the result of a latent tool is text if the definition does not describe it.
 2: in a published plan, an explanation without a value is not replaced by one of another kind, and
-notes are separate from assumptions; see `context/earlier.py`.
-"""
+notes are separate from assumptions; see `context/earlier.py`."""
 
 _TOLD: Final = 3
-"""How many references an error about a value that does not fit names, at most."""
+"""Maximum number of references that an error about an unsuitable value names."""
 
 _NAMED: Final = 20
-"""How many calls of one cycle an error names, and how many missing values are explained, at
-most."""
+"""Maximum number of calls of a cycle that an error names, and of missing values that are
+explained."""
 
 
 class Graph:
@@ -129,15 +128,16 @@ class Graph:
 
     Args:
         catalogue: the tools of the run.
-        base: the documents before the Solution, by instance ("" if the context names none).
+        base: the documents before the Solution, keyed by instance ("" if the context names none).
         first: the index of the first call.
-        instances: the instances of the context; if there are any, a call must name one of them.
+        instances: the instances of the context. If there are any, each call must name one of them.
         order, modules: see `ListedOrder`.
         earlier_ids: the ids of calls of earlier Solutions, which have all ended.
-        schemas: the state schemas, by instance.
-        output_by_instance: the output is resolved once for every instance, to a map by instance.
-        alternatives: the calls are alternatives: none sees data that another adds.
-        explained: what the Solution computes when it runs; see `read_computations`.
+        schemas: the state schemas, keyed by instance.
+        output_by_instance: whether the output is resolved separately for each instance, into a map
+            keyed by instance.
+        alternatives: whether the calls are alternatives, so that none sees data that another adds.
+        explained: the literals that the Solution computes when it runs; see `read_computations`.
         foresight, activities, rules: see `Settings`.
     """
 
@@ -188,23 +188,23 @@ class Graph:
         self._open_ended: set[int] = set()
         self._explained = 0
         self._malformed = 0
-        # The most edges between the calls; with more, the Solution is malformed.
+        # Maximum number of edges between the calls. With more, the Solution is malformed.
         self.most_bound: int | None = None
         self._bound = 0
-        # The most references that calls read for the explanations of their literals.
+        # Maximum number of references that calls read in order to explain their literals.
         self.most_sources: int | None = None
 
     def call(self, index: int) -> Call:
-        """The call with this number in the run."""
+        """Return the call with this index in the run."""
         return self.calls[index - self.first]
 
     # -- listing -----------------------------------------------------------------------------------
 
     def add(self, raw: JSON, place: int | None = None) -> Call:
-        """Read one more call, and bind what can be bound already."""
+        """Read one more call, and bind whatever can already be bound."""
         index = self.first + len(self.calls)
         at = index if place is None else place
-        # A plan may be wrong in every call, and explaining each would take minutes.
+        # Every call of a plan may be wrong, and explaining each mistake would take minutes.
         briefly = self._malformed >= _NAMED
         call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
@@ -242,7 +242,7 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read what its computed literals are made of, as far as it exists."""
+        """Let a call read the values that its computed literals are made of, where they exist."""
         computation = self.computations.calls.get(call.place)
         if computation is None:
             return
@@ -261,7 +261,7 @@ class Graph:
         call.reads += [Read(parse_reference(text), lenient=True) for text in computation.references]
 
     def set_output(self, output: JSON) -> None:
-        """Read the output; `close` binds its references."""
+        """Read the output. `close` binds its references."""
         faults: list[tuple[Path, str]] = []
         self.output = compile_value(output, self.output_holes, faults)
         self.output_problems.extend(
@@ -288,15 +288,15 @@ class Graph:
                 )
 
     def drop_output(self) -> None:
-        """Forget the output of an answer that broke off."""
+        """Discard the output of an answer that broke off."""
         self.output = None
         self.output_reads = {}
         self.output_problems = []
         self.output_faults = {}
 
     def close(self) -> None:
-        """End the answer: bind reads of later calls, and find cycles and references that
-        nothing supplies.
+        """End the answer: bind reads to later calls, and find cycles and references that nothing
+        supplies.
         """
         self.closed = True
         end = self.first + len(self.calls)
@@ -330,8 +330,8 @@ class Graph:
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
 
         if len(self.output_faults) == len(self.output_reads):
-            # If only some instances have faults, they are reported at the end, and the others
-            # keep their output.
+            # If only some instances have faults, they are reported at the end, and the other
+            # instances keep their output.
             self.output_problems.extend(
                 text for texts in self.output_faults.values() for text in texts
             )
@@ -343,7 +343,9 @@ class Graph:
     def take(
         self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None
     ) -> None:
-        """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
+        """List the calls of a Solution that arrived whole, and close it. `places` is as in
+        `SolutionProposed`.
+        """
         if self.explained is not None:
             self.computations = read_computations(
                 self.explained, calls, output, places, rules=self._rules
@@ -375,7 +377,9 @@ class Graph:
         self.close()
 
     def errors(self) -> list[JSONObject]:
-        """The structural problems as errors: `{"call", "place", "in_solution"?, "error"}`."""
+        """Return the structural problems as errors: `{"call", "place", "in_solution"?,
+        "error"}`.
+        """
         return [
             {
                 **(call.located if call else {"call": None, "place": None}),
@@ -386,8 +390,8 @@ class Graph:
 
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
-        """(call, problem) for every structural problem, in listing order; call None: a
-        problem of the output.
+        """Return (call, problem) for every structural problem, in listing order. The call is None
+        for a problem of the output.
         """
         problems: list[tuple[Call | None, str]] = [
             (call, text)
@@ -416,8 +420,8 @@ class Graph:
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
 
     def _check_written_result(self, call: Call) -> None:
-        """Check that the result that a mind has written is text, if the definition of its tool does
-        not describe it.
+        """Check that a result written by a mind is text, if the tool's definition does not describe
+        its result.
         """
         if self._rules < 1 or not call.has_latent or call.problems:
             return
@@ -434,11 +438,11 @@ class Graph:
     # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """The value of a read that exists before the Solution and that no call before the reader
-        changes; else MISSING.
+        """Return the value of a read that exists before the Solution and that no call before the
+        reader changes; otherwise MISSING.
 
-        If the read has alternatives, the first must be such a value, because the others are read
-        only if it is absent.
+        If the read has alternatives, the first one must be such a value, because the others are
+        read only if it is absent.
         """
         if (
             not item.bound
@@ -456,8 +460,8 @@ class Graph:
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
-        """Check the parameters of a call with the values that exist already, as far as its
-        references read them.
+        """Check the parameters of a call in advance, with the values that already exist at its
+        references.
 
         A call that may not run at all is checked when its turn comes: a test decides whether it
         runs, or it runs for each item of a list that is unknown or empty.
@@ -506,8 +510,8 @@ class Graph:
             call.problems.append(f"{error} (with what {clipped(names)} has now)")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether it is known that a call runs. A known value of `_each` that is not an
-        array is a fault.
+        """Return whether a call certainly runs. If the value of its `_each` is known but is not an
+        array, that is a fault.
         """
         if not call.has_each:
             return True
@@ -544,8 +548,8 @@ class Graph:
             self._ids[(call.instance, call.id)] = call.index
 
     def _touching(self, call: Call) -> list[Tool]:
-        """The tools through which the call may change or read something: its own, or those of
-        its clean room.
+        """Return the tools through which the call may change or read something: its own, or those
+        of its clean room.
         """
         tool = call.tool
         if (
@@ -553,7 +557,7 @@ class Graph:
             or call.has_latent
             or (call.activity is None and tool.key in self.catalogue.latent)
         ):
-            # A mind writes the result, which touches nothing.
+            # A mind writes the result, and that touches nothing.
             return []
 
         if not tool.asks_mind:
@@ -566,7 +570,7 @@ class Graph:
             patterns = []
 
         if not isinstance(chosen, list) or any(pattern.startswith("†") for pattern in patterns):
-            # With a reference, the tools are known only when the call runs.
+            # If the tools are given by a reference, they are known only when the call runs.
             return [tool]
 
         return chosen_tools(self.catalogue.tools, patterns)
@@ -574,8 +578,8 @@ class Graph:
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """The calls that each operand sees. Alternatives after one that certainly
-        exists are left out.
+        """Return the calls that each operand sees. Alternatives after one that certainly exists are
+        left out.
         """
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
@@ -624,7 +628,7 @@ class Graph:
         overlapping = writers.overlapping(operand.full) if writers else set[int]()
         earlier = sorted(index for index in overlapping if index < reader)
         if earlier or lenient or self._exists(operand, instance):
-            # The value that a literal was copied from existed before its call.
+            # The value that a literal was copied from existed before the call.
             return tuple(earlier)
         if not self.closed:
             return None
@@ -635,8 +639,8 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether the calls that this call waits for are known only when the
-        answer has ended.
+        """Return whether it stays unknown, until the answer has ended, which calls this call waits
+        for.
         """
         return not self.closed and call.index in self._open_ended
 
@@ -644,9 +648,9 @@ class Graph:
         """Return whether the call, or one that it may wait for, reads or waits for calls that are
         not listed yet.
 
-        Later alternatives count even if they are never needed: such calls may close a circle, in
-        which the order gives way. If a call started before this is known, it would run earlier than
-        in an answer that arrives whole.
+        Later alternatives count even if they are never needed, because such calls may form a circle
+        in which the order gives way. If a call started before this is known, it would run earlier
+        than in an answer that arrives whole.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
             return True
@@ -677,7 +681,7 @@ class Graph:
         missing = f"nothing supplies {clipped(operand.text)}"
         self._explained += 1
         if self._explained > _NAMED:
-            # A plan may lack a value in every call, and each explanation looks through all calls.
+            # Every call of a plan may lack a value, and each explanation searches all calls.
             return missing
         if where and where not in self._instances:
             return f"{missing}: there is no instance {quoted(where)}"
@@ -744,18 +748,18 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Let another tool run in a call, and give the call the position in the listed order that
-        the tool needs.
+        """Let another tool run in a call, and move the call to the position in the listed order
+        that this tool needs.
         """
         self.order.join(call, tool)
         self._reorder()
 
     def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
-        """The calls that a call waits for because of data and `_after`.
+        """Return the calls that a call waits for because of data and `_after`.
 
         Args:
             call: a call of this Solution.
-            certainly: leave out alternatives after the first, which may never be needed.
+            certainly: whether to leave out alternatives after the first, which may never be needed.
         """
         indexes: set[int] = set(call.edges or ())
         for item in call.reads:
@@ -765,9 +769,9 @@ class Graph:
         return indexes
 
     def _name_cycles(self) -> None:
-        # A plan with a cycle is refused. In a run the tick fails the calls of a cycle when nothing
-        # else can move: until then it may dissolve, through a later alternative or because one of
-        # its calls fails.
+        # A plan with a cycle is refused. In a run, the tick fails the calls of a cycle only when
+        # nothing else can move, because until then the cycle may dissolve: through a later
+        # alternative, or because one of its calls fails.
         for cycle in cycles(
             {call.index: self.depends_on(call, certainly=True) for call in self.calls}
         ):
@@ -776,7 +780,7 @@ class Graph:
                 self._cycles.setdefault(index, []).append(message)
 
     def _loosen(self) -> None:
-        """Unbind reads of data in the context from calls that wait for the reader."""
+        """Unbind reads of context data from calls that wait for the reader."""
         for part in components({call.index: self.depends_on(call) for call in self.calls}):
             members = set(part)
             for call in map(self.call, part if part[1:] else ()):
@@ -793,7 +797,7 @@ class Graph:
                                 )
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
-        """The error of calls that wait for each other in a circle."""
+        """Return the error for calls that wait for each other in a circle."""
         labels = [self.call(index).label for index in cycle[:_NAMED]]
         if len(cycle) > _NAMED:
             labels.append(f"{len(cycle) - _NAMED:,} more calls")
@@ -812,8 +816,8 @@ class Graph:
 
 
 class _Position(NamedTuple):
-    """The lanes of a call (None: every lane of its instance), and whether it may
-    change something.
+    """The lanes of a call (None means every lane of its instance), and whether it may change
+    something.
     """
 
     modules: tuple[str, ...] | None
@@ -822,15 +826,15 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. `last_open` passes over each settled call only once, however
-    often it is called.
+    """Calls in order. `last_open` skips each settled call only once in total, however often it is
+    called.
     """
 
     __slots__ = ("_nearest", "indexes")
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        # For each position, an earlier one with only settled calls in between.
+        # For each position, an earlier one such that all calls in between have settled.
         self._nearest: list[int] = []
 
     def append(self, index: int) -> None:
@@ -838,7 +842,7 @@ class _Sequence:
         self.indexes.append(index)
 
     def last_open(self, below: int, settled: Callable[[int], bool]) -> int | None:
-        """The last call before the position `below` that has not settled."""
+        """Return the last call before the position `below` that has not settled."""
         position = below - 1
         passed: list[int] = []
         while position >= 0 and settled(self.indexes[position]):
@@ -856,7 +860,7 @@ class _Lane:
     """The calls of one module and instance, in order.
 
     Attributes:
-        everyone, changes: all of its calls, and those that may change something.
+        everyone, changes: all calls of the lane, and those that may change something.
         tail: the last change and the reads after it, for which the next change waits directly.
         last: the last change.
     """
@@ -877,17 +881,17 @@ class _Lane:
 
 
 class _Lanes:
-    """All lanes of one Solution."""
+    """All lanes of a Solution."""
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, str], _Lane] = {}
-        # The calls that are in every lane, by instance; a new lane begins with them.
+        # The calls that are in every lane, keyed by instance. A new lane begins with them.
         self._everywhere: dict[str, list[tuple[int, bool]]] = {}
 
     def of(self, place: _Position) -> list[_Lane]:
-        """The lanes of a call; missing ones are created."""
+        """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # This lane holds such calls while no other lane exists.
+            # This lane holds the calls of every lane until another lane exists.
             self._lane((EVERY_MODULE, place.instance))
             return [
                 lane for (_, instance), lane in self._lanes.items() if instance == place.instance
@@ -903,14 +907,14 @@ class _Lanes:
         return lane
 
     def add(self, index: int, place: _Position) -> None:
-        """Put a call behind all others of its lanes."""
+        """Append a call to its lanes."""
         for lane in self.of(place):
             lane.add(index, changes=place.changes)
         if place.modules is None:
             self._everywhere.setdefault(place.instance, []).append((index, place.changes))
 
     def before(self, place: _Position) -> list[int]:
-        """The calls for which a new last call waits directly."""
+        """Return the calls that a call appended now would wait for directly."""
         indexes: dict[int, None] = {}
         for lane in self.of(place):
             if place.changes:
@@ -929,13 +933,13 @@ class _Lanes:
 
 
 class ListedOrder:
-    """Keeps calls of one Solution in the order they are listed; the module's
-    docstring has the rules.
+    """Keeps the calls of a Solution in the order in which they are listed. The module's docstring
+    explains the rules.
 
     Args:
-        ordering: `effects`: these rules; `all`: every call waits for all calls listed before it;
+        ordering: `effects`: these rules. `all`: every call waits for all calls listed before it.
             `none`: no call waits.
-        modules: the configuration of single modules; used only with `effects`.
+        modules: the configuration of single modules, used only with `effects`.
     """
 
     def __init__(self, ordering: Order, modules: Mapping[str, ModuleOrder] | None = None) -> None:
@@ -947,7 +951,7 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Give a new call its position; `tools` are the tools through which it may change or read
+        """Give a new call its position. `tools` are the tools through which it may change or read
         something.
         """
         place = self._place(call, tools)
@@ -982,14 +986,14 @@ class ListedOrder:
         return any(fnmatchcase(tool.name_in_module, pattern) for pattern in own.reads)
 
     def may_change(self, call: Call) -> bool:
-        """Return whether a call may change something, so that later calls, and the items of its
-        own `_each`, wait.
+        """Return whether a call may change something. If so, later calls, and the items of its own
+        `_each`, wait.
         """
         place = self._places.get(call.index)
         return place is not None and place.changes
 
     def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
-        """An earlier call that this one waits for; None if all of them have settled."""
+        """Return an earlier call that this one waits for, or None if all of them have settled."""
         given_way = self._given_way.get(call.index)
         for sequence, below in self._looks.get(call.index, ()):
             if given_way is None:
@@ -1008,29 +1012,31 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """Let a call run before an earlier one that waits for its result."""
+        """Let a call run before an earlier call that waits for its result."""
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:
-        """Give a call the position that another tool has; the caller calls `rearrange` next."""
+        """Give a call the position that another tool requires. The caller calls `rearrange`
+        next.
+        """
         place = self._place(call, [tool])
         self._places.pop(call.index, None)
         if place is not None:
             self._places[call.index] = place
 
     def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Build the lanes again so that an earlier call that reads a later one runs after it.
+        """Rebuild the lanes so that an earlier call that reads a later one runs after it.
 
         Args:
             data: the calls that each call waits for because of data and `_after`, in listing order.
-            call_of: the call of an index.
+            call_of: returns the call with an index.
         """
         parts = emission(data, self._edges())
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # A part of several calls is a circle of data; its calls keep their order
-            # until `give_way`.
+            # A component of several calls is a circle of data. Its calls keep their order until
+            # `give_way`.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
@@ -1039,7 +1045,7 @@ class ListedOrder:
                     self._lanes.add(index, place)
 
     def _edges(self) -> dict[int, Iterable[int]]:
-        """The calls for which each call waits directly if all keep their listed order."""
+        """Return the calls that each call waits for directly if all keep their listed order."""
         lanes = _Lanes()
         edges: dict[int, Iterable[int]] = {}
         for index in sorted(self._places):
@@ -1052,14 +1058,14 @@ class ListedOrder:
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """The strongly connected components, each after those it leads to (Tarjan's algorithm,
-    without recursion).
+    """Return the strongly connected components, each after the ones it leads to (Tarjan's
+    algorithm, without recursion).
 
     Args:
-        edges: the nodes that each node waits for, in order. Nodes that are not keys are left out.
+        edges: the nodes that each node waits for, in order. Nodes that are not keys are ignored.
 
     Returns:
-        Components of one node, and sorted ones of several nodes that form a circle.
+        A component is either a single node, or a sorted list of several nodes that form a circle.
     """
     parts: list[list[int]] = []
     number: dict[int, int] = {}
@@ -1107,7 +1113,7 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 def emission(
     data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
 ) -> list[list[int]]:
-    """An order of all calls in which data flows forwards, with the listed order kept unless
+    """Return an order of all calls in which data flows forwards and the listed order is kept unless
     data forbids it.
 
     Args:
@@ -1115,12 +1121,13 @@ def emission(
         listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Parts to take one after the other. A part of several calls is a circle that nothing orders.
+        Groups of calls to run one after the other. A group of several calls is a circle that
+        nothing orders.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
     for part in components(wished):
-        # If listed order and data close a circle, the order gives way within that circle.
+        # If listed order and data form a circle, the order gives way within that circle.
         members = set(part)
         if part[1:]:
             inner = {
@@ -1134,7 +1141,9 @@ def emission(
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """At least one cycle of each strongly connected component; no two have a node in common."""
+    """Return at least one cycle of each strongly connected component. No two have a node in
+    common.
+    """
     following: dict[int, int] = {}
     for part in components(edges):
         if part[1:]:

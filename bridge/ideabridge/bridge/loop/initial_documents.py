@@ -1,4 +1,4 @@
-"""InitialDocuments: what references can read when a run begins. The context gives it."""
+"""InitialDocuments: what references can read when a run begins, taken from its context."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class InitialDocuments:
     """What references can read when a run begins.
 
     Attributes:
-        documents: `{"state", "results", "input", "data"}` by instance; "" if the
-            context names none.
+        documents: `{"state", "results", "input", "data"}`, keyed by instance ("" if the context
+            names none).
         instances: the instances, in the order of the context.
-        schemas: the state schemas, by instance.
+        schemas: the state schemas, keyed by instance.
     """
 
     documents: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -40,7 +40,7 @@ class InitialDocuments:
     schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
 
     def part(self, instance: str, kind: str) -> JSON:
-        """The initial `state` or `input` of an instance."""
+        """Return the initial `state` or `input` of an instance."""
         part = document.read(self.documents.get(instance, {}), (kind,))
         return {} if isinstance(part, Missing) else part
 
@@ -60,9 +60,10 @@ def check_instance(name: str) -> None:
 
 
 def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> list[str]:
-    """A sentence for each initial state and input that does not satisfy the schema in its message.
+    """Return one sentence for each initial state or input that does not satisfy the schema in its
+    message.
 
-    What the schema of a state requires may be written later.
+    A state may still lack what its schema requires, because calls may write it later.
     """
     faults: list[str] = []
     for instance, state_schema in opening.schemas.items():
@@ -75,7 +76,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
         if message.type != "input" or message.schema is None:
             continue
 
-        # All instances read an input without an instance.
+        # All instances read an input that names no instance.
         readers = [message.instance] if message.instance else (opening.instances or [""])
         validator = Validator(message.schema, what="the input")
         for instance in readers:
@@ -112,11 +113,11 @@ class _Parts:
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
-    """Build the documents of a context. Data of one kind and instance are merged. All instances see
-    the input and the data without an instance, merged with their own.
+    """Build the documents of a context. Data of the same kind and instance is merged. Every
+    instance also sees the input and the data that name no instance, merged with its own.
 
     Raises:
-        MessageError: too many instances, or an invalid name; see `check_instance`.
+        MessageError: there are too many instances, or a name is invalid; see `check_instance`.
     """
     opening = InitialDocuments()
     common = _Parts()
@@ -161,8 +162,8 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """The data that the result of a call of another run adds to the context of a room, read as
-    `†data.results.PLACE`; nothing if the call has no such result.
+    """Return the data that a room's context gets from a `call` message of another run, which
+    references read as `†data.results.PLACE`. Empty if the call has no such result.
     """
     if not isinstance(call, dict) or "result" not in call:
         return {}

@@ -30,22 +30,22 @@ The phases, and what leads from one to the next:
     ending     Finish is due                                    RunEnded: ended
     ended      nothing more can happen
 
-`RunEnded` leads from every phase but `new` to `ended`: a person cancels the run, or a limit
-of time ends it.
+`RunEnded` leads from every phase but `new` to `ended`, for example when a person cancels the run or
+a time limit ends it.
 
 Invariants:
 
-- Folding the same events always leads to the same machine and the same effects. Resuming a run
-  after a crash is folding its journal; effects that nobody acknowledged are still due.
-- An event that does not fit raises `JournalError` and changes nothing; it must not be journaled.
-- An effect stays due until its event arrives, and no call is executed twice unless a
-  person decides so.
+- Folding the same events always leads to the same machine and the same effects. To resume a run
+  after a crash, its journal is folded; effects that were not acknowledged are still due.
+- An event that does not fit raises `JournalError` and changes nothing. It must not be journaled.
+- An effect stays due until its event arrives, and no call is executed twice unless a person decides
+  so.
 - Between two Requests every listed call has settled.
 
-The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy
-run, `Tick` moves the calls of the current Solution, `Memory` holds what references read,
-`Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this
-folder does not use them, with one exception: it reads `Machine.offer`, a `ToolOffer`.
+The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run,
+`Tick` moves the calls of the current Solution, `Memory` holds the values that references read,
+`Spending` adds up usage, `ToolOffer` knows which tools a Request offers. Code outside this folder
+does not use them, with one exception: it reads `Machine.offer`, a `ToolOffer`.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -100,7 +100,7 @@ from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off if the process of the run ended. This is not a fault of the mind."""
+"""Why an answer broke off when the process of the run ended. This is not the mind's fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -113,7 +113,7 @@ class Feedback:
         errors: what the next Request, or the answer of the run, reports: failed calls, and an
             output or a Solution that is malformed, each as `{"call", "place", "error"}`.
             Caught calls are not among them.
-        corrections: what people changed or denied.
+        corrections: the calls and plans that people changed or denied.
         messages: the messages that activities added, except data.
     """
 
@@ -123,34 +123,35 @@ class Feedback:
 
 
 class Machine:
-    """One run of the loop. Only `receive` changes it; everything else answers a question.
+    """One run of the loop. Only `receive` changes it; all other methods only read.
 
     Args:
-        catalogue: the compiled tools of the run, if the caller has them; otherwise they are read
-            from `RunStarted`.
+        catalogue: the compiled tools of the run, if the caller already has them. Otherwise they are
+            read from `RunStarted`.
 
     Attributes:
-        mind_name: the name of the mind, as `RunStarted` records it; None: unknown,
-            or none is asked.
-        mode: `solve`: a mind answers Requests until there is an output; `plan`: the author of a
+        mind_name: the name of the mind, as `RunStarted` records it. None if it is unknown or no
+            mind is asked.
+        mode: `solve` if a mind answers Requests until there is an output, `plan` if the author of a
             plan gives one Solution at the start.
         phase: see the table at the top of this module.
         step: the number of the current Request, from 0.
-        requests: the number of Requests that were made.
+        requests: how many Requests have been made.
         settings: the settings of the run.
         messages: the context with which the run began.
         history: every call of the run, in listing order.
-        decisions: (what, decision, by whom) of each decision.
+        decisions: each decision as (what, decision, by whom).
         grants: what people have allowed for the rest of the run.
-        solution: the Solution that was taken up last.
-        proposal: this Solution with its calls bound to each other; None before the first one.
-        feedback: what the last Solution adds to the next Request.
-        output: the output; `has_output` says whether there is one, because it may be null.
+        solution: the latest Solution.
+        proposal: the latest Solution with its calls bound to each other, or None before the first
+            one.
+        feedback: what the latest Solution adds to the next Request.
+        output: the output of the run. It may be null, so `has_output` says whether there is one.
         offer: the tools and the output schema, of the run and of the current Request.
-        has_mind: whether a mind answers by itself; otherwise Solutions are submitted. The
-            runner sets it.
+        has_mind: whether a mind answers by itself. Otherwise Solutions are submitted. The runner
+            sets it.
         traceparent: the trace of the request that asked for the run, see `RunStarted`.
-            `Runs.create` sets it, too.
+            `Runs.create` also sets it.
         status, reason: how the run ended, and why.
     """
 
@@ -181,7 +182,7 @@ class Machine:
         self._initial = InitialDocuments()
         self._memory = Memory({})
         self._spending = Spending()
-        # The bytes of the last Request; None if the journal does not have them.
+        # The size of the last Request in bytes, or None if the journal does not contain it.
         self._asked_bytes: int | None = None
         self._reader = SolutionReader(
             self.catalogue, self.settings, self._initial, self._memory, self._spending
@@ -192,24 +193,24 @@ class Machine:
         self._mind_due = False
         self._output_doubts = Doubts()
         self._input_doubts = Doubts()
-        # The members that handlers added to the schema of the Request; None if the journal
-        # does not say it.
+        # The members that handlers added to the schema of the Request, or None if the journal does
+        # not say.
         self._members: JSONObject | None = None
         self._member_errors: list[str] = []
-        # The messages that calls of the current Solution added, with the call.
+        # Messages added by calls of the current Solution, each with its call.
         self._added: list[tuple[int, Message]] = []
         # The index of the first call of the current Solution.
         self._first = 0
-        # The data that calls have added so far, by instance and kind.
+        # Data that calls have added so far, keyed by instance and kind.
         self._data: dict[tuple[str, str], Message] = {}
-        # How many Solutions in a row had neither calls nor an output.
+        # How many Solutions in a row have had neither calls nor an output.
         self._idle = 0
 
     # -- questions ---------------------------------------------------------------------------------
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every tool that the run has had."""
+        """Every tool that the run has had at any time."""
         return self.offer.every
 
     @property
@@ -224,8 +225,8 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The skipped calls of the last Solution: they read what a branch that was not taken would
-        have written.
+        """The skipped calls of the last Solution. They read what an untaken branch would have
+        written.
         """
         return [
             progress
@@ -235,7 +236,7 @@ class Machine:
 
     @property
     def ended(self) -> bool:
-        """True once `RunEnded` was received: no other event fits."""
+        """True once `RunEnded` was received. No other event fits after that."""
         return self.phase == "ended"
 
     def due(self) -> list[Effect]:
@@ -254,7 +255,7 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """Return whether a Request was made and nothing of its answer has arrived."""
+        """Return whether a Request was made and no part of its answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
@@ -276,14 +277,14 @@ class Machine:
 
     @property
     def program(self) -> events.ProgramProposed | None:
-        """The program that runs now; None if none runs."""
+        """The program that is running, or None."""
         if self.phase != "solving" or self._tick is None or self._tick.graph.closed:
             return None
         return self.solution.program
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null; None if it may. If a mind answers, null means that
+        """Why a program must not end with null, or None if it may. For a mind, null means that
         there is no output yet.
         """
         if self.mode != "plan":
@@ -292,7 +293,7 @@ class Machine:
 
     @property
     def offers_programs(self) -> bool:
-        """Return whether minds are told that a Solution may be a program."""
+        """Return whether minds are informed that a Solution may be a program."""
         # A program has no instances, and nobody can accept its calls before it makes them.
         settings = self.settings
         return (
@@ -301,25 +302,25 @@ class Machine:
 
     @property
     def settled(self) -> Sequence[int]:
-        """The calls of the current Solution in the order in which they settled."""
+        """The calls of the current Solution, in the order in which they settled."""
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the Solution that runs now; if not, its
-        messages come too late.
+        """Return whether a call belongs to the current Solution. Messages for any other call arrive
+        too late and are ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
-        """The number of calls that the run may still list."""
+        """How many more calls the run may list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
 
     @property
     def waits_for_people(self) -> bool:
-        """Return whether the run waits only for decisions of people."""
+        """Return whether the run waits only for people's decisions."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
@@ -333,7 +334,7 @@ class Machine:
 
     @property
     def plan_question(self) -> Question | None:
-        """The question whether the waiting plan is accepted; None if no plan waits."""
+        """The question whether the waiting plan is accepted, or None if no plan is waiting."""
         if self._planning is not None and self._planning.waits:
             return self._planning.question
         return None
@@ -350,20 +351,20 @@ class Machine:
 
     @property
     def state(self) -> JSONObject:
-        """The state of the run; with instances, a map by instance."""
+        """The state of the run. With instances, a map keyed by instance."""
         instances = self._initial.instances
         if not instances:
             return self._memory.state()
         return {instance: self._memory.state(instance) for instance in instances}
 
     def state_of(self, instance: str = "") -> JSONObject:
-        """The state of one instance; "" in a run without instances."""
+        """Return the state of one instance, which is "" in a run without instances."""
         return self._memory.state(instance)
 
     @property
     def doubts(self) -> Doubts:
-        """What is uncertain about the input of a program, the parameters of the run's calls,
-        and its output.
+        """What is uncertain about the input of a program, the parameters of the run's calls, and
+        the run's output.
         """
         parts = [
             self._input_doubts,
@@ -382,20 +383,20 @@ class Machine:
 
     @property
     def added_data(self) -> list[Message]:
-        """The data that calls of earlier Solutions have added: a message for each
-        kind and instance.
+        """The data that calls of earlier Solutions have added: one message for each kind and
+        instance.
         """
         return list(self._data.values())
 
     @property
     def output_memory(self) -> int:
-        """The approximate bytes of memory that the output takes."""
+        """The approximate size of the output in memory, in bytes."""
         return self._output_schema.memory if self.has_output else 0
 
     @property
     def documents(self) -> JSONObject:
-        """The documents that references read, by instance:
-        `{"state", "results", "input", "data"}`. Read only.
+        """The documents that references read, keyed by instance: `{"state", "results", "input",
+        "data"}`. Do not change them.
         """
         return self._memory.documents
 
@@ -411,7 +412,7 @@ class Machine:
 
     @property
     def usage(self) -> Spending:
-        """The usage so far of the answers and of the rooms that have ended. Do not change it."""
+        """The usage so far, of the answers and of the rooms that have ended. Do not change it."""
         return self._spending
 
     @property
@@ -420,7 +421,7 @@ class Machine:
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(self, event: events.SolutionProposed) -> CheckedSolution:
-        """Check a Solution without taking it up; see `SolutionReader.check`.
+        """Check a Solution without running it; see `SolutionReader.check`.
 
         The errors of a plan include those of its context, and of an output that no call of the
         plan changes.
@@ -437,21 +438,21 @@ class Machine:
         return replace(checked, errors=[*errors, *checked.errors])
 
     def opening_faults(self) -> list[str]:
-        """A sentence for each initial state and input that does not satisfy its schema, before
-        anything has run.
+        """Return one sentence for each initial state or input that does not satisfy its schema,
+        before anything has run.
         """
         if self.settings.foresight:
             return opening_faults(self.messages, self._initial)
         return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """The error if the run may not list that many more calls; otherwise empty."""
+        """Return the error if the run may not list that many more calls, otherwise ""."""
         return self._reader.check_count(calls)
 
     # -- events ------------------------------------------------------------------------------------
 
     def receive(self, event: Event) -> None:
-        """Take one event.
+        """Process one event.
 
         Raises:
             JournalError: the event does not fit the state of the run.
@@ -481,7 +482,9 @@ class Machine:
         return self._tick
 
     def _streaming(self) -> Tick:
-        """The tick of an answer that still streams; the first piece of the answer creates it."""
+        """The tick of an answer that is still streaming. The first piece of the answer creates
+        it.
+        """
         if self.phase == "asking":
             self._begin(Proposal(self._reader.graph()))
         tick = self._solving()
@@ -508,7 +511,7 @@ class Machine:
         )
         self.phase = "asking"
         self.step = 0
-        # The author of a plan has answered already, so the Solution is the next event.
+        # The author of a plan has already answered, so the Solution is the next event.
         self._mind_due = event.mode == "solve"
 
     def _change_rules(self, event: events.ConfigurationChanged) -> None:
@@ -538,8 +541,8 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """Count the least that the last Request can have cost, if its mind did not report it. A
-        client that answers by turns pays for itself.
+        """If the mind did not report the usage of the last Request, count the minimum that it must
+        have cost. A client that answers by turns pays for itself.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)
@@ -574,8 +577,8 @@ class Machine:
 
         proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # A plan's author answers once, and a group is one unit: nothing runs unless all of it
-            # is well formed.
+            # The author of a plan answers only once, and a group is a unit: nothing runs unless all
+            # of it is well formed.
             proposal.expect_well_formed()
 
         if not self.settings.lazy:
@@ -596,7 +599,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """Treat the Solution of a lazy run as a plan: nothing of it runs before it is accepted."""
+        """Treat the Solution of a lazy run as a plan: nothing runs before the plan is accepted."""
         if self.phase == "asking":
             self.phase = "planning"
             self._planning = Planning(self._reader, self.step)
@@ -623,7 +626,7 @@ class Machine:
     # -- the parts of a Solution, and its calls
 
     def _piece(self, event: events.CallProposed | events.OutputProposed) -> None:
-        """Take the next piece of an answer that streams."""
+        """Process the next piece of a streaming answer."""
         if self.settings.lazy:
             self._plan(event)
         elif isinstance(event, events.CallProposed):
@@ -696,7 +699,7 @@ class Machine:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
 
         if message.type == "data":
-            # Like everything that a call writes, it belongs to the instance of the call.
+            # Like everything that a call writes, the message belongs to the call's instance.
             message = replace(
                 message, instance=message.instance or tick.progress[event.call].call.instance
             )
@@ -705,8 +708,8 @@ class Machine:
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
-        """Let all following Requests see data that a call has added, merged with earlier
-        data of its kind.
+        """Show data that a call has added to all following Requests, merged with earlier data of
+        its kind.
         """
         key = message.instance, message.kind
         earlier = self._data.get(key)
@@ -747,7 +750,7 @@ class Machine:
             return
 
         if event.broken is not None:
-            # The journaled prefix is the Solution; its output is null.
+            # The journaled first part becomes the Solution, and its output is null.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
             self.solution.output = None
@@ -758,9 +761,8 @@ class Machine:
         tick.close()
 
     def _judge_members(self) -> list[JSONObject]:
-        """The correction about members of the Solution that its schema does not have, if any.
-
-        Members that are missing or wrong are errors, if a mind can read them: `_go_on` adds those.
+        """Return the correction about members of the Solution that its schema does not contain, if
+        there are any.
         """
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
@@ -777,7 +779,8 @@ class Machine:
         if self.settings.groups and self.proposal is not None and self.proposal.pattern is not None:
             members[GROUP] = GROUPS
 
-        # An answer that broke off may lack anything, and a program that cannot run has an error.
+        # An answer that broke off may lack anything, and a program that cannot run already has an
+        # error.
         extra = {name: value for name, value in self.solution.extra.items() if name != "program"}
         faults = faults_of(members, required if self.solution.broken is None else (), extra)
         self._member_errors = faults.errors
@@ -822,7 +825,7 @@ class Machine:
         )
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
-        """The end of the run, if the last Solution leads to it; else None.
+        """Return the event that ends the run if the last Solution leads to its end, otherwise None.
 
         The run ends if it has an output, if the author of its Solution answers only once, or after
         two Solutions in a row that had neither calls nor an output and printed nothing.
@@ -844,7 +847,7 @@ class Machine:
         if broken == CUT_OFF:
             return None
         self._idle += 1
-        # An answer that broke off before its first call has an error already.
+        # An answer that broke off before its first call already has an error.
         if not self.errors:
             self.errors.append(
                 error_message(
@@ -916,22 +919,22 @@ class Machine:
         events.QuestionRefused: _question,
         events.RunEnded: _end,
     }
-    """What takes each event."""
+    """The method that processes each kind of event."""
 
 
 # -- calls that were interrupted -------------------------------------------------------------------
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """The executions to repeat, and the events to journal, to continue a run whose
+    """Return the executions to repeat and the events to journal, in order to continue a run whose
     journal was folded.
 
-    Executions in flight run again if their tool may run twice. For all others the next Request says
-    that the outcome is unknown; in a run of a plan, which has no mind, a person is asked.
+    Executions in flight run again if their tool is repeatable. For all others, the next Request
+    says that the outcome is unknown. In a run of a plan, which has no mind, a person is asked.
     """
     again: list[Execute] = []
-    # The connections that waited for an answer have died with the process: withdraw their
-    # questions first.
+    # The connections that waited for an answer died with the process, so their questions are
+    # withdrawn first.
     died = "the process in which the call waited for it has died"
     journaled: list[Event] = [
         events.QuestionAnswered(
@@ -946,15 +949,15 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
             journaled.append(_in_doubt(machine, progress, number, None, now))
 
     if machine.is_streaming:
-        # The part that had arrived is the Solution; the mind is not asked for it again.
+        # The part that had arrived becomes the Solution. The mind is not asked for it again.
         journaled.append(events.SolutionClosed(CUT_OFF))
 
     return again, journaled
 
 
 def fork_events(machine: Machine) -> list[Event]:
-    """The events of a fork for calls that had not ended in its parent. The time to answer
-    begins with the fork.
+    """Return the events of a fork for calls that had not ended in its parent. The time allowed for
+    answers begins with the fork.
     """
     return [
         _in_doubt(machine, progress, number, FORKED, None)
@@ -964,8 +967,8 @@ def fork_events(machine: Machine) -> list[Event]:
 
 
 def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
-    """The events for an execution that has ended in this process: a question to a person if its
-    error is `unknown`.
+    """Return the events for an execution that has ended in this process. If its error is `unknown`,
+    the event is a question to a person.
     """
     error = finished.error
     if error is None or error.get("kind") != "unknown":
@@ -986,7 +989,7 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
 
 
 def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
-    """The executions in flight for which no `Cancel` is due."""
+    """Return the executions in flight for which no `Cancel` is due."""
     cancelled = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     return [
         (progress, number)
@@ -1009,7 +1012,9 @@ def _repeatable(progress: Progress) -> bool:
 def _in_doubt(
     machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None
 ) -> Event:
-    """A question about the outcome if somebody can be asked, otherwise the error `unknown`."""
+    """Return a question about the outcome if somebody can be asked, otherwise the error
+    `unknown`.
+    """
     index = progress.call.index
     nobody = machine.mode != "plan" and machine.program is None
     asked = None if nobody else outcome_question(progress, number)

@@ -1,7 +1,7 @@
-"""Members: what a Solution may hold besides its calls, its output or its program, such as a
+"""Members: what a Solution may contain besides its calls, its output or its program, such as a
 `thought_process`.
 
-The schema of a Request names them. They are journaled and have no effect.
+The schema of a Request names them. They are journaled but have no effect.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ GROUPS: Final[JSONObject] = {
     "enum": ["all", "any", "race"],
     "description": "Makes the calls a group: all or nothing, the first that succeeds, or the first that ends",
 }
-"""The schema of the member that names how the calls of a group belong together. Only an
-application makes groups."""
+"""The schema of the member that says how the calls of a group depend on each other. Only an
+application creates groups."""
 
 _NAMED: Final = 10
-"""The most members that one correction names."""
+"""Maximum number of members that one correction names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,17 @@ class MemberFaults:
     """How the members of a Solution differ from what its schema says.
 
     Attributes:
-        unknown: the names of members that the schema does not have.
-        errors: a sentence for each member that is missing, or has a value that the schema
-            does not admit.
+        unknown: the names of members that the schema does not contain.
+        errors: a sentence for each member that is missing or has a value that the schema refuses.
     """
 
     unknown: list[str] = field(default_factory=list[str])
     errors: list[str] = field(default_factory=list[str])
 
     def correction(self) -> JSONObject | None:
-        """The correction that tells a mind which members were left out; None if none were."""
+        """Return the correction that names, for the mind, the members that were left out, or None
+        if none were.
+        """
         if not self.unknown:
             return None
         names = ", ".join(map(quoted, self.unknown[:_NAMED]))
@@ -70,8 +71,8 @@ def faults_of(
     """Compare the members of a Solution with those that its schema names.
 
     Args:
-        members: the schemas of the members, by name.
-        required: the names of the required ones.
+        members: the schemas of the members, keyed by name.
+        required: the names of the required members.
         values: the members of the Solution, without its calls, output and program.
     """
     faults = MemberFaults()

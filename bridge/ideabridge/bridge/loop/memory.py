@@ -28,12 +28,12 @@ class Write:
 
     @property
     def is_result(self) -> bool:
-        """True if it is the result of a call without an output path."""
+        """Whether this is the result of a call without an output path."""
         return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
 
 
 class Memory:
-    """The documents of a run, by instance ("" if the context names none).
+    """The documents of a run, keyed by instance ("" if the context names none).
 
     Attributes:
         base: the documents before the current Solution.
@@ -42,32 +42,32 @@ class Memory:
 
     def __init__(self, documents: dict[str, JSON]) -> None:
         self._documents = documents
-        # By instance, the results that nothing else refers to, so that another result is added
-        # without a copy.
+        # For each instance, a results object that nothing else refers to, so that another result
+        # can be added without copying it.
         self._results: dict[str, JSONObject] = {}
         self.base: dict[str, JSON] = dict(documents)
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
-        # (call, instance, kind, value) of data that calls of this Solution added with
-        # messages, in order.
+        # Data that calls of this Solution added with messages, in order, each as (call, instance,
+        # kind, value).
         self._learned: list[tuple[int, str, str, JSON]] = []
 
     @property
     def documents(self) -> dict[str, JSON]:
-        """The present documents. The caller may keep them: no later write changes them."""
+        """The current documents. The caller may keep them, because no later write changes them."""
         self._results = {}
         return self._documents
 
     def begin(self) -> None:
-        """Begin a Solution: the present documents are the value before it."""
+        """Begin a Solution: the current documents become the value before it."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
         self._learned = []
 
     def state(self, instance: str = "") -> JSONObject:
-        """The present state of an instance."""
+        """Return the current state of an instance."""
         state = document.read(self._documents.get(instance, {}), ("state",))
         return state if isinstance(state, dict) else {}
 
@@ -79,8 +79,8 @@ class Memory:
             self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until
-        the next one ends.
+        """Store the errors of the last Solution in `†data.error.PLACE` of every instance, until the
+        next Solution ends.
         """
         by_place: JSONObject = {}
         for error in errors:
@@ -99,7 +99,7 @@ class Memory:
                 self._documents[instance] = {**view, "data": new_data}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
-        """Return the documents as they are after the writes, for `commit`.
+        """Return the documents as they would be after the writes, for `commit`.
 
         Raises:
             StateWriteError: a write is impossible.
@@ -107,7 +107,7 @@ class Memory:
         changed: dict[str, JSON] = {}
         for entry in writes:
             if entry.is_result:
-                # The write of a result cannot fail.
+                # Writing a result cannot fail.
                 continue
             old = changed.get(entry.instance, self._documents.get(entry.instance, {}))
             changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
@@ -115,7 +115,7 @@ class Memory:
         return changed
 
     def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
-        """Make writes for which `try_write` returned `changed`."""
+        """Perform the writes for which `try_write` returned `changed`."""
         self._documents.update(changed)
         for entry in writes:
             self.log.append(entry)
@@ -124,8 +124,8 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put the result of a call into the documents, if possible without a copy: copying all
-        results for each new one would take quadratic time.
+        """Put the result of a call into the documents, if possible without a copy, because copying
+        all results for each new one would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
         own = self._results.get(entry.instance)
@@ -140,35 +140,36 @@ class Memory:
             self._results[entry.instance] = results
 
     def staged(self) -> Memory:
-        """A copy for a group of calls; its writes are visible only to them."""
+        """Return a copy for a group of calls. Writes to the copy are visible only to them."""
         copy = Memory(dict(self.documents))
         copy.base = self.base
         copy._learned = [*self._learned]
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Take over the writes of a staged copy. Nothing may have been written here
-        since it was made.
+        """Adopt the writes of a staged copy. Nothing may have been written here since the copy was
+        created.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned
         self._documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
-        """The value of a read that is bound to the calls `bound`: the value before the Solution,
-        with what these calls, and no others, have written (or added as data). The last write wins.
+        """Return the value of a read that is bound to the calls `bound`: the value before the
+        Solution, plus what these calls, and no others, have written or added as data. The last
+        write wins.
         """
         if bound and path[0] != "data":
             written = self._written.get(instance)
             if written is None or written.overlapping(path) <= frozenset(bound):
-                # No other call wrote to this path, so the read sees the present value.
+                # No other call wrote to this path, so the read sees the current value.
                 documents = self._documents if path[1:] else self.documents
                 return document.read(documents.get(instance, {}), path)
         return document.read(self.document(instance, path[0], bound), path)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSON:
-        """The document of an instance for a read of `†KIND` that is bound to the calls `bound`. It
-        does not depend on what other calls have written so far.
+        """Return the document of an instance for a read of `†KIND` that is bound to the calls
+        `bound`. It does not depend on what other calls have written so far.
         """
         view = self.base.get(instance, {})
         if not bound:
@@ -190,7 +191,9 @@ class Memory:
 
 
 def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
-    """A copy of a document with data merged in; it shares its other parts."""
+    """Return a copy of a document with data merged in. It shares all other parts with the
+    document.
+    """
     if not isinstance(view, dict):
         return view
     data = view.get("data")
@@ -198,8 +201,8 @@ def _with_data(view: JSON, kind: str, value: JSON) -> JSON:
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:
-    """A document after some writes. Successive pushes to one array become one write, because each
-    write copies it.
+    """Return a document after some writes. Successive pushes to one array become a single write,
+    because each write copies the array.
     """
     for (path, method), group in groupby(entries, key=lambda entry: (entry.path, entry.method)):
         values = [entry.value for entry in group]
@@ -213,7 +216,7 @@ def _written(view: JSON, entries: Iterable[Write]) -> JSON:
 
 
 def _pushed(view: JSON, path: Path, values: list[JSON]) -> JSON:
-    """A document after successive pushes to one array."""
+    """Return a document after successive pushes to one array."""
     view = document.write(view, path, "push", values[0])
     array = document.read(view, path)
     assert isinstance(array, list), "a push makes an array, or raises"

@@ -1,6 +1,6 @@
 """Output: the parameters of calls and the output of a run, with references resolved and checked.
 
-`Readiness` decides whether a call can run, and with which parameters; `OutputSchema` makes the
+`Readiness` decides whether a call can run, and with which parameters. `OutputSchema` produces the
 output of a run.
 """
 
@@ -28,19 +28,19 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
 
 _EXPLAINED: Final = 20
-"""How many faulty items of one `_each` get an explanation, at most."""
+"""Maximum number of invalid items of one `_each` that get an explanation."""
 
 
 class Filling:
     """Replaces references by their values, and measures them.
 
     Args:
-        values: the values by the text of each reference.
-        sizes: the sizes of values that were measured before, by the text of the reference.
-        measure: measures the others.
+        values: the values, keyed by the text of their reference.
+        sizes: the sizes of values that are already measured, keyed by the text of their reference.
+        measure: measures any other value.
 
     Attributes:
-        size: the size of all values that were used.
+        size: the total size of the values used.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a call, or an edit of it, cannot run with its values."""
+    """Why a call, or an edit of it, cannot run with its values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -76,14 +76,14 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Reads:
-    """What the references of a call read, by their texts.
+    """What the references of a call read, keyed by their texts.
 
     Attributes:
         values: what the call itself reads.
-        known: these values, and those that its computed literals read, as far as they exist.
-        by_item: the reads of `†item`, which has a different value for each execution.
-        absent: why the call cannot have a value that it reads itself.
-        failing: why computed literals lack a value: the call that gives it has failed.
+        known: the same values, plus those that its computed literals read, where they exist.
+        by_item: the reads of `†item`, whose value differs for each execution.
+        absent: why a value that the call itself reads does not exist.
+        failing: why computed literals lack a value, because the call that provides it has failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -97,10 +97,10 @@ class Readiness:
     """Decides which calls of one Solution can run.
 
     Args:
-        graph: the calls of the Solution.
+        graph: the graph of the Solution's calls.
         judge: evaluates reads.
-        progress: the progress of every call listed so far, by index.
-        items: the most items of one `_each`.
+        progress: the progress of every call listed so far, keyed by index.
+        items: maximum number of items of one `_each`.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return the executions of a call with resolved references, what the call waits for, or
-        why it never runs.
+        """Return the executions of a call with resolved references. If it cannot run yet, return
+        what it waits for; if it never runs, return why.
         """
         blocked = self._blocked(call)
         if blocked is not None:
@@ -167,7 +167,7 @@ class Readiness:
     def _items_of(
         self, call: Call, reads: _Reads, parts: Mapping[Path, JSON]
     ) -> list[Item] | Refusal:
-        """The executions of a call with `_each`; `parts`: its computed literals."""
+        """Return the executions of a call with `_each`. `parts` contains its computed literals."""
         each = fill(call.each, lambda expression: reads.values[expression.text])
         if parts:
             each = put_in(
@@ -246,7 +246,7 @@ class Readiness:
                     )
 
                 values_of_item[read.expression.text] = value
-                # The value of each item is measured; all others are measured once.
+                # The value of each item is measured separately; all other values are measured once.
                 sizes.pop(read.expression.text, None)
 
         filling = Filling(values_of_item, sizes, self._sizes.measure)
@@ -277,7 +277,7 @@ class Readiness:
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
-                # The parameters are invalid, or nest too deep with the values in them.
+                # The parameters are invalid, or nest too deep once the values are in them.
                 item.finished = True
                 item.error = {"kind": "runtime", "message": f"not run: {error}"}
 
@@ -285,8 +285,8 @@ class Readiness:
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """The call with its references resolved. People and policies see it, and decisions
-    are bound to it.
+    """Return the call with its references resolved. People and policies see it in this form, and
+    decisions are bound to it.
     """
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
@@ -296,7 +296,7 @@ def resolved_call(progress: Progress) -> JSONObject:
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """One execution of a call as people see it: an item of `_each` looks like a call."""
+    """Return one execution of a call as people see it: an item of `_each` looks like a call."""
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
         result = {
@@ -307,7 +307,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
         progress.tool.name,
         progress.tool.remote_name,
     ):
-        # The call used the name `module.tool`.
+        # The call used a name such as `module.tool`.
         result["_tool"] = progress.tool.name
 
     if progress.tool is not None and progress.tool.module is not None:
@@ -316,7 +316,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
 
 
 def digest_of(resolved: JSONObject) -> str | Refusal:
-    """The hash of a resolved call; a call that nests too deep to be shown is refused."""
+    """Return the hash of a resolved call, or a refusal if the call nests too deep to be shown."""
     try:
         return content_hash(normalise(resolved, what="the resolved call"))
     except IdeabridgeError as error:
@@ -338,14 +338,15 @@ class OutputSchema:
     """The schema of a run's output.
 
     Attributes:
-        memory: the approximate bytes of memory of the values that the last output was made of.
+        memory: the approximate size in memory, in bytes, of the values that the last output was
+            made of.
 
     Args:
-        schema: the user's schema. None: the output of a mind is text, and the output of a plan is
-            any value.
-        mode: the mode of the run. A mind writes null for "no output yet", so it wraps an output
+        schema: the user's schema. None means text for a mind and any value for a plan.
+        mode: the mode of the run. For a mind, null means "no output yet", so it wraps an output
             that may be null in `{"value": ...}`.
-        by_instance: the output is a map by instance, and each value satisfies the schema.
+        by_instance: whether the output is a map keyed by instance, each of whose values satisfies
+            the schema.
 
     Raises:
         SchemaError: the schema is invalid.
@@ -363,15 +364,15 @@ class OutputSchema:
             self._schema, self._wrapped = wrap_output(schema)
 
         if self._schema is not None:
-            # Compiled now, so that an invalid schema is reported before a run begins.
+            # Compile now, so that an invalid schema is reported before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
-        """The output without its wrapping, its faults, whether the run has an output, and
-        what it assumes.
+        """Return the unwrapped output, its faults, whether the run has an output, and what the
+        output assumes.
 
-        A plan's map by instance leaves out instances with faults; the run has an output if one
-        instance is left.
+        In a plan, a map by instance leaves out instances with faults. The run has an output if at
+        least one instance is left.
 
         Args:
             graph: the graph of a Solution whose calls have settled.
@@ -408,8 +409,8 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """The faults of an output that is known before any call runs: all its references read
-        values that exist.
+        """Return the faults of an output that is known before any call runs, because all its
+        references read values that exist.
         """
         faults: list[str] = []
         if self._schema is None or graph.output is None:
@@ -430,8 +431,8 @@ class OutputSchema:
         return faults
 
     def fault_of_null(self) -> str | None:
-        """Why null is not a valid output of a plan; None if it is valid, or if the plan has no
-        output schema.
+        """Return why null is not a valid output of a plan, or None if it is valid or the plan has
+        no output schema.
         """
         faults: list[str] = []
         if self._schema is not None:
@@ -452,8 +453,8 @@ class OutputSchema:
 def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
-    """The output with its references resolved, the faults, what is assumed, and the size of what it
-    reads. A map by instance leaves out the instances with faults.
+    """Return the output with its references resolved, the faults, what is assumed, and the size of
+    what the output reads. A map by instance leaves out the instances with faults.
     """
     faults: list[str] = list(graph.output_problems)
     doubts = Doubts()
@@ -507,12 +508,12 @@ def _resolve(
 
 
 def error_message(kind: str, message: str) -> JSONObject:
-    """An error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
+    """Return an error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 
 def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
-    """An error for each state that does not satisfy its schema when the run ends."""
+    """Return an error for each state that does not satisfy its schema when the run ends."""
     errors: list[JSONObject] = []
     for instance, schema in opening.schemas.items():
         try:
