@@ -1,12 +1,12 @@
 """Policy: whether a resolved call runs, asks a person, or is refused.
 
-A policy is made from the settings of a run. They are in its journal, so folding the journal
-repeats the verdicts.
+A policy is built from the settings of a run. The journal contains them, so folding it repeats the
+verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and
-width of its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name
-only as written. A rule that restricts and does not match as written can make the verdict
-stricter, never milder.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of
+its letters; see `ideabridge.tools.names.known_as`. A rule that allows matches a name only as
+written. A restricting rule that matches only another form of the name can make the verdict
+stricter, but never milder.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from ideabridge.tools.toolbox import Toolbox
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
-"""`default`, `allow_all`, an object of rules as the configuration's key `approval` takes it, or
-`{"all": [...]}` of these: the strictest decides on each call. An object of rules may have
-`embedded`, see `embedded_tools`.
-"""
+"""`default`, `allow_all`, an object of rules as in the configuration's `approval`, or `{"all":
+[...]}` of these, of which the strictest decides on each call. An object of rules may contain
+`embedded`, see `embedded_tools`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """The verdict of a policy on one call, and the reason."""
+    """The verdict of a policy on one call, and the reason for it."""
 
     verdict: Then
     why: str = ""
 
 
 Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
-"""A pure function of the tool and the call with its references resolved: equal calls get equal
+"""A pure function of the tool and the call with its references resolved, so equal calls get equal
 verdicts."""
 
 ALLOW = PolicyVerdict("allow")
@@ -72,8 +71,8 @@ class Rule:
     def matches(self, tool: Tool) -> bool:
         """Return whether the rule, as written, matches the tool.
 
-        Without a module, a rule that allows matches only the name that calls use: other modules may
-        have a tool with the same remote name.
+        If the rule names no module and allows, it matches only the name that calls use, because
+        other modules may have a tool with the same remote name.
         """
         names = [tool.name]
         if tool.remote_name is not None and not (self.then == "allow" and self.module is None):
@@ -81,8 +80,7 @@ class Rule:
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
     def matches_folded(self, tool: Tool, also: str = "") -> bool:
-        """Return whether the rule matches the tool by any of its names, whatever their
-        case and width.
+        """Return whether the rule matches any of the tool's names, regardless of case and width.
 
         Args:
             tool: the tool.
@@ -134,8 +132,9 @@ def _is_module(module: str | None, pattern: str) -> bool:
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
-    """(read-only, destructive, idempotent, open world), with the defaults of MCP: not read-only,
-    destructive, not idempotent, open world. A read-only tool is not destructive, and is idempotent.
+    """Return (read-only, destructive, idempotent, open world), with MCP's defaults: not read-only,
+    destructive, not idempotent, open world. A read-only tool counts as idempotent and not
+    destructive.
     """
     read_only = annotations.read_only is True
     return (
@@ -147,12 +146,14 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
 
 
 def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Let every call run."""
+    """Allow every call."""
     return ALLOW
 
 
 def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
-    """Allow read-only tools, and rooms, whose own calls are checked; ask about every other call."""
+    """Allow read-only tools, and rooms, whose own calls are checked separately. Ask about every
+    other call.
+    """
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
@@ -163,8 +164,8 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """The tools of a toolbox that also has their code, and whose calls would ask: the digest of the
-    definition and the name of the activity, by the name of the tool.
+    """Return the tools whose code is in the same toolbox and whose calls would ask: for each tool's
+    name, the digest of its definition and the name of its activity.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -175,7 +176,7 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
 
 
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
-    """The name of the activity that runs a call of a tool of this process."""
+    """Return the name of the activity that runs a call of a tool of this process."""
     named = (call or {}).get("_activity")
     if isinstance(named, str):
         return named
@@ -189,14 +190,14 @@ def ruled(
     also: str = "",
     embedded: Mapping[str, JSON] | None = None,
 ) -> Policy:
-    """The policy of a list of rules: the first rule that matches decides.
+    """Return the policy of a list of rules, in which the first matching rule decides.
 
     Args:
         rules: the rules.
         otherwise: the verdict if no rule matches: `allow`, `ask`, `deny`, or `read_only` (the
             default policy).
         also: see `Rule.matches_folded`.
-        embedded: with `read_only`, tools that run as well; see `embedded_tools`.
+        embedded: with `read_only`, further tools that run without a question; see `embedded_tools`.
     """
     handed_over = embedded or {}
 
@@ -215,8 +216,8 @@ def ruled(
             least = _stricter(least, verdict)
 
         if otherwise == "read_only":
-            # The definition and the code must be the same, because a tool of a file, or of a
-            # context, may have the same name.
+            # Both definition and code must be the same, because a tool of a file, or of a context,
+            # may use the same name.
             is_embedded = handed_over.get(tool.name) == [tool.digest, activity_of(tool, call)]
             if tool.module is None and is_embedded:
                 return least
@@ -233,12 +234,12 @@ def ruled(
 
 
 def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerdict:
-    """The strictest verdict on a call. Its tool may run code that belongs to another tool; then the
-    rules for both apply.
+    """Return the strictest verdict on a call. If its tool runs the code of another tool, the rules
+    for both apply.
 
     Args:
         policy: the policy.
-        tools: the tool that the call names, and those whose code runs.
+        tools: the tool that the call names, and the tools whose code runs.
         call: the call with its references resolved.
     """
     verdicts = [policy(tool, call) for tool in tools]
@@ -254,18 +255,19 @@ def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of an approval setting, for calls of runs. The tool that reads shortened values
-    never asks: a Request could have shown the same.
+    """Return the policy of an approval setting, for calls of runs. The tool that reads shortened
+    values never asks, because a Request could have shown the same values.
     """
     policy = _policy_of(setting, default_policy, "read_only")
     return lambda tool, call: ALLOW if is_reader(tool) else policy(tool, call)
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """The policy of an approval setting, for direct calls of an exposed tool: its rules, and its
-    `default` if that is `ask` or `deny`. All other calls run, because the host decides whether to
-    ask its user. If only persons may decide, the host does not decide either, and a call asks as in
-    a run.
+    """Return the policy of an approval setting for direct calls of an exposed tool.
+
+    The setting's rules apply, and its `default` if that is `ask` or `deny`. All other calls run,
+    because the host decides whether to ask its user. If only persons may decide, the host does not
+    decide either, and a call asks as it would in a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -300,14 +302,16 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """The parts of an approval setting: those under `all`, otherwise the setting itself."""
+    """Return the parts of an approval setting: the items of `all`, or else the setting itself."""
     if isinstance(setting, dict) and "all" in setting:
         return list(cast("list[ApprovalSetting]", setting["all"]))
     return [setting]
 
 
 def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
-    """The approval setting that gives each call the stricter verdict of two settings."""
+    """Return the approval setting that gives each call the stricter of the verdicts of two
+    settings.
+    """
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
     if len(parts) == 1:
@@ -316,7 +320,7 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
-    """Return whether a rule allows tools by their names, whatever their module is."""
+    """Return whether a rule allows tools by name, whatever their module."""
     return any(
         isinstance(rule, dict)
         and rule.get("then") == "allow"
@@ -329,7 +333,7 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Seconds after which an undecided call is denied; None: never."""
+    """Return after how many seconds an undecided call is denied, or None for never."""
     timeouts: list[float] = []
     for part in approval_parts(setting):
         if not isinstance(part, dict):
@@ -342,14 +346,16 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 
 def only_persons(setting: ApprovalSetting) -> bool:
-    """Return whether only persons may decide: the assistant decides nothing, in any session."""
+    """Return whether only persons may decide, so that the assistant decides nothing in any
+    session.
+    """
     return any(
         isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting)
     )
 
 
 def named_tool(tool: Tool) -> str:
-    """A tool as the reasons of a policy name it."""
+    """Return a tool's name as the reasons of a policy write it."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

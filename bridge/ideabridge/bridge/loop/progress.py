@@ -1,7 +1,8 @@
 """Progress: the status of each call of a run, and the values that its reads see.
 
-`Progress` is one call, `Item` one execution of it. `Judge` evaluates a read: it returns a value, or
-`Wait` with the call to wait for, or `Absent` with the reason why there will never be a value.
+`Progress` is the state of one call, and `Item` the state of one execution of it. `Judge` evaluates
+a read. It returns a value, `Wait` with the call to wait for, or `Absent` with the reason why there
+will never be a value.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Annotations, Tool
 
 _NAMED = 10
-"""The most calls that one message names."""
+"""Maximum number of calls that one message names."""
 
 
 class CallStatus(Enum):
@@ -57,15 +58,15 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     Attributes:
-        size: the size of the values that its references read.
+        size: the total size of the values that its references read.
         imports: (path, value) of each value in `_imports`, which its room may read.
-        unchecked: checking the parameters may take long, so the executor does it.
-        doubt: the digest of the question about its outcome, while a person is asked; `doubts`
-            counts such questions.
-        cut_off: why the outcome is unknown; None: the process died.
+        unchecked: whether the executor still has to check the parameters, because that may take
+            long.
+        doubt: the digest of the question about its outcome, while a person is asked. `doubts`
+            counts these questions.
+        cut_off: why the outcome is unknown. None means that the process died.
         content: the content blocks of its result, if they say something other than the value.
-        question: the question of its module, until it is answered; `questions` counts
-            the answered ones.
+        question: its module's question, until it is answered. `questions` counts the answered ones.
     """
 
     parameters: JSONObject
@@ -86,16 +87,16 @@ class Item:
 
     @property
     def can_ask(self) -> bool:
-        """Return whether the execution is in flight and has no open question."""
+        """Return whether the execution is in flight and no question of it is open."""
         return self.started and not self.finished and not self.waits_for_person
 
     @property
     def waits_for_person(self) -> bool:
-        """Return whether a person is asked by its module, or about its outcome."""
+        """Return whether a person is being asked a question of its module, or about its outcome."""
         return self.question is not None or self.doubt is not None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
-        """Record the end. An open question of its module is void."""
+        """Record the end. An open question of its module becomes void."""
         self.finished = True
         self.value = value
         self.error = error
@@ -108,9 +109,9 @@ class Approval:
 
     Attributes:
         approval: its id.
-        digest: the hash of `resolved`; a decision is bound to it.
+        digest: the hash of `resolved`, to which a decision is bound.
         resolved: the call with its references resolved, as a person sees it.
-        why: the reason for the question; of several, each is a line.
+        why: the reason for the question. If there are several, each has its own line.
     """
 
     approval: str
@@ -128,18 +129,19 @@ class Progress:
         items: its executions, once its references are resolved.
         error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
         wrote: the full paths that it wrote.
-        staged: True if only its group sees what it wrote.
+        staged: whether only its group sees what it wrote.
         approval: the question whether it may run, while a person is asked.
-        granted: the call whose grant approves this one, until that is journaled;
-            nobody is asked then.
-        approved_by: who approved it; None while nobody has, or if the policy allows it.
-        forbidden: True if it has begun, and stricter rules have come since that do not let it run
-            without a question.
-        value: the result, once done.
+        granted: the call whose grant approves this one, until the approval is journaled. Nobody is
+            asked in this case.
+        approved_by: who approved it. None if nobody has yet, or if the policy allows it.
+        forbidden: whether it has begun, and rules that came later would not let it run without a
+            question.
+        value: the result, once it is done.
         replaced: the tool with which a person replaced the call's own.
-        is_held_back: True if only the listed order keeps the call from running.
-        unasked: the questions of its module that nobody was asked, with the reasons.
-        doubts: what is uncertain about its parameters. A person who decides on the call settles it.
+        is_held_back: whether only the listed order keeps the call from running.
+        unasked: questions of its module that nobody was asked, with the reasons.
+        doubts: what is uncertain about its parameters. A person's decision on the call settles
+            this.
     """
 
     call: Call
@@ -162,7 +164,7 @@ class Progress:
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that runs: the call's own, or the one that replaced it."""
+        """The tool that runs: the call's own, or the tool that replaced it."""
         return self.replaced or self.call.tool
 
     @property
@@ -172,20 +174,18 @@ class Progress:
 
     @property
     def judged(self) -> list[Tool]:
-        """The tools whose rules apply to the call: the one that it names, and those whose code
-        runs.
-        """
+        """The tools whose rules apply to the call: the one it names, and those whose code runs."""
         code = self.call.code if self.replaced is None else None
         passes_to = None if self.tool is None else self.tool.passes_to
         return [tool for tool in (self.tool, code, passes_to) if tool is not None]
 
     @property
     def settled(self) -> bool:
-        """Return whether the status is final."""
+        """Whether the status is final."""
         return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
-        """Withdraw what the call wrote, because its group has failed."""
+        """Undo what the call wrote, because its group has failed."""
         self.status = CallStatus.CANCELLED
         self.error = error
         self.wrote = ()
@@ -194,11 +194,11 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call with `_each` if some items failed:
-    `{"kind", "message", "items", "sent"?}`; `sent` has what the tool sent for items,
-    by their numbers.
+    """The error of a call with `_each` in which some items failed: `{"kind", "message", "items",
+    "sent"?}`.
 
-    If an item may have taken effect, the kind is one that `p || q` does not catch.
+    `sent` contains what the tool sent for failed items, keyed by item number. If an item may have
+    taken effect, the kind is one that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
     failed = [
@@ -222,7 +222,7 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """(call, item) of each execution in flight; after a crash, the outcome of these is unknown."""
+    """Return (call, item) for each execution in flight. After a crash, their outcome is unknown."""
     return [
         (progress, number if progress.call.has_each else None)
         for progress in history
@@ -233,7 +233,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
-    """The open questions of modules, in the order of the calls."""
+    """Return the open questions of modules, in the order of the calls."""
     return [
         item.question
         for progress in history
@@ -244,10 +244,10 @@ def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
 
 
 def running_item(progress: Mapping[int, Progress], call: int, number: int | None) -> Item:
-    """One execution of a call that runs.
+    """Return one execution of a running call.
 
     Raises:
-        JournalError: the call does not run, or has no such item.
+        JournalError: the call is not running, or has no such item.
     """
     of_call = progress.get(call)
     index = number or 0
@@ -258,27 +258,29 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet: wait for the call `on` to settle, or (None) for the answer to end."""
+    """There is no value yet. `on` is the call that must settle first, or None if the answer must
+    end first.
+    """
 
     on: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will be no value, for this reason."""
+    """There will never be a value, for this reason."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
 
 
 class Judge:
-    """Evaluates reads, from the memory and the progress of the calls to which they are bound."""
+    """Evaluates reads, given the memory and the progress of the calls that they are bound to."""
 
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
-        # The key is the identity of the tuple to which an operand is bound. The tuple is stored,
-        # too, so its identity is not reused.
+        # Keyed by the `id()` of the tuple that an operand is bound to. Each entry keeps its tuple
+        # alive so that the id cannot be reused.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
         self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
@@ -287,11 +289,11 @@ class Judge:
     def evaluate(
         self, item: Read, instance: str, each: JSON | Missing = MISSING
     ) -> JSON | Wait | Absent:
-        """The value of a read.
+        """Return the value of a read.
 
         Args:
             item: the read.
-            instance: the instance of the reader.
+            instance: the instance of the call that reads.
             each: the value of `†item`.
         """
         absent: list[Absent] = []
@@ -311,7 +313,7 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """The call for which an operand of the read waits, if any: for reads that are
+        """Return a call that an operand of the read waits for, if there is one. For reads that are
         evaluated once per item.
         """
         for bound in item.bound:
@@ -324,10 +326,10 @@ class Judge:
         return None
 
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
-        """The first writer, as listed, that has not settled (or has failed).
+        """Return the first writer, in listed order, that has not settled or has failed.
 
-        A settled call stays settled, so each is skipped only once, even if its readers are
-        considered many times.
+        A settled call stays settled, so each is skipped only once, however many times its readers
+        are considered.
         """
         if not writers:
             return None
@@ -344,10 +346,10 @@ class Judge:
         return writers[position] if position < len(writers) else None
 
     def _last_open(self, writers: tuple[int, ...]) -> int | None:
-        """The last writer, as listed, that has not settled.
+        """Return the last writer, in listed order, that has not settled.
 
-        Calls usually settle in order, so a reader that needs all of them is rarely considered if it
-        waits for the last.
+        Calls usually settle in order. A reader that needs all of them is therefore rarely
+        considered again if it waits for the last one.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -379,7 +381,7 @@ class Judge:
         if writers is None:
             return Wait(None)
 
-        # A call that might have added data has failed; the data may still exist.
+        # A call that might have added data has failed, but the data may still exist.
         if operand.kind == "data":
             open_writer = self._last_open(writers)
         else:
@@ -404,7 +406,7 @@ class Judge:
     def _outcome(
         self, operand: Reference, writers: tuple[int, ...], instance: str
     ) -> JSON | Absent:
-        """The final value of an operand, once all calls to which it is bound have settled."""
+        """Return the final value of an operand, once all calls that it is bound to have settled."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
@@ -441,8 +443,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`, in which an SDK wraps a value and
-    which plans omit.
+    """Return whether the read names the member `result`, in which an SDK wraps a value and which
+    plans omit.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(
@@ -451,10 +453,10 @@ def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) -> Absent:
-    """Return why data of a kind is absent: a call that might have added it failed, or else the
+    """Return why data of a kind is absent: either a call that might have added it failed, or the
     branch was not taken.
 
-    `data` are the kinds that exist.
+    `data` contains the kinds that exist.
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:
@@ -472,8 +474,8 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def _combined(absent: list[Absent]) -> Absent:
-    """Return why an expression has no value: a branch was not taken, a call failed, or a
-    value is missing.
+    """Return why an expression has no value: a branch was not taken, a call failed, or a value is
+    missing.
     """
     for kind in ("skipped", "failed", "missing"):
         chosen = [reason for reason in absent if reason.why == kind]

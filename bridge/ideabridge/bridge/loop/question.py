@@ -1,9 +1,9 @@
 """Question: what a run asks people, and which answers are allowed.
 
-A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the
-outcome of an interrupted call was; a module may ask something while it runs a call. A question is
-bound to the digest of what it shows, so an answer counts for exactly that. The digest and the
-answer are journaled.
+A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome
+of an interrupted call was. A module may also ask something while it runs a call. A question is
+bound to the digest of what it shows, so an answer counts only for exactly what was shown. The
+digest and the answer are journaled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Annotations, Tool
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
-"""`call`: whether a call may run; `outcome`: how a call with an unknown outcome ended; `plan`:
-whether the plan is accepted as a whole; `question`: a question of a module that runs a call.
-"""
+"""What a question is about. `call`: whether a call may run. `outcome`: how a call with an unknown
+outcome ended. `plan`: whether the plan is accepted as a whole. `question`: something that a module
+asks while it runs a call."""
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
 Key: TypeAlias = "tuple[Kind, int | None, int | None]"
-"""The kind of a question, its call, and the item of the call's `_each`. At most one plan waits."""
+"""The key of a question: its kind, the index of its call, and the item of the call's `_each`. At
+most one plan waits at a time."""
 
 CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
@@ -60,7 +61,7 @@ ENDED: Final = "the run ended while it ran"
 """Why an outcome is unknown in a run that was ended."""
 
 FORKED: Final = "it had not ended when the run was forked"
-"""Why the outcome of a parent's call is unknown in a fork."""
+"""Why, in a fork, the outcome of a call of the parent is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,15 @@ class Question:
     Attributes:
         kind: see `Kind`.
         approval: its id.
-        digest: the hash of what is shown; an answer is bound to it.
-        shown: the call with its references resolved; of a plan `{"calls", "output"}`.
-        why: the reason for the question; of several, each is a line.
-        call: the index of the call in the run; None for a plan.
+        digest: the hash of what is shown, to which an answer is bound.
+        shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
+        why: the reason for the question. If there are several, each has its own line.
+        call: the index of the call in the run, or None for a plan.
         item: the item of the call's `_each`.
         tool: the tool of the call.
-        asked: the question of a module.
+        asked: the module's question, if a module asks.
         assumed: the assumptions behind the call; see `Settled.assumed`.
-        hints: the hints about the code that runs, for an unknown outcome.
+        hints: the hints about the code that ran, for a question about an unknown outcome.
     """
 
     kind: Kind
@@ -95,12 +96,12 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of this question; see `Key`."""
         return self.kind, self.call, self.item
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The allowed answers."""
+        """The answers that are allowed."""
         return CHOICES[self.kind]
 
     @property
@@ -109,9 +110,11 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call" or "plan", "why"}`; for a call that rests on assumptions also
-        `assumed`; for an unknown outcome also `choices` and `item`; for a module's question also
-        `question`: `{"module", "message", "schema"}`.
+        """Return `{"approval", "call" or "plan", "why"}` and further members.
+
+        These are `assumed` for a call that rests on assumptions, `choices` and `item` for an
+        unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a module's
+        question.
         """
         form: JSONObject = {
             "approval": self.approval,
@@ -134,7 +137,7 @@ class Question:
 
 
 def call_question(progress: Progress) -> Question | None:
-    """The question whether a call may run; None if no person must decide."""
+    """Return the question whether a call may run, or None if no person has to decide."""
     if (
         progress.status is not CallStatus.ASKING
         or progress.approval is None
@@ -155,7 +158,7 @@ def call_question(progress: Progress) -> Question | None:
 
 
 def unknown(why: str | None, hints: Annotations) -> str:
-    """The message of an unknown outcome; `why` None: the process died."""
+    """Return the message about an unknown outcome. If `why` is None, the process died."""
     message = f"outcome unknown: {why or DIED}"
     if hints.repeatable:
         return message
@@ -163,13 +166,13 @@ def unknown(why: str | None, hints: Annotations) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """The question about the outcome of a call, or of one item of it; None if the call nests too
-    deep to be shown.
+    """Return the question about the outcome of a call, or of one item of it. Return None if the
+    call nests too deep to be shown.
     """
     call = progress.call
     item = progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # If another crash interrupts the same execution, the question is a new one.
+    # If another crash interrupts the same execution, the question counts as a new one.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
@@ -186,7 +189,7 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
-    """The question that a module asks while it runs a call."""
+    """Return the question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
         f"server {event.module!r} asks this while it runs the call; the text is the "
@@ -207,7 +210,7 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
 
 
 def question_form(event: QuestionAsked) -> JSONObject:
-    """The question of a module as callers see it: `{"module", "message", "schema"}`."""
+    """Return a module's question as callers see it: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
@@ -215,19 +218,19 @@ def question_form(event: QuestionAsked) -> JSONObject:
 
 
 def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
-    """Apply a policy to a call with resolved references; None: the call runs.
+    """Apply a policy to a call with resolved references. Return None if the call runs.
 
-    Whatever the policy allows, a person is asked about what is uncertain in a call that may change
-    something or, in a strict plan, in any call. `rules`: see `Settings`.
+    Even if the policy allows the call, a person is asked about what is uncertain in it if it may
+    change something or, in a strict plan, in any case. For `rules`, see `Settings`.
     """
     call = progress.call
     tool = progress.tool
     strict = progress.doubts.strict
     if call.has_latent or tool is None:
-        # A mind has written the result.
+        # A mind has already written the result.
         return None
 
-    # The call opens a room, whose own calls are checked.
+    # The call opens a room, whose own calls are checked separately.
     opens = call.room is not None and tool.module is None
     if opens and not strict:
         return None
@@ -244,7 +247,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
     if verdict.verdict == "deny":
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
 
-    # A person decides about all items together.
+    # A person decides on all items together.
     size = sum((item.size for item in progress.items), NO_SIZE)
     problem = too_large("it", size, "it refers", "put before a person")
     if problem is not None:
@@ -259,8 +262,8 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Say which code runs, if the call names another tool: the author of a tool chooses its name,
-    and might mislead.
+    """Say which code runs, if the call names another tool. The author of a tool chooses its name,
+    which might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:
@@ -269,8 +272,8 @@ def _code_of(tool: Tool) -> str | None:
 
 
 def correction_by(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
-    """The correction that a mind sees: `{"proposed", "ran", "by", "reason"}`; None if the call
-    runs as proposed.
+    """Return the correction that a mind sees: `{"proposed", "ran", "by", "reason"}`, or None if the
+    call runs as proposed.
     """
     if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
         return None
@@ -296,11 +299,11 @@ _KEPT = (
 class Edit:
     """A valid edit of a call: other parameters, or another tool.
 
-    Its values are literals. The output path and the instance do not change.
+    The edited call contains only literals. Its output path and instance do not change.
 
     Attributes:
         call: the call that runs.
-        tool: the tool that replaces the call's own; None: the tool stays.
+        tool: the tool that replaces the call's own, or None if the tool stays the same.
     """
 
     call: JSONObject
@@ -314,9 +317,9 @@ def read_edit(
 
     Args:
         progress: the call.
-        edited: the resolved call that should run; without `_tool` the tool stays.
+        edited: the resolved call that should run. Without `_tool`, the tool stays the same.
         catalogue: the tools from which the person may choose.
-        policy: the policy of the run; a person cannot approve a call that it denies.
+        policy: the policy of the run. A person cannot approve a call that it denies.
     """
     own = progress.tool
     if own is None:
@@ -412,7 +415,7 @@ def _parameters_problem(
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """The parameters of each execution of an edited call."""
+    """Return the parameters of each execution of an edited call."""
     each = edited.get("_each")
     if isinstance(each, list):
         return [item for item in each if isinstance(item, dict)]
@@ -420,7 +423,7 @@ def edited_parameters(edited: JSONObject) -> list[JSONObject]:
 
 
 def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
-    """Apply an edit to a call, and return the tool that replaces the call's own, if one does."""
+    """Apply an edit to a call. Return the tool that replaces the call's own, if one does."""
     if event.decision != "edit" or event.edited is None:
         return None
     # The imports of a room do not depend on the parameters.
@@ -438,7 +441,7 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
 def asked(
     progress: Progress, number: int | None, inquiry: Inquiry, at: float
 ) -> QuestionAsked | None:
-    """The event of a module's question; None if the call nests too deep to be shown.
+    """Return the event of a module's question, or None if the call nests too deep to be shown.
 
     Args:
         progress: the call.
@@ -452,7 +455,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module repeats its question later, the question is a new one.
+    # If the module repeats its question later, the question counts as a new one.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

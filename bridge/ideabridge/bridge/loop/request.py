@@ -1,5 +1,5 @@
-"""Request: composes the Request of each step of a run, which is its present context and the
-schema of the answer.
+"""Request: composes the Request of each step of a run from its current context and the schema of
+the answer.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
 _CALLS: Final = 200
-"""The most calls of one plan that are reported."""
+"""Maximum number of calls of one plan that are reported."""
 
 _NAMED: Final = 5
-"""How many of the instances in which a call is not done are named, at most."""
+"""Maximum number of instances that are named for a call that is not done in them."""
 
 
 class Guidance:
     """Reports which calls of plan messages are done.
 
-    A call with an output path is done if the path has a value; any other call, if the run has
-    made the same call.
+    A call with an output path is done if there is a value at the path. Any other call is done if
+    the run has made the same call.
 
     Args:
         machine: the run.
@@ -57,8 +57,8 @@ class Guidance:
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """A plan message with `standing`, a list with
-        `{"place", "tool", "writes"?, "done"}` for each call.
+        """Return a plan message with `standing`, a list that contains `{"place", "tool", "writes"?,
+        "done"}` for each call.
 
         With instances, `done` is the number of instances in which the call is done, `of` is the
         number of all instances, and `not_done` lists some of the others. At the first step, a plan
@@ -115,7 +115,7 @@ def _paths(call: JSONObject) -> tuple[Path, ...]:
     try:
         return parse_target(target).paths if isinstance(target, str) else ()
     except ReferenceSyntaxError:
-        # A plan in a context is guidance, and may be one that cannot run.
+        # A plan in a context is guidance, and it may be one that cannot run.
         return ()
 
 
@@ -126,8 +126,8 @@ def _written(call: JSONObject) -> str:
 # -- composing -------------------------------------------------------------------------------------
 
 _SHOWN_ERRORS = 32 * 1024
-"""The most characters of errors of calls in one Request. Errors that belong to no call are few, and
-are always shown."""
+"""Maximum number of characters of errors about calls in one Request. Errors that belong to no call
+are few, and are always shown."""
 
 _LONG_ERROR = 4096
 
@@ -139,16 +139,16 @@ _REFERENCE = 200
 
 
 class SchemaCache:
-    """A bounded cache of composed schemas, which the runs of a process share."""
+    """A bounded cache of composed schemas, shared by the runs of a process."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._schemas: OrderedDict[str, SolutionSchema] = OrderedDict()
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionSchema:
-        """The schema with this key; if the cache has none, `compose` makes it."""
-        # Removed and added again, as the newest. A thread may compose beside the event loop;
-        # at worst both do.
+        """Return the schema with this key. If it is not in the cache, `compose` creates it."""
+        # Removed and added again, so that it counts as the newest. A thread may compose while the
+        # event loop does; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
         if schema is None:
             schema = SolutionSchema(compose())
@@ -162,14 +162,14 @@ class SchemaCache:
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages, with the JSON that ideas store of each, and that JSON encoded."""
+    """Messages, each with the JSON that ideas store for it and with that JSON encoded."""
 
     messages: list[Message] = field(default_factory=list[Message])
     stored: list[JSONObject] = field(default_factory=list[JSONObject])
     bodies: list[Body] = field(default_factory=list[Body])
 
     def add(self, message: Message, body: Body | None = None) -> None:
-        """Add a message; without `body`, it is encoded."""
+        """Add a message. If `body` is omitted, the message is encoded."""
         stored = message.to_json()
         self.messages.append(message)
         self.stored.append(stored)
@@ -182,8 +182,8 @@ class Composer:
     Args:
         handlers: the handlers of each type of message.
         cache: composed schemas, shared with other runs.
-        latent: returns, from the tools that handlers add, the keys of those that have no code.
-        program_schema: returns the schema of programs that call these tools; None: programs
+        latent: returns the keys of the tools without code among those that handlers add.
+        program_schema: returns the schema of programs that call these tools, or None if programs
             are not offered.
     """
 
@@ -200,14 +200,16 @@ class Composer:
         self._cache = cache
         self._own: dict[str, SolutionSchema] = {}
         self._calls_made = _Messages()
-        # The message is in the entry, so that its id is not used again.
+        # Each entry keeps its message alive so that the id cannot be reused.
         self._bodies: dict[int, tuple[Message, Body]] = {}
         self._measures = Measures()
         self._last: SolutionSchema | None = None
         self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
-        """Compose the schema of the first Request for the cache, without changes by handlers."""
+        """Compose the schema of the first Request in advance, for the cache, without any changes by
+        handlers.
+        """
         if machine.settings.thought_process:
             properties: dict[str, JSONObject] = {"thought_process": THOUGHTS}
         else:
@@ -219,11 +221,11 @@ class Composer:
 
         Args:
             machine: the run.
-            earlier: the event of a Request that was made before: it offers the tools and the output
-                schema that the handlers offered then, whatever they do now.
+            earlier: the event of a Request that was made before. The Request then offers the tools
+                and the output schema that the handlers offered at that time, whatever they do now.
 
         Raises:
-            HandlerError: a handler of messages failed, or left tools or a schema that are invalid.
+            HandlerError: a message handler failed, or left invalid tools or an invalid schema.
         """
         before, after = messages_around_calls(machine)
         calls = self._calls(machine) if machine.step else _Messages()
@@ -257,7 +259,7 @@ class Composer:
             texts=draft.texts,
             model=draft.model,
             offered=offered,
-            # A plan's author is asked nothing.
+            # The author of a plan is not asked anything.
             shown=machine.shown.to_json() if machine.mode == "solve" else None,
             members=draft.properties,
             schema_size=schema.size,
@@ -269,7 +271,9 @@ class Composer:
         return request
 
     def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
-        """Messages as ideas store them. One that was in the last Request is not encoded again."""
+        """Return messages as ideas store them. A message from the last Request is not encoded
+        again.
+        """
         last = self._bodies
         self._bodies = {}
         stored: list[_Messages] = []
@@ -286,7 +290,7 @@ class Composer:
         return stored
 
     def _draft(self, machine: Machine, context: ContextParts, earlier: RequestMade | None) -> Draft:
-        """The draft of a Request. If it shortens something, it offers the tool that reads
+        """Return the draft of a Request. If it shortens anything, it offers the tool that reads
         values.
         """
         base = machine.offer.initial
@@ -319,7 +323,9 @@ class Composer:
         return assembled(None)
 
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
-        """What the handlers changed of the tools and the output schema; see `change_of_offer`."""
+        """Return what the handlers changed about the tools and the output schema; see
+        `change_of_offer`.
+        """
         base = machine.offer.initial
         base_schema = machine.offer.initial_schema
         try:
@@ -330,7 +336,7 @@ class Composer:
             raise HandlerError(str(error)) from error
 
     def stored(self, machine: Machine, request: Request) -> JSONObject:
-        """The Solution of the last Request as its idea stores it."""
+        """Return the Solution of the last Request as its idea stores it."""
         if machine.proposal is None:
             return machine.solution.to_json()
         schema = self._last
@@ -339,8 +345,8 @@ class Composer:
         return stored_solution(machine.proposal, schema, has_output=machine.has_output)
 
     def _calls(self, machine: Machine) -> _Messages:
-        """A message for each call."""
-        # Between Requests every call has settled, so its message never changes.
+        """Return a message for each call."""
+        # Between Requests every call has settled, so its message no longer changes.
         for progress in machine.history[len(self._calls_made.messages) :]:
             self._calls_made.add(Message("user", "call", _call_entry(progress), "call"))
         return self._calls_made
@@ -348,7 +354,7 @@ class Composer:
     def _schema(
         self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None
     ) -> SolutionSchema:
-        # Within a run, schemas differ only by what handlers change.
+        # Within a run, schemas differ only if handlers change something.
         changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
         names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
@@ -357,7 +363,7 @@ class Composer:
             output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            # Without a tool, a program cannot do more than the mind itself.
+            # Without a tool, a program cannot do more than the mind can do itself.
             if machine.offers_programs and catalogue.tools:
                 programs = self._program_schema
             else:
@@ -399,7 +405,7 @@ def _schema_of(
         latent=catalogue.latent,
         instances=machine.instances,
         extra=properties,
-        # A handler may define the member in its own way; then it is not required.
+        # A handler may define the member in its own way, and then it is not required.
         required=[name for name in properties if properties[name] is THOUGHTS],
         program=program,
         wraps=not is_plan,
@@ -407,9 +413,11 @@ def _schema_of(
 
 
 def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
-    """The context of the current step without its calls, as the messages before and after them: the
-    initial context with the present state, and what the last Solution printed and added, with its
-    corrections and errors.
+    """Return the context of the current step without its calls, as the messages before them and
+    after them.
+
+    It consists of the initial context with the current state, what the last Solution printed and
+    added, and its corrections and errors.
     """
     initial = machine.messages
     if any(message.type == "plan" for message in initial):
@@ -446,15 +454,15 @@ def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:
-    """The messages about errors: all of them, if they are not too long together; otherwise the
-    first, and a count.
+    """Return the messages about errors: all of them if they fit, otherwise the first ones and a
+    count of the rest.
     """
     messages: list[Message] = []
     room = _SHOWN_ERRORS
     more = 0
     for error in errors:
         if error.get("place") is not None:
-            # The handler puts references in place of the long parts of an error.
+            # The handler replaces the long parts of an error by references.
             room -= min(len(encode_text(error)), _LONG_ERROR)
             if room < 0 and messages:
                 more += 1
@@ -501,11 +509,11 @@ def _state(machine: Machine, message: Message) -> Message:
 
 
 def _call_entry(progress: Progress) -> JSONObject:
-    """The value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?,
+    """Return the value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?,
     "status", "value"?, "also"?, "result"?, "assumed"?}`.
 
-    `value` is the reference to the value, `also` has further references, and `result` is the value
-    if it is not in the state.
+    `value` is the reference to the value, `also` lists further references, and `result` is the
+    value itself if it is not in the state.
     """
     call = progress.call
     summary: JSONObject = {"place": call.place, "tool": call.name}
@@ -531,7 +539,7 @@ def _call_entry(progress: Progress) -> JSONObject:
         if progress.status is CallStatus.DONE and progress.wrote[0][0] == "results":
             summary["result"] = progress.value
 
-    # A mind must not take for certain what an idea that it called has assumed.
+    # A mind must not treat as certain what an idea that it called has assumed.
     assumed = assumption_lines(progress.doubts.assumed, _DOUBT_BYTES)
     if assumed:
         summary["assumed"] = list[JSON](assumed)

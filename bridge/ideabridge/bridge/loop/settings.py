@@ -1,4 +1,6 @@
-"""Settings of a run, which the machine needs to repeat the same steps, and what a run has spent."""
+"""Settings of a run, which the machine needs in order to repeat the same steps, and what a run has
+spent.
+"""
 
 from __future__ import annotations
 
@@ -12,41 +14,43 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Order
 
 Planning: TypeAlias = Literal["eager", "lazy"]
-"""The time at which the calls of a Solution run: when listed, or when the plan is accepted."""
+"""When the calls of a Solution run: as soon as they are listed, or once the plan is accepted."""
 
 PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bounds and choices of one run.
+    """Limits and choices of one run.
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
-        modules: the order of single modules in the configuration, by their names.
-        parallel_calls: the most calls (and items of `_each`) that run at once.
-        calls: the most calls that a run may list.
-        items: the most items of one `_each`.
-        requests: the most Requests of a run.
-        tokens: the most tokens that its minds may use; None: unlimited.
-        planning: `eager`: calls run as soon as they are listed; `lazy`: a Solution runs only after
+        modules: how the configuration orders the calls of single modules, keyed by module name.
+        parallel_calls: how many calls (and items of `_each`) may run at once.
+        calls: maximum number of calls that a run may list.
+        items: maximum number of items of one `_each`.
+        requests: maximum number of Requests of a run.
+        tokens: maximum number of tokens that its minds may use, or None for no limit.
+        planning: `eager`: calls run as soon as they are listed. `lazy`: a Solution runs only after
             a person has accepted it as a whole.
-        depth: the most levels of rooms within rooms.
-        cost: the most US dollars that its minds may spend; None: unlimited.
-        wall_seconds: the longest time that a run may work, in seconds; the runner measures it.
-        output_by_instance: whether the output is a map by instance.
+        depth: maximum number of levels of rooms within rooms.
+        cost: maximum number of US dollars that its minds may spend, or None for no limit.
+        wall_seconds: how long a run may work, in seconds. The runner measures it.
+        output_by_instance: whether the output is a map keyed by instance.
         thought_process: whether minds write their reasoning before the calls. It is journaled and
             has no other effect.
-        programs: whether Solutions and plans may be programs. False in journals without it, because
-            no mind was offered programs then.
-        groups: whether an application writes the Solutions, which may make the calls
-            of one a group.
-        foresight: whether values that exist before a Solution are checked before anything of it
-            runs. False in journals without it: their calls failed when their turn came.
-        activities: the names that `_activity` may have; None: they are not known.
-        rules: the version of the rules for calls, see `RULES`. 0 in journals without it.
+        programs: whether Solutions and plans may be programs. Journals that lack it count as False,
+            because no mind was offered programs then.
+        groups: whether an application writes the Solutions, which may combine the calls of a
+            Solution into a group.
+        foresight: whether values that exist before a Solution are checked before any of it runs.
+            Journals that lack it count as False, because their calls failed only when their turn
+            came.
+        activities: the names that `_activity` may have, or None if they are not known.
+        rules: the version of the rules for calls, see `RULES`. 0 in journals that lack it.
         approval: see `ApprovalSetting`.
-        shown: `value` and `request` of `Shown`, in bytes; a missing one depends on the mind.
+        shown: `value` and `request` of `Shown`, in bytes. If one is missing, it depends on the
+            mind.
     """
 
     order: Order = "effects"
@@ -76,7 +80,7 @@ class Settings:
         return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
-        """The settings as a journal stores them."""
+        """Return the settings as a journal stores them."""
         modules: JSONObject = {
             name: {"ordered": module.ordered, "reads": list[JSON](module.reads)}
             for name, module in self.modules.items()
@@ -121,10 +125,10 @@ class Spending:
     Attributes:
         input_tokens, output_tokens: the tokens of every answer whose mind reported them.
         cost: the cost in US dollars of every answer whose price is known.
-        last: the usage of the current Request; None if it was not reported.
+        last: the usage of the current Request, or None if it was not reported.
         requests, calls: the Requests and calls of rooms that have ended.
-        partial: the number of answers that used more than was reported.
-        estimated: the least tokens that Requests can have had whose mind reported no usage.
+        partial: how many answers used more than was reported.
+        estimated: the minimum number of tokens in Requests whose mind reported no usage.
     """
 
     input_tokens: int = 0
@@ -142,12 +146,12 @@ class Spending:
         self.input_tokens += _count(usage, "input_tokens")
         self.output_tokens += _count(usage, "output_tokens")
         self.cost += cost if isinstance(cost, int | float) else 0.0
-        # A number for a room, a boolean for one answer.
+        # A room gives a number, a single answer gives a boolean.
         self.partial += _count(usage, "partial")
         self.last = usage
 
     def add_room(self, spent: JSONObject | None) -> None:
-        """Count the usage of a room, as `to_json` returned it."""
+        """Count the usage of a room, in the form that `to_json` returns."""
         if spent is None:
             return
 
@@ -159,7 +163,7 @@ class Spending:
         self.estimated += _count(spent, "estimated")
 
     def to_json(self) -> JSONObject:
-        """The sums as an event stores them, without zeros."""
+        """Return the sums as an event stores them, without zeros."""
         sums: JSONObject = {
             "requests": self.requests,
             "calls": self.calls,
@@ -177,8 +181,8 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
-        """Return the limit that forbids another Request after `requests` Requests; None if no
-        limit forbids it.
+        """Return the limit that forbids another Request after `requests` Requests, or None if there
+        is none.
         """
         if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, the most a run may make"

@@ -1,6 +1,6 @@
-"""Size: how large parameters and outputs are with the values that their references read.
+"""Size: how large parameters and outputs are once their references are replaced by values.
 
-Values are shared in memory. Without these bounds, many references to one value would fill memory
+Values are shared in memory. Without these limits, many references to one value would fill memory
 when written out.
 """
 
@@ -13,24 +13,23 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, MAX_VALUES, count_encoded_values, encode
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
-"""The most bytes of JSON that the parameters of one execution, or an output, may have with the
-values that they read.
-"""
+"""Maximum size, in bytes of JSON, of the parameters of one execution, or of an output, including
+the values that they read."""
 
 MOST_VALUES: Final = MAX_VALUES
-"""The most values (numbers, texts, lists, ...) that they may have: small values take far more
-memory and time than their JSON."""
+"""Maximum number of values (numbers, strings, lists, ...) in them, because small values take far
+more memory and time than their JSON suggests."""
 
 _MEMORY_PER_VALUE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large values are once they are written out.
+    """How large a value is once it is written out.
 
     Attributes:
         size: bytes of JSON.
-        values: the number of values within, with itself.
+        values: the number of values in it, including itself.
     """
 
     size: int = 0
@@ -41,7 +40,7 @@ class Size:
 
     @property
     def memory(self) -> int:
-        """The approximate bytes of memory of a copy."""
+        """The approximate size of a copy in memory, in bytes."""
         return self.size + _MEMORY_PER_VALUE * self.values
 
 
@@ -49,7 +48,7 @@ NO_SIZE: Final = Size()
 
 
 def measure(value: JSON) -> Size:
-    """Measure a value as it is once it is written out."""
+    """Measure a value as if it were written out."""
     if isinstance(value, str):
         return Size(len(value), 1)
     data = encode(value)
@@ -57,16 +56,16 @@ def measure(value: JSON) -> Size:
 
 
 _LARGE: Final = 1_000
-"""Values within a value that is worth remembering."""
+"""Minimum number of values inside a value that is worth remembering."""
 
 _REMEMBERED: Final = 4
 
 
 class LargeSizes:
-    """Measures values, and remembers the last few large ones, which the calls of a plan read
+    """Measures values, and remembers the last few large ones, because the calls of a plan read them
     again and again.
 
-    Values are never changed in place, so the same object has the same size.
+    Values are never changed in place, so the same object always has the same size.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class LargeSizes:
         """Measure a value; see `measure`."""
         remembered = self._measured.get(id(value))
         if remembered is not None:
-            # The object is kept here, so that no other one can have its id.
+            # Each entry keeps its object alive so that the id cannot be reused.
             self._measured.move_to_end(id(value))
             return remembered[1]
 
@@ -90,13 +89,13 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size, refers: str = "they refer", done: str = "taken") -> str | None:
-    """Return the error if something is too large with what it refers to; otherwise None.
+    """Return an error if something is too large together with what it refers to, otherwise None.
 
     Args:
         name: what is too large, for the message.
         size: its size.
-        refers: "it refers" if `name` is in the singular.
-        done: the participle for what happens to smaller ones, such as "taken".
+        refers: "it refers", if `name` is singular.
+        done: a participle that says what happens to smaller ones, such as "taken".
     """
     if size.size > MOST_RESOLVED:
         return (

@@ -1,8 +1,8 @@
-"""Solution: the calls and the output of one answer, read and checked before anything of them runs.
+"""Solution: the calls and the output of one answer, read and checked before any of them runs.
 
 `SolutionReader` makes a `Proposal` of each Solution that arrives whole: it binds the references and
-finds the problems. In a lazy run every Solution is a plan, `Planning`: it is collected from its
-pieces, waits for a decision of a person, and either runs as a whole or returns to the mind.
+finds the problems. In a lazy run every Solution is a plan (`Planning`): its pieces are collected,
+it waits for a person's decision, and it either runs as a whole or returns to the mind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAZY = (
     "Nothing of it runs before a person has accepted it as a whole; a plan that is not accepted "
     "comes back to you with the reason."
 )
-"""The instructions to the mind of a lazy run."""
+"""The instructions for the mind of a lazy run."""
 
 
 @dataclass(slots=True)
@@ -53,13 +53,14 @@ class Solution:
 
     Attributes:
         calls: its calls.
-        output: its output; None if it has none or if the answer broke off.
-        extra: the other members of the answer, by name.
+        output: its output, or None if it has none or the answer broke off.
+        extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: why the answer broke off; None if it is complete.
-        program: the program, if the answer is one; `calls` has the calls that it has made so far.
+        broken: why the answer broke off, or None if it is complete.
+        program: the program, if the answer is one. `calls` then contains the calls that it has made
+            so far.
         failed: whether the program has ended with an error.
-        printed: what the program has printed, in parts.
+        printed: what the program has printed, in pieces.
     """
 
     calls: list[JSON] = field(default_factory=list[JSON])
@@ -72,7 +73,9 @@ class Solution:
     printed: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
-        """The Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`."""
+        """Return the Solution as an idea stores it: `{..., "calls", "output"}`, or `{...,
+        "program"}`.
+        """
         if self.program is not None:
             return {**self.extra, "program": self.program.program}
         return {**self.extra, "calls": self.calls, "output": self.output}
@@ -80,7 +83,7 @@ class Solution:
 
 @dataclass(slots=True)
 class Proposal:
-    """A Solution with its calls bound to each other; see `Group` for `pattern`."""
+    """A Solution with its calls bound to each other. For `pattern`, see `Group`."""
 
     graph: Graph
     solution: Solution = field(default_factory=Solution)
@@ -115,7 +118,7 @@ class Proposal:
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
         """Return the correction that a mind sees after a person replaced the plan by `ran`, or
-        denied it (None).
+        denied it (`ran` is None).
         """
         return {
             "proposed": self.shown(),
@@ -126,7 +129,9 @@ class Proposal:
 
 
 def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
-    """Add the problems of a group: alternatives that depend on each other, an output, no calls."""
+    """Add the problems of a group: alternatives that depend on each other, an output, or no
+    calls.
+    """
     if output is not None:
         graph.output_problems.append(
             f"output: the calls of a group ({pattern}) give values; it has no output"
@@ -146,12 +151,12 @@ def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
 
 
 _REJECTION: Final = 16_000
-"""Characters after which the other errors of a malformed Solution are only counted."""
+"""Number of characters after which further errors of a malformed Solution are only counted."""
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """The errors of a malformed Solution, one on each line. Beyond 16,000 characters the
-    others are counted.
+    """Return the errors of a malformed Solution, one per line. Beyond 16,000 characters, the rest
+    are only counted.
     """
     lines: list[str] = []
     cycles: set[str] = set()
@@ -165,7 +170,7 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         error = entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         if isinstance(message, str) and message.startswith("a cycle: "):
-            # The calls of a cycle have the same error, which names all of them.
+            # All calls of a cycle have the same error, which names them all.
             if message in cycles:
                 continue
             cycles.add(message)
@@ -185,23 +190,23 @@ def rejection(errors: Sequence[JSONObject]) -> str:
 # -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""The most references of a Solution that arrives whole: binding one takes 30 us in
-the event loop."""
+"""Maximum number of references in a Solution that arrives whole: binding each takes 30 us in the
+event loop."""
 
 MOST_BOUND: Final = 200_000
-"""The most edges between its calls: if each of 5,000 calls reads what all of them write, there are
-25 million."""
+"""Maximum number of edges between its calls: if each of 5,000 calls reads what all of them write,
+there are 25 million."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSolution:
-    """A Solution that was checked and not taken up.
+    """A Solution that was checked but is not part of the run yet.
 
     Attributes:
-        event: the event that takes it up.
-        errors: `{"call", "place", "error"}` each; empty if it is well formed.
-        proposal: the Solution with its calls bound; None if it has too many calls or references
-            to be bound.
+        event: the event that adds it to the run.
+        errors: a list of `{"call", "place", "error"}`, empty if it is well formed.
+        proposal: the Solution with its calls bound, or None if it has too many calls or references
+            to bind.
     """
 
     event: SolutionProposed
@@ -216,7 +221,7 @@ class SolutionReader:
         catalogue, settings, opening, memory, spending: the run's own.
 
     Attributes:
-        listed: the number of calls that the run has taken up.
+        listed: how many calls the run has listed.
     """
 
     def __init__(
@@ -238,21 +243,21 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """The number of calls that the run and its rooms may still list."""
+        """How many more calls the run and its rooms may list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
-        """Set the tools that the next Solutions may call."""
+        """Set the tools that the following Solutions may call."""
         self._catalogue = catalogue
         self._checked = None
 
     def follow(self, settings: Settings) -> None:
-        """Read the next Solutions under other settings."""
+        """Read the following Solutions under other settings."""
         self._settings = settings
         self._checked = None
 
     def graph(self, pattern: Pattern | None = None, explained: JSONObject | None = None) -> Graph:
-        """An empty graph for the next Solution."""
+        """Return an empty graph for the next Solution."""
         opening = self._opening
         settings = self._settings
         return Graph(
@@ -274,7 +279,7 @@ class SolutionReader:
         )
 
     def check(self, event: SolutionProposed) -> CheckedSolution:
-        """Check a Solution that arrives whole. `take` does not bind it again."""
+        """Check a Solution that arrives whole. `take` does not bind it a second time."""
         errors = self.check_count(len(event.calls)) or _over_references(event.calls, event.output)
         if errors:
             return CheckedSolution(event, errors)
@@ -287,7 +292,7 @@ class SolutionReader:
         return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """The error if the run may not list that many more calls; otherwise empty."""
+        """Return the error if the run may not list that many more calls, otherwise ""."""
         if calls <= self.room:
             return []
         return _refusal(
@@ -295,8 +300,8 @@ class SolutionReader:
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """Take up a whole Solution. If this event was the last to be checked, its calls are bound
-        already.
+        """Return the proposal of a whole Solution. If `check` last checked this same event, its
+        calls are already bound.
         """
         checked = self._checked
         self._checked = None
@@ -312,7 +317,7 @@ class SolutionReader:
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:
-        """Count calls that were taken up, and keep their ids."""
+        """Count the calls that become part of the run, and remember their ids."""
         for progress in listed:
             self.listed += 1
             if progress.call.id is not None:
@@ -324,13 +329,13 @@ def _refusal(message: str) -> list[JSONObject]:
 
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
-    """The error if a Solution has too many references; otherwise empty."""
+    """Return the error if a Solution has too many references, otherwise ""."""
     count = 0
     stack: list[JSON] = [output, *calls]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            # `a || b` counts twice. An escaped dagger counts, too, but is rare.
+            # `a || b` counts twice. An escaped dagger also counts, but is rare.
             count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
         elif isinstance(item, dict):
             stack.extend(item.values())
@@ -356,7 +361,7 @@ class PlanResult:
 
     Attributes:
         plan: the plan as it was proposed.
-        runs: the plan that runs; None if none runs.
+        runs: the plan that runs, or None if no plan runs.
         errors, corrections: reports for the mind.
         reason: why a person denied the plan.
     """
@@ -374,7 +379,7 @@ class Planning:
     Args:
         reader: reads the Solutions of the run.
         step: the step of the run.
-        plan: the plan, if it arrived whole; otherwise `take` collects its pieces.
+        plan: the plan, if it arrived whole. Otherwise `take` collects its pieces.
     """
 
     def __init__(self, reader: SolutionReader, step: int, plan: Proposal | None = None) -> None:
@@ -398,17 +403,17 @@ class Planning:
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
-        """The effect that asks a person, if the plan waits and nobody was asked."""
+        """Return the effect that asks a person, if the plan waits and nobody has been asked."""
         if not self.waits or self._asked:
             return []
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self) -> PlanResult | None:
-        """The result of a complete plan, if nobody needs to be asked."""
+        """Return the result of a complete plan, if nobody has to be asked."""
         plan = self.plan
         if plan.solution.broken is not None:
-            # Nothing of a plan has run yet, so an incomplete one is dropped.
+            # No part of a plan has run yet, so an incomplete one is dropped.
             errors = [error_message("structural", f"{BROKE_OFF}{plan.solution.broken}")]
             return PlanResult(plan, errors=errors)
 
@@ -419,7 +424,7 @@ class Planning:
         return None
 
     def take(self, event: PlanEvent) -> PlanResult | None:
-        """Take one event, and return the result if it settles the plan.
+        """Process one event. Return the result if the event settles the plan.
 
         Raises:
             JournalError: the event does not fit.

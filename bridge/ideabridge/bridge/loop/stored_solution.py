@@ -1,19 +1,19 @@
 """StoredSolution: the form of a Solution that an idea stores. It satisfies the schema
 of its Request.
 
-A Solution is read leniently: a malformed call fails, and the others run. The stored Solution has
-what the schema admits:
+A Solution is read leniently: a malformed call fails, and the others run. The stored Solution
+contains only what the schema accepts:
 
-- a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is written as
-  the schema says;
-- a call that the schema does not admit is left out, and so are the calls that refer to its result
-  by number. The references to later results get the new numbers of these results;
+- a call that was written in another way (`_tool: "git.log"`, no `_module`, a null) is rewritten as
+  the schema requires;
+- a call that the schema refuses is left out, and so are the calls that refer to its result by
+  number. References to later results are renumbered;
 - a member that the schema does not name is left out;
-- an output that the schema does not admit becomes null;
+- an output that the schema refuses becomes null;
 - a required member that is missing is stored empty.
 
-The journal and `IdeaMeta.written` have the Solution as it was written; recordings answer from the
-latter.
+The journal and `IdeaMeta.written` contain the Solution as it was written. Recordings answer from
+the latter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DEFINED: Final = "#/$defs/"
 _META: Final = frozenset(META_PROPERTIES)
 
 _NUMBERED: Final = re.compile(r'(†(?:[^\s.\[\]|&†"]+\.)?results\.)(\d+)(?![\w-])')
-"""The result of a call in a reference, by its number."""
+"""Matches a reference to the result of a call by its number."""
 
 _OWN: Final = ("calls", "output", "program")
 
@@ -47,8 +47,8 @@ _OWN: Final = ("calls", "output", "program")
 class SolutionSchema:
     """The schema of a Solution, with a validator for each of its parts.
 
-    A call is checked against the schema of its own tool: checking it against the union of all tools
-    would take a thousand times as long.
+    A call is checked against the schema of its own tool, because checking it against the union of
+    all tools would take a thousand times as long.
 
     Args:
         document: the composed schema.
@@ -64,7 +64,8 @@ class SolutionSchema:
         self._parts: dict[str, JSONObject] = {}
         for name, schema in members.items():
             if name != "calls":
-                # It keeps its place in the document, because a `$ref` may lead through it.
+                # It keeps its place in the document, because the path of a `$ref` may lead through
+                # it.
                 self._parts[name] = {"properties": {name: schema}}
 
         self._validators: dict[int, Validator] = {}
@@ -84,11 +85,11 @@ class SolutionSchema:
 
     @cached_property
     def size(self) -> int:
-        """The bytes of JSON of the document."""
+        """The size of the document in bytes of JSON."""
         return len(self.body[1].encode())
 
     def call(self, call: Call) -> JSONObject | None:
-        """The call as the schema admits it; None if it does not."""
+        """Return the call in a form that the schema accepts, or None if there is none."""
         tool = call.tool
         if tool is None:
             return None
@@ -106,16 +107,17 @@ class SolutionSchema:
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
-        """Return whether the schema admits a member, or the output, with this value. References
+        """Return whether the schema accepts this value for a member or for the output. References
         count as values.
 
-        `checked`: the value satisfies the schema once its references are replaced.
+        `checked` says that the value is known to satisfy the schema once its references are
+        replaced.
         """
         part = self._parts.get(name)
         return part is not None and _is_valid(self._validator(part), {name: value}, checked=checked)
 
     def _validator(self, part: JSONObject) -> Validator:
-        """The validator of one part, which is made at its first use."""
+        """Return the validator of one part, which is created at its first use."""
         validator = self._validators.get(id(part))
         if validator is None:
             validator = self._compiled(part)
@@ -124,7 +126,7 @@ class SolutionSchema:
         return validator
 
     def _compiled(self, part: JSONObject) -> Validator:
-        """A validator of one part, with the definitions that it refers to."""
+        """Return a validator of one part, including the definitions that the part refers to."""
         defs: JSONObject = {}
         unread: list[JSON] = [part]
         while unread:
@@ -139,12 +141,12 @@ class SolutionSchema:
 
 
 def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: bool) -> JSONObject:
-    """The Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`.
+    """Return the Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`.
 
     Args:
         proposal: the Solution.
         schema: the schema of its Request.
-        has_output: whether the run has taken its output.
+        has_output: whether the run has accepted its output.
     """
     solution = proposal.solution
     stored: JSONObject = {}
@@ -173,8 +175,8 @@ def stored_solution(proposal: Proposal, schema: SolutionSchema, *, has_output: b
 
 
 def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[int, int | None]]:
-    """The calls that the schema admits, and the new number of each result; None for the result
-    of a call that is left out.
+    """Return the calls that the schema accepts, and the new number of each result. The number is
+    None if the call is left out.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
@@ -197,7 +199,8 @@ def _calls(calls: list[Call], schema: SolutionSchema) -> tuple[list[JSON], dict[
 
 
 def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | None]:
-    """The new number of each call's result, by its place; None if no call of the place is left.
+    """Return the new number of each call's result, keyed by its place. The number is None if all
+    calls of that place are left out.
 
     The instances of a plan share its places.
     """
@@ -219,7 +222,7 @@ class _LeftOutError(Exception):
 
 
 def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
-    """The value with the new numbers of results in its references.
+    """Return the value with the new numbers of results in its references.
 
     Raises:
         _LeftOutError: a reference names a result without a new number.
@@ -250,8 +253,8 @@ def _renumbered_text(text: str, numbers: Mapping[int, int | None]) -> str:
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
-    """The call with the names of its tool and module, and without members that mean
-    nothing for it.
+    """Return the call with the schema's names for its tool and module, and without members that
+    mean nothing for it.
     """
     tool = call.tool
     written: JSONObject = {"_tool": call.name if tool is None else tool.name}
@@ -273,7 +276,7 @@ def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
 
 def _is_valid(validator: Validator, value: JSON, *, checked: bool) -> bool:
     try:
-        # A value that takes long to check is not checked a second time in the event loop.
+        # A value that takes long to check is not checked again in the event loop.
         if validator.is_costly(value):
             return checked
         return validator.is_valid(value)

@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 
-A call waits for one thing at a time: a call that writes what it reads, or one that the listed order
-puts before it. `_waiting` maps each of these to the calls that wait for it. When a call settles,
-exactly those are considered again; there is no polling and no barrier between layers. After every
-event `_drain` considers calls until nothing moves, and leaves new effects in `due`.
+A call waits for one other call at a time: one that writes what it reads, or one that the listed
+order puts before it. `_waiting` maps each such call to the calls that wait for it. When a call
+settles, exactly those are considered again, so there is no polling and no barrier between layers.
+After every event `_drain` considers calls until nothing moves, and leaves new effects in `due`.
 
 The statuses of a call (`CallStatus`), and what leads from one to the next:
 
@@ -26,15 +26,15 @@ A call without items left to run goes directly from WAITING to its final status.
 
 Invariants:
 
-- `_running` counts the executions that occupy a place, `_asking` the executions and calls that wait
-  for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`, `_open_approval` and
-  `_end_asking` change them.
+- `_running` counts the executions that occupy a place. `_asking` counts the executions and calls
+  that wait for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`, `_open_approval`
+  and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
-- When nothing can move and no one is asked, calls that wait for each other in a circle are untied:
-  data wins over order. A call that only the order holds runs; where data alone closes the circle,
-  its calls fail.
+- When nothing can move and nobody is being asked, circles of calls that wait for each other are
+  broken up, and data wins over order. A call that only the order holds back runs. If data alone
+  forms the circle, its calls fail.
 
-Example: `a` writes `state.x`, `b` reads it. Both are listed as WAITING. `a` becomes QUEUED, then
+Example: `a` writes `state.x`, `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
 RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it,
 `b` is considered and is RUNNING before `finished` returns.
 """
@@ -102,7 +102,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
 _NAMED_IN_COMMON: Final = 20
-"""The most other calls that one question names."""
+"""Maximum number of other calls that one question names."""
 
 
 class Group:
@@ -110,12 +110,12 @@ class Group:
 
     Args:
         pattern: `all`: a failure cancels the rest, and nothing is written before every call has
-            succeeded; `any`: the first success cancels the rest; `race`: the first call that ends
-            cancels the rest; None: the calls are independent.
+            succeeded. `any`: the first success cancels the rest. `race`: the first call that ends
+            cancels the rest. None: the calls are independent.
 
     Attributes:
-        decided: why the calls that have not settled are cancelled; None if they are not.
-        cancelled: why somebody cancelled the Solution; None if nobody did.
+        decided: why the calls that have not settled are cancelled, or None if they are not.
+        cancelled: why somebody cancelled the Solution, or None if nobody did.
     """
 
     def __init__(self, pattern: Pattern | None) -> None:
@@ -125,7 +125,7 @@ class Group:
         self._won = False
 
     def note(self, progress: Progress) -> bool:
-        """Take note of a settled call, and return True if the others must be cancelled."""
+        """Record a settled call. Return whether the others must be cancelled."""
         if self.pattern is None or self.decided is not None:
             return False
 
@@ -144,15 +144,15 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Return True if `p || q` catches a failure. A failed alternative writes nothing:
+        """Return whether `p || q` catches a failure. A failed alternative writes nothing, because
         another may succeed.
         """
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call is an error. It is not an error if another
-        alternative succeeded.
+        """Return whether a failed call is an error. It is not an error if another alternative has
+        succeeded.
         """
         return not (self.pattern == "any" and self._won)
 
@@ -161,7 +161,7 @@ class Group:
         return self.pattern is None or progress.status in (CallStatus.DONE, CallStatus.CAUGHT)
 
     def error(self) -> JSONObject:
-        """The error of a cancelled call."""
+        """Return the error of a cancelled call."""
         return {"kind": "cancelled", "message": f"cancelled: {self.decided}"}
 
 
@@ -169,21 +169,22 @@ class Tick:
     """Runs the calls of one Solution.
 
     Args:
-        graph: the Solution's calls; already closed if it arrived whole.
+        graph: the Solution's calls. The graph is already closed if the Solution arrived whole.
         memory: the documents of the run.
         settings: the settings of the run.
-        schemas: the state schemas by instance.
+        schemas: the state schemas, keyed by instance.
         grants: what people have allowed for the rest of the run.
         pattern: see `Group`.
 
     Attributes:
         due: the effects that no event has acknowledged.
-        progress: the calls by index.
+        progress: the progress of each call, keyed by index.
         rooms: the executions that rooms answer and that have not ended.
-        corrections: what people changed or denied.
+        corrections: the calls that people changed or denied.
         settled: the calls in the order in which they settled.
-        program: whether a program proposes the calls; it waits for their results.
-        unheard: the calls of a program that has ended without their results; None while it runs.
+        program: whether a program proposes the calls and waits for their results.
+        unheard: the calls whose results a program had not received when it ended, or None while it
+            runs.
     """
 
     def __init__(
@@ -214,10 +215,10 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # The calls that have a reason to ask in common with others, as listed.
+        # Calls that share a reason to ask with others, in listed order.
         self._sharing: list[int] = []
-        # By call, the other calls that its question names; and the calls named in an approved
-        # question.
+        # For each call, the other calls that its question names; and the calls that an approved
+        # question named.
         self._named_in_common: dict[int, list[int]] = {}
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
@@ -229,7 +230,7 @@ class Tick:
     # -- events ------------------------------------------------------------------------------------
 
     def propose(self, raw: JSON, place: int | None = None, *, unreached: int | None = None) -> None:
-        """Take up one call of an answer that streams; `unreached` as in `CallProposed`."""
+        """Add one call of a streaming answer. `unreached` is as in `CallProposed`."""
         call = self.graph.add(raw, place)
         self._list(call)
         if unreached is not None:
@@ -237,23 +238,23 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Note that no recorded run shows what a call does, unless it only reads."""
+        """Record that no recorded run shows what a call does, unless the call only reads."""
         if progress.tool is not None and progress.hints.read_only is not True:
             why = f"no recorded run has made the call in line {line} of the program"
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": why})
 
     def take_up(self) -> None:
-        """Take up every call of a Solution that arrived whole; its graph is closed."""
+        """Add every call of a Solution that arrived whole, whose graph is closed."""
         for call in self.graph.calls:
             self._list(call)
         self._drain()
 
     def close(self) -> None:
-        """Note that the answer has ended."""
+        """Record that the answer has ended."""
         self.graph.close()
         for progress in self.progress.values():
             if progress.call.problems and progress.settled:
-                # Closing the graph may have found more problems.
+                # Closing the graph may have revealed more problems.
                 progress.error = _structural(progress.call)
 
         self._consider.extend(
@@ -263,7 +264,7 @@ class Tick:
         self._drain()
 
     def started(self, index: int, item: int | None) -> None:
-        """Note that an `Execute` was acknowledged."""
+        """Record that an `Execute` was acknowledged."""
         if self.due.pop(("execute", index, item), None) is None:
             raise JournalError(f"call {index} was started without being due")
         self.progress[index].items[item or 0].started = True
@@ -271,14 +272,14 @@ class Tick:
             self.rooms[index, item] = None
 
     def asked(self, index: int) -> None:
-        """Note that an `AskApproval` was acknowledged."""
+        """Record that an `AskApproval` was acknowledged."""
         if self.due.pop(("approve", index, None), None) is None:
             raise JournalError(f"approval of call {index} was asked without being due")
         self._withdraw_grant(self.progress[index])
         self.progress[index].was_asked = True
 
     def finished(self, event: events.CallFinished) -> None:
-        """Note that a call, or one item of it, has ended."""
+        """Record that a call, or one item of it, has ended."""
         progress = self.progress.get(event.call)
         number = event.item or 0
         if (
@@ -325,7 +326,7 @@ class Tick:
             self._visible.learn(call, message.instance, message.kind, message.value)
 
     def questioned(self, event: QuestionAsked | QuestionAnswered | QuestionRefused) -> None:
-        """Note a question of a call's module. The call does not count as running until the
+        """Record a question of a call's module. The call does not count as running until the
         question is answered.
         """
         item = running_item(self.progress, event.call, event.item)
@@ -358,7 +359,7 @@ class Tick:
         self._drain()
 
     def doubted(self, event: OutcomeAsked | OutcomeDecided) -> None:
-        """Note that a person is asked about the unknown outcome of an execution, or has
+        """Record that a person is being asked about the unknown outcome of an execution, or has
         answered.
         """
         item = running_item(self.progress, event.call, event.item)
@@ -388,7 +389,7 @@ class Tick:
             self.finished(CallFinished(event.call, event.item, event.value, event.error))
 
     def _retry(self, progress: Progress, item: int | None) -> None:
-        """Repeat an execution whose outcome was unknown, if the present rules allow it."""
+        """Repeat an execution whose outcome was unknown, if the current rules allow it."""
         number = item or 0
         verdict = self._objection(progress)
         if isinstance(verdict, Refusal) or (verdict is not None and progress.call.has_each):
@@ -423,7 +424,8 @@ class Tick:
 
         grant = grant_of(progress, event)
         if event.granted is not None:
-            # The grant counted it when it became due, unless the machine would now ask about it.
+            # The grant counted the call when it became due, unless the machine would now ask about
+            # it.
             self._grants.count(event.granted, progress, 1)
 
         corrected = correction_by(progress.approval.resolved, event)
@@ -462,11 +464,11 @@ class Tick:
     def judge_again(self, settings: Settings) -> None:
         """Apply other rules to the calls that have not settled.
 
-        The new verdict counts only if it is stricter: a call that only asks now may be denied, and
-        a call that was allowed may ask. What a person or an approver has approved asks again only
-        if the rules deny it, and what the assistant has approved also if only persons decide now.
-        The items of a call that has begun cannot be asked about alone: those that have not begun
-        fail. A room judges its own calls.
+        A new verdict counts only if it is stricter: a call that is asking may be denied, and a call
+        that was allowed may have to ask. A call that a person or an approver has approved asks
+        again only if the rules now deny it. A call that the assistant has approved also asks again
+        if only persons may decide now. Once a call has begun, nobody can be asked about its
+        remaining items, so they fail. A room judges its own calls.
         """
         self._settings = settings
         self._policy = policy_named(settings.approval)
@@ -488,8 +490,8 @@ class Tick:
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
-        """Take back a call that was allowed and has not begun, if the policy now asks about
-        it or denies it.
+        """Revoke the permission of a call that has not begun, if the policy now asks about it or
+        denies it.
         """
         verdict = self._objection(progress)
         if verdict is None:
@@ -502,8 +504,8 @@ class Tick:
             self._end_open(progress, _objected(verdict))
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
-        """Return what the present rules have against an allowed or approved call;
-        None if it may run.
+        """Return what the current rules have against an allowed or approved call, or None if it may
+        run.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
@@ -525,7 +527,7 @@ class Tick:
             self._complete(progress, None)
 
     def _take_back(self, progress: Progress) -> None:
-        """Undo `_queue_up` for a call of which no execution has begun."""
+        """Undo `_queue_up` for a call if none of its executions has begun."""
         index = progress.call.index
         self._drop_queued(progress)
         for waiting in self._waiting.values():
@@ -538,9 +540,7 @@ class Tick:
         progress.approved_by = None
 
     def _drop_queued(self, progress: Progress) -> None:
-        """Withdraw the executions of a call that have not begun from the queue and
-        from what is due.
-        """
+        """Remove the executions of a call that have not begun from the queue and from `due`."""
         index = progress.call.index
         self._queue = deque(entry for entry in self._queue if entry[0] != index)
         for number in range(len(progress.items)):
@@ -553,8 +553,8 @@ class Tick:
             self._free_place()
 
     def _allow(self, progress: Progress) -> None:
-        """Approve a call that asks if a grant covers it. A person is always asked about what is
-        uncertain in a call.
+        """Approve a call that asks, if a grant covers it. Whatever is uncertain in the call is
+        still put to a person.
         """
         if (
             progress.approval is None
@@ -571,7 +571,9 @@ class Tick:
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_approval(self, progress: Progress) -> None:
-        """Forget the question whether a call may run, with the grant that would answer it."""
+        """Drop the question whether a call may run, together with the grant that would answer
+        it.
+        """
         self._withdraw_grant(progress)
         self.due.pop(("approve", progress.call.index, None), None)
         progress.approval = None
@@ -584,11 +586,11 @@ class Tick:
     # -- places ------------------------------------------------------------------------------------
 
     def _take_place(self) -> None:
-        """Count an execution that occupies a place from now on."""
+        """Count an execution as occupying a place from now on."""
         self._running += 1
 
     def _free_place(self) -> None:
-        """Stop counting an execution that has ended, or that will not run now."""
+        """Stop counting an execution that has ended, or that will not run for now."""
         self._running -= 1
 
     def _pause(self) -> None:
@@ -616,15 +618,15 @@ class Tick:
 
     @property
     def _unsettled(self) -> int:
-        """The number of calls that have not settled."""
+        """How many calls have not settled."""
         return len(self.progress) - len(self.settled)
 
     # -- questions ---------------------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        """Return whether the answer has ended, every call has settled, and a group is
-        committed or given up.
+        """Whether the answer has ended, every call has settled, and a group is either committed or
+        given up.
         """
         return (
             self.graph.closed
@@ -634,21 +636,21 @@ class Tick:
 
     @property
     def waits_for_people(self) -> bool:
-        """Return whether the calls wait only for decisions of people."""
+        """Whether the calls wait only for people's decisions."""
         if self._asking == 0 or self._running or not (self.graph.closed or self.program):
             return False
         return not any(isinstance(effect, Allow) for effect in self.due.values())
 
     @property
     def at_rest(self) -> bool:
-        """Return whether the calls wait only for rooms."""
+        """Whether the calls wait only for rooms."""
         return self._running == len(self.rooms) and (
             self.graph.closed or (self.program and self._running > 0)
         )
 
     def errors(self) -> list[JSONObject]:
-        """`{"call", "place", "in_solution"?, "error"}` of each failed call, and an error if all
-        were cancelled.
+        """Return `{"call", "place", "in_solution"?, "error"}` for each failed call, and an error if
+        all were cancelled.
         """
         failed: list[JSONObject] = [
             {**progress.call.located, "error": progress.error}
@@ -663,7 +665,7 @@ class Tick:
         return [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
 
     def cut_off(self) -> list[JSONObject]:
-        """The errors of calls whose outcome is unknown if the run ends now, except calls of
+        """Return the errors of calls whose outcome is unknown if the run ends now, except calls of
         read-only tools.
         """
         errors: list[JSONObject] = []
@@ -711,9 +713,9 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Untie the calls that wait for each other in a circle, once nothing else can move.
+        """Break up circles of calls that wait for each other, once nothing else can move.
 
-        Data wins over order: a call that only the order holds runs. Where data alone closes the
+        Data wins over order: a call that only the order holds back runs. If data alone forms the
         circle, its calls fail.
         """
         if (
@@ -766,8 +768,8 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask once about calls that share a reason to ask. The question about the first call that
-        changes something names the others, so its answer decides about them, too.
+        """Ask only once about calls that share a reason to ask. The question about the first one
+        that changes something names the others, so its answer decides about them too.
         """
         call = progress.call
         reason = self._shared_reason(call)
@@ -800,8 +802,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """Drop what a denied question said about other calls, so that each of them asks a question
-        of its own.
+        """Undo what a denied question said about other calls, so that each of them asks its own
+        question.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
@@ -814,8 +816,8 @@ class Tick:
             ]
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
-        """Return whether a call that changes something has this reason to ask, too, and nobody was
-        asked about it.
+        """Return whether a call that changes something shares this reason to ask, and nobody has
+        been asked about it.
         """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
@@ -829,8 +831,8 @@ class Tick:
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Ask the policy about a call with resolved references, unless nothing is
-        left to execute.
+        """Ask the policy about a call with resolved references, unless nothing is left to
+        execute.
         """
         progress.items = items
         if all(item.finished for item in items):
@@ -864,8 +866,8 @@ class Tick:
             self._waiting.setdefault(before, []).append(progress.call.index)
 
     def _queue_items(self, progress: Progress) -> None:
-        """Queue the executions of a call: all of them, or the next one if they run
-        one after another.
+        """Queue the executions of a call: all of them, or only the next one if they run one after
+        another.
         """
         call = progress.call
         open_ = (
@@ -879,7 +881,7 @@ class Tick:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Apply the listed order again after a call has received another tool: queued calls may
+        """Apply the listed order again after a call has received another tool. Queued calls may
         have to wait again.
         """
         self.graph.replace(progress.call, tool)
@@ -905,7 +907,7 @@ class Tick:
     # -- settling ----------------------------------------------------------------------------------
 
     def _complete(self, progress: Progress, chosen: str | None) -> None:
-        """Settle a call whose executions have all ended; `chosen` as in `CallFinished`."""
+        """Settle a call whose executions have all ended. `chosen` is as in `CallFinished`."""
         items = progress.items
         has_each = progress.call.has_each
         value: JSON = [item.value for item in items] if has_each else items[0].value
@@ -957,7 +959,7 @@ class Tick:
         self._fail_with(progress, {"kind": kind, "message": message})
 
     def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
-        """Write the failure to `q` of `p || q`; without such a path the call has failed."""
+        """Write the failure to `q` of `p || q`. Without such a path, the call has failed."""
         call = progress.call
         progress.error = error
         target = call.target
@@ -980,8 +982,8 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call that reads a value that does not exist. A branch that was not taken
-        is not an error.
+        """End a call that reads a value that does not exist. It is not an error if a branch was not
+        taken.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}
@@ -1001,7 +1003,7 @@ class Tick:
             self._cancel_rest()
 
     def regroup(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
-        """Note that a `Commit` was acknowledged, or that the Solution was cancelled."""
+        """Record that a `Commit` was acknowledged, or that the Solution was cancelled."""
         if isinstance(event, events.SolutionCancelled):
             self._cancel(event.reason)
             return
@@ -1021,7 +1023,7 @@ class Tick:
         self._drain()
 
     def _cancel_rest(self) -> None:
-        """Cancel what has not settled, and withdraw what a failed group wrote."""
+        """Cancel the calls that have not settled, and undo what a failed group wrote."""
         self._queue.clear()
         self._consider.clear()
         self._waiting.clear()
@@ -1033,7 +1035,7 @@ class Tick:
 
     def _halt(self, progress: Progress) -> None:
         """Cancel a call: drop its unacknowledged effects, and make a `Cancel` due for each
-        that has begun.
+        execution that has begun.
         """
         call = progress.call
         error = self.group.error()
@@ -1065,7 +1067,7 @@ class Tick:
             self._settle_cancelled(progress)
 
     def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
-        """Settle a cancelled call that has ended, without its result."""
+        """Settle a cancelled call that has ended, discarding its result."""
         if progress.status is CallStatus.ASKING:
             self._end_asking()
         else:
@@ -1080,7 +1082,7 @@ class Tick:
 
 
 def _objected(verdict: AskApproval | Refusal) -> JSONObject:
-    """The error of an execution that the rules do not let run any more."""
+    """Return the error of an execution that the rules no longer let run."""
     if isinstance(verdict, Refusal):
         return {"kind": verdict.kind, "message": verdict.message}
     message = (
@@ -1091,7 +1093,7 @@ def _objected(verdict: AskApproval | Refusal) -> JSONObject:
 
 
 def _structural(call: Call) -> JSONObject:
-    """The error of a malformed call."""
+    """Return the error of a malformed call."""
     return {"kind": "structural", "message": "; ".join(call.problems)}
 
 

@@ -16,20 +16,20 @@ from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.tool import Tool, ToolKey
 
 Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
-"""Returns the keys of the tools without code: the mind writes their `_output`."""
+"""Returns the keys of the tools without code, for which the mind writes `_output`."""
 
 
 class ToolOffer:
-    """The tools and the output schema of a run, and what its current Request offers of them.
+    """The tools and the output schema of a run, and which of them its current Request offers.
 
     Args:
         initial: the tools with which the run began.
-        output_schema: its output schema.
+        output_schema: the output schema with which it began.
 
     Attributes:
         initial, initial_schema: the arguments.
         current, output_schema: the tools and the output schema of the current Request.
-        every: every tool that the run has had.
+        every: every tool that the run has had at any time.
     """
 
     def __init__(self, initial: Catalogue, output_schema: JSONObject | None = None) -> None:
@@ -41,11 +41,11 @@ class ToolOffer:
         self._change: JSONObject | None = None
 
     def change(self, change: JSONObject | None) -> bool:
-        """Make the offer of the next Request, and return whether it differs from that of
-        the last Request.
+        """Set the offer of the next Request. Return whether it differs from that of the last one.
 
         Args:
-            change: see `change_of_offer`; None: the initial tools and output schema of the run.
+            change: see `change_of_offer`. None means the initial tools and output schema of the
+                run.
 
         Raises:
             JournalError: see `offered_by`.
@@ -53,7 +53,7 @@ class ToolOffer:
         if change == self._change:
             return False
 
-        # `offered_by` may raise: nothing has changed then.
+        # `offered_by` may raise, so nothing is changed before it returns.
         current = offered_by(self.initial, change)
         self._change = change
         self.current = current
@@ -76,12 +76,13 @@ def change_of_offer(
     output_schema: object,
     latent: Latent,
 ) -> JSONObject | None:
-    """The changes that handlers of messages made to the tools and the output schema; None if
+    """Return the changes that message handlers made to the tools and the output schema, or None if
     they made none.
 
-    The result is `RequestMade.offered`, so a folded run accepts the same Solutions: `{"tools"?:
-    [...], "latent"?: [...], "output_schema"?: ...}`. A tool is its number among the initial tools
-    of the run, or the definition of a new one. `output_schema` is null if the output is text.
+    The result is `RequestMade.offered`, so that a folded run accepts the same Solutions:
+    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. A tool is listed as its number
+    among the initial tools of the run, or as the definition of a new one. `output_schema` is null
+    if the output is text.
 
     Args:
         base: the initial tools of the run.
@@ -122,7 +123,7 @@ def change_of_offer(
 
 
 def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
-    """The tools that handlers of messages left, in their order."""
+    """Return the tools that the message handlers left, in their order."""
     by_key: dict[ToolKey, Tool] = {}
     for tool in tools:
         if not isinstance(tool, Tool):
@@ -137,7 +138,7 @@ def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
 
 
 def offered_by(base: Catalogue, change: JSONObject | None) -> Catalogue:
-    """The tools of a Request.
+    """Return the tools of a Request.
 
     Args:
         base: the initial tools of the run.
