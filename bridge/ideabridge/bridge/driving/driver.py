@@ -97,7 +97,7 @@ def _place_of(_pid: int) -> tuple[str, str]:
 
 
 def own_driver_name() -> str:
-    """A new driver's name: host, boot, PID namespace, process id, start time of the process,
+    """Return a new driver's name: host, boot, PID namespace, process id, start time of the process,
     and a random part.
     """
     pid = os.getpid()
@@ -118,8 +118,8 @@ def retire(name: str) -> None:
 
 
 def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
-    """The state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it. `unknown`:
-    it is on another system.
+    """Return the state of a driver's process. `stopped`: SIGSTOP or a debugger has stopped it.
+    `unknown`: it is on another system.
     """
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5]:
@@ -149,14 +149,14 @@ def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
 
 
 def is_stopped(driver: str) -> bool:
-    """True if a driver is a stopped process of this system, which continues only when
+    """Return whether a driver is a stopped process of this system, which continues only when
     somebody resumes it.
     """
     return _process_of(driver) == "stopped"
 
 
 def is_gone(driver: str) -> bool:
-    """True if a driver's process, of this system, has ended."""
+    """Return whether a driver's process, of this system, has ended."""
     return _process_of(driver) == "gone"
 
 
@@ -165,8 +165,8 @@ LEFT: Final = "the process that was at work on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """True if the store says that a run is running, but no process is at work on it any more, so
-    any process can take it up.
+    """Return whether the store says that a run is running, but no process is at work on it any
+    more, so any process can take it up.
 
     For lists only: for a driver on another machine this compares the clocks of two machines, which
     `Watch` does not.
@@ -468,8 +468,9 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Whether processes that follow the run now get a notice of events: questions are reported
-        at once, other events once in a while. When the run rests or has ended, `leave` sends one.
+        """Return whether processes that follow the run now get a notice of events: questions are
+        reported at once, other events once in a while. When the run rests or has ended, `leave`
+        sends one.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -567,7 +568,9 @@ class Driver:
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """The events of the run's journal after a sequence number, in order, as (number, event)."""
+        """Yield the events of the run's journal after a sequence number, in order, as (number,
+        event).
+        """
         for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 
@@ -584,7 +587,9 @@ class Driver:
 
 
 def is_large_value(value: JSON) -> bool:
-    """True if a value has many parts or long texts. It is not traversed further than needed."""
+    """Return whether a value has many parts or long texts. It is not traversed further than
+    needed.
+    """
     stack: list[JSON] = [value]
     parts = 0
     characters = 0

@@ -90,7 +90,7 @@ class DrivenRun(Protocol):
         ...
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[DrivenRun]:
-        """The run and its rooms, at any depth."""
+        """Return the run and its rooms, at any depth."""
         ...
 
     def poke(self) -> None:
@@ -115,8 +115,8 @@ class Queue:
         self._store = store
 
     def drives(self, run: DrivenRun) -> bool:
-        """True if this process performs the effects of a run, or of the run that a
-        room belongs to.
+        """Return whether this process performs the effects of a run, or of the run that a room
+        belongs to.
         """
         return self.role == "alone" or (self.role == "worker" and run.root.id in self.claimed)
 
@@ -158,7 +158,7 @@ class Queue:
 
 
 def modules_reached_by(run: DrivenRun) -> tuple[str, ...]:
-    """The names of the modules that a run may call; `*`: any."""
+    """Return the names of the modules that a run may call; `*`: any."""
     tools = run.machine.catalogue.tools
     return tuple(sorted({module for tool in tools for module in tool.reached if module}))
 

@@ -58,7 +58,7 @@ _CUT: Final = re.compile(
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
-    """The folders with the logs."""
+    """Return the folders with the logs."""
     own = variables.get("CLAUDE_CONFIG_DIR")
     base = Path(own).expanduser() if own else home / ".claude"
     return [base / "projects"]
@@ -185,7 +185,7 @@ class _Log:
             call.end(number, content_value(_as_mcp(content)), missing=missing)
 
     def _saved(self, name: str) -> JSON:
-        """The result in a file beside the log; None if it cannot be read."""
+        """Return the result in a file beside the log; None if it cannot be read."""
         try:
             # The log of a subagent is in the folder of its conversation.
             beside = next(

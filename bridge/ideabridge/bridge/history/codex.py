@@ -51,7 +51,7 @@ _NO_PROMPT: Final = ("<", "# AGENTS.md")
 
 
 def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
-    """The folders with the logs."""
+    """Return the folders with the logs."""
     own = variables.get("CODEX_HOME")
     base = Path(own).expanduser() if own else home / ".codex"
     return [base / "sessions", base / "archived_sessions"]
@@ -229,7 +229,7 @@ class _Log:
 
 
 def _result_of(item: JSONObject) -> JSON:
-    """The result of an item in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
+    """Return the result of an item in the form of an event: `{"Ok": result}` or `{"Err": text}`."""
     error = item.get("error")
     if isinstance(error, dict):
         return {"Err": error.get("message")}
@@ -316,8 +316,8 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """The blocks of a result. Codex gives them to the model as JSON text if not all of them are
-    texts.
+    """Return the blocks of a result. Codex gives them to the model as JSON text if not all of them
+    are texts.
     """
     if not text.startswith("[{"):
         return text

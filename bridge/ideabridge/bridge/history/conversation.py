@@ -127,8 +127,8 @@ class Conversation:
     skipped: Counter[str] = field(default_factory=Counter[str])
 
     def time_of(self, line: JSONObject) -> float | None:
-        """The time of a line. A time that cannot be read is counted, and the line is
-        read without it.
+        """Return the time of a line. A time that cannot be read is counted, and the line is read
+        without it.
         """
         timestamp = line.get("timestamp")
         seconds = seconds_of(timestamp)
@@ -206,7 +206,7 @@ class Names:
 
 
 def _plain(name: str) -> str:
-    """The name of a server as hosts write it in the names of tools."""
+    """Return the name of a server as hosts write it in the names of tools."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
@@ -217,8 +217,8 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """The value of an MCP result, as a call of a module gives it: the structured content, or else
-    the text, or else the list of the blocks; null if there is no content.
+    """Return the value of an MCP result, as a call of a module gives it: the structured content, or
+    else the text, or else the list of the blocks; null if there is no content.
     """
     if structured is not None:
         return structured
@@ -235,8 +235,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """The text in a message or a result: the text itself, or all of its text blocks;
-    "" without text.
+    """Return the text in a message or a result: the text itself, or all of its text blocks; ""
+    without text.
     """
     if isinstance(value, str):
         return value
@@ -258,8 +258,8 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """The seconds since 1970 of an ISO 8601 time; None if it is not such a time, or no host can
-    have run then.
+    """Return the seconds since 1970 of an ISO 8601 time; None if it is not such a time, or no host
+    can have run then.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -392,7 +392,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 
 
 def _decoded(data: bytes) -> JSON:
-    """The value of a line; None if it has none."""
+    """Return the value of a line; None if it has none."""
     if nests_deeper(data, MAX_DEPTH) or count_values(data, _MAX_VALUES) > _MAX_VALUES:
         return None
     try:

@@ -95,7 +95,7 @@ class HistoryRun:
     incomplete: int = 0
 
     def to_json(self) -> JSONObject:
-        """The attributes as JSON."""
+        """Return the attributes as JSON."""
         return {
             "conversation": self.conversation,
             "time": self.time,
@@ -131,7 +131,7 @@ class HistoryReport:
     failed: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
-        """The attributes as JSON."""
+        """Return the attributes as JSON."""
         return {
             "runs": [run.to_json() for run in self.runs],
             "logs": self.logs,
@@ -381,8 +381,8 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """The run id of a stretch, 16 hex digits. It is always the same, so two imports at once cannot
-    store a stretch twice.
+    """Return the run id of a stretch, 16 hex digits. It is always the same, so two imports at once
+    cannot store a stretch twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].id}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -99,7 +99,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """The tool of a call; None if its module does not have it now."""
+        """Return the tool of a call; None if its module does not have it now."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -171,8 +171,8 @@ def record(
 
 
 def _steps(calls: Sequence[HistoryCall]) -> list[int]:
-    """The step of each call. Calls have the same step if they were listed before any of them had a
-    result.
+    """Return the step of each call. Calls have the same step if they were listed before any of them
+    had a result.
     """
     steps: list[int] = []
     step = 0
@@ -189,7 +189,7 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
-    """The arguments under the names that the tool's parameters have here; None if a call
+    """Return the arguments under the names that the tool's parameters have here; None if a call
     cannot have them.
     """
     try:
@@ -226,7 +226,7 @@ class _Ends:
         self._left = run_bytes
 
     def of(self, call: HistoryCall, tool: Tool) -> _End:
-        """The end of a call."""
+        """Return the end of a call."""
         if call.error is not None:
             return _End(error={"kind": "runtime", "message": self._secrets.mask(call.error)})
         if call.ended is None:
@@ -255,7 +255,7 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """The structured result, of which the host kept only the text.
+    """Return the structured result, of which the host kept only the text.
 
     Raises:
         InvalidJSONError, LimitExceededError: it is not the text of a structured result.

@@ -18,7 +18,7 @@ from ideabridge.tools.toolbox import with_fixed
 
 
 def named_in_messages(messages: Iterable[Message]) -> list[str]:
-    """The existing tools that `tool` messages name: `{"type": "tool", "tool": "git_log"}`.
+    """Return the existing tools that `tool` messages name: `{"type": "tool", "tool": "git_log"}`.
 
     Raises:
         MessageError: a name is empty or a pattern.
@@ -39,11 +39,11 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
-    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?,
-    "parameters"?, "output"?}}`, with the values they fix for their calls (see `with_fixed`). The
-    activity that a definition fixes runs the tool, or else the activity of the same name; without
-    either the tool is latent. A definition that names a server or an idea is completed by
-    `Offer.with_defined`.
+    """Return the tools that `tool` messages define: `{"type": "tool", "tool": {"name",
+    "description"?, "parameters"?, "output"?}}`, with the values they fix for their calls (see
+    `with_fixed`). The activity that a definition fixes runs the tool, or else the activity of the
+    same name; without either the tool is latent. A definition that names a server or an idea is
+    completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
@@ -82,15 +82,15 @@ def _read_definition(value: JSON) -> Tool:
 
 
 def defined_by_plan(plan: Plan) -> list[Tool]:
-    """The tools that a plan defines. Raises as `defined_tools` does."""
+    """Return the tools that a plan defines. Raises as `defined_tools` does."""
     if not plan.tools:
         return []
     return defined_tools(read_context([{"type": "tool", "tool": tool} for tool in plan.tools]))
 
 
 def passing(tool: Tool, target: Tool) -> Tool:
-    """A tool that passes its calls to `target`, under its own name and description, and with its
-    own parameters, if it has any.
+    """Return a tool that passes its calls to `target`, under its own name and description, and with
+    its own parameters, if it has any.
     """
     has_parameters = bool(tool.parameters.get("properties"))
     return dataclasses.replace(

@@ -56,8 +56,8 @@ class MissingTools:
         return f" {untrusted.told_to_hosts()}"
 
     def away(self, calls: Iterable[JSONObject] = ()) -> str:
-        """The modules that are not up, as a sentence for errors about unknown tools, after a space;
-        "" if all are up. The modules that the calls name come first.
+        """Return the modules that are not up, as a sentence for errors about unknown tools, after a
+        space; "" if all are up. The modules that the calls name come first.
         """
         named = [call.get("_module") for call in calls]
         reasons: list[str] = []

@@ -156,16 +156,18 @@ class Offer:
         return self._catalogue
 
     def compiled(self, tools: list[Tool]) -> Catalogue:
-        """A catalogue of tools, some of which may be latent."""
+        """Return a catalogue of tools, some of which may be latent."""
         return Catalogue(tools, self.latent(tools))
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """The tools of this process that have no activity, so that a mind writes their result."""
+        """Return the tools of this process that have no activity, so that a mind writes their
+        result.
+        """
         own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """The present tools with these keys, including rooms, each once."""
+        """Return the present tools with these keys, including rooms, each once."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = Catalogue([*self.catalogue.tools, *rooms])
@@ -178,7 +180,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """The tools of the clean rooms and ideas among these modules."""
+        """Return the tools of the clean rooms and ideas among these modules."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -215,8 +217,8 @@ class Offer:
         return tools
 
     def passing_to_ideas(self, caller: str) -> list[Tool]:
-        """The tools of the toolbox that pass their calls to ideas, if the ideas are published to a
-        caller.
+        """Return the tools of the toolbox that pass their calls to ideas, if the ideas are
+        published to a caller.
         """
         tools: list[Tool] = []
         for tool in self._toolbox:
@@ -246,7 +248,7 @@ class Offer:
         return self.compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
-        """A tool that a context defines, with the tool that answers its calls.
+        """Return a tool that a context defines, with the tool that answers its calls.
 
         A context may come from a mind, so its definitions run only what already exists here, under
         the rules for what runs.
@@ -273,7 +275,8 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str) -> Tool:
-        """A tool that passes its calls to an activity of the toolbox, with the hints of its tool.
+        """Return a tool that passes its calls to an activity of the toolbox, with the hints of its
+        tool.
 
         An activity without a tool has no hints, so a person is asked.
         """
@@ -326,8 +329,8 @@ class Offer:
         ]
 
     def deadline(self) -> float:
-        """The time until which a run that begins now waits for modules, as `anyio.current_time`
-        counts it.
+        """Return the time until which a run that begins now waits for modules, as
+        `anyio.current_time` counts it.
         """
         return anyio.current_time() + SETTLE_SECONDS
 
@@ -337,6 +340,8 @@ class Offer:
 
 
 def _remote_target(tool: Tool, catalogue: Catalogue) -> Tool:
-    """The tool of a server that a definition names. UnknownToolError suggests the nearest names."""
+    """Return the tool of a server that a definition names. UnknownToolError suggests the nearest
+    names.
+    """
     name = tool.activity or tool.name
     return catalogue.get((tool.module, name)) or catalogue.find(name, tool.module)

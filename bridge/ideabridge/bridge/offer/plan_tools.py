@@ -39,7 +39,8 @@ class PlanTools:
         self._calls = [call for call in plan.calls if isinstance(call, dict)]
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
-        """The present tools, with the rooms that the plan names and the tools that it defines.
+        """Return the present tools, with the rooms that the plan names and the tools that it
+        defines.
 
         Args:
             plain_ideas: include the ideas that calls name without `_module`, if no tool has their
@@ -68,7 +69,7 @@ class PlanTools:
         return catalogue.joined(ideas, ())
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
-        """The ideas that calls name without `_module`, because no tool has their name."""
+        """Return the ideas that calls name without `_module`, because no tool has their name."""
         names = {
             str(call.get("_tool")) for call in self._unknown_to(catalogue) if "_module" not in call
         }
@@ -76,9 +77,9 @@ class PlanTools:
         return self._offer.rooms((f"{IDEA}{name}" for name in safe), self._caller)
 
     async def catalogue(self) -> Catalogue:
-        """The tools that the plan names, for its journal and its idea, once their modules are up or
-        have failed. If one of them is unknown, the catalogue has all tools, so that the error can
-        name the nearest ones.
+        """Return the tools that the plan names, for its journal and its idea, once their modules
+        are up or have failed. If one of them is unknown, the catalogue has all tools, so that the
+        error can name the nearest ones.
 
         Raises:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does
@@ -106,12 +107,12 @@ class PlanTools:
         return catalogue.used_by(self._plan.calls, more)
 
     def _unknown_to(self, catalogue: Catalogue) -> list[JSONObject]:
-        """The calls whose tool a catalogue does not have."""
+        """Return the calls whose tool a catalogue does not have."""
         return [call for call in self._calls if catalogue.look_up(call) is None]
 
     async def _catalogue_with(self, unknown: list[JSONObject]) -> Catalogue:
-        """The present tools, once modules that may have the tools of these calls are up or have
-        failed.
+        """Return the present tools, once modules that may have the tools of these calls are up or
+        have failed.
         """
         offer = self._offer
         deadline = offer.deadline()
@@ -140,8 +141,8 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """The modules that calls name, or that are known to have their tools; None if any module
-        may have one of these tools. Names of modules that are not configured are left out.
+        """Return the modules that calls name, or that are known to have their tools; None if any
+        module may have one of these tools. Names of modules that are not configured are left out.
         """
         known = Catalogue(self._offer.known)
         owners: list[str] = []
@@ -159,8 +160,8 @@ class PlanTools:
         return owners
 
     def _present_if_unambiguous(self) -> Catalogue:
-        """The result of `present`. An idea has its plain name only if no tool has it, including the
-        tools of modules that are not up.
+        """Return the result of `present`. An idea has its plain name only if no tool has it,
+        including the tools of modules that are not up.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -232,7 +233,7 @@ def _is_step(call: JSONObject) -> bool:
 
 
 def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
-    """The tools that the clean rooms of a plan may call."""
+    """Return the tools that the clean rooms of a plan may call."""
     tools: list[Tool] = []
     for call in calls:
         if call.get("_module") != ANONYMOUS or call.get("_tool") != SOLVE.name:

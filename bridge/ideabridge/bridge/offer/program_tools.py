@@ -15,8 +15,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """The names of all tools in a program, once the modules that it names are up
-    or have failed.
+    """Return the names of all tools in a program, once the modules that it names are up or have
+    failed.
     """
     words = {*re.findall(r"\w+", program)}
     await offer.reach(
@@ -52,8 +52,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 async def tools_of_programs(
     offer: Offer, plan: Plan, catalogue: Catalogue, caller: str
 ) -> list[Tool]:
-    """The tools that the programs among the calls of a plan may call, and `run_program`
-    with their effects.
+    """Return the tools that the programs among the calls of a plan may call, and `run_program` with
+    their effects.
 
     Raises:
         PlanError: the module of a tool has never been up here, or the names of a program depend on

@@ -56,7 +56,7 @@ class TaskTools:
         self._caller = caller
 
     async def catalogue(self) -> Catalogue:
-        """The result of `present`, once the modules of these tools are up or have failed.
+        """Return the result of `present`, once the modules of these tools are up or have failed.
 
         Raises:
             PlanError: no tool matches the patterns, or too many have wildcards.
@@ -81,8 +81,8 @@ class TaskTools:
         return catalogue
 
     def _are_present(self) -> bool:
-        """Whether all patterns are names of present tools or ideas, so that waiting for modules
-        is not necessary.
+        """Return whether all patterns are names of present tools or ideas, so that waiting for
+        modules is not necessary.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
         return bool(self._patterns) and all(
@@ -100,7 +100,8 @@ class TaskTools:
         return f"tools: nothing matches {shown}.{near}{offer.missing.sentences()}"
 
     def present(self) -> Catalogue:
-        """The present tools whose names match the patterns, and those that the context defines.
+        """Return the present tools whose names match the patterns, and those that the context
+        defines.
 
         Raises:
             PlanError: the tool or idea that a definition names to answer its calls is not here.
@@ -132,8 +133,8 @@ class TaskTools:
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _may_name_idea(self, name: str) -> bool:
-        """Whether a name may be the plain name of an idea, because no tool of the toolbox or of a
-        module, up or not, has it.
+        """Return whether a name may be the plain name of an idea, because no tool of the toolbox or
+        of a module, up or not, has it.
         """
         if not is_safe_name(name):
             return False
@@ -142,7 +143,9 @@ class TaskTools:
         return not any(name in names for names in self._offer.modules.reserved().values())
 
     def _matching_ideas(self) -> tuple[list[str], int]:
-        """The names of the ideas that patterns with wildcards match, and how many more match."""
+        """Return the names of the ideas that patterns with wildcards match, and how many more
+        match.
+        """
         wild = [pattern for pattern in self._patterns if has_wildcard(pattern)]
         if not wild:
             return [], 0

@@ -13,9 +13,9 @@ from ideabridge.tools.toolbox import Toolbox
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """The tools of the toolbox and of the modules. No tool shadows another: a module's tool gets
-    the module as prefix if another tool has its name, or one that looks like it, or if it looks
-    like a name of another module's tool.
+    """Return the tools of the toolbox and of the modules. No tool shadows another: a module's tool
+    gets the module as prefix if another tool has its name, or one that looks like it, or if it
+    looks like a name of another module's tool.
 
     Args:
         toolbox: its tools keep their names.
@@ -75,7 +75,7 @@ class _Owners:
         self._of_beginnings[f"{shape}/"] = module
 
     def is_doubtful(self, tool: Tool) -> bool:
-        """Whether the name of a tool could be mistaken for the name of another one."""
+        """Return whether the name of a tool could be mistaken for the name of another one."""
         shape = skeleton(tool.name)
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True
@@ -116,8 +116,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
-    """The tools for which a name could be mistaken, in a group whose names look alike: the one with
-    a plain name, if there is only one.
+    """Return the tools for which a name could be mistaken, in a group whose names look alike: the
+    one with a plain name, if there is only one.
     """
     rivals = [tool for tool in group if tool.origin[1] != name and not is_disguised(tool.origin[1])]
     if len(plain) == 1:

@@ -302,7 +302,7 @@ def _members_of(draft: PlanDraft, store: Store, caller: str) -> JSONObject:
 
 
 def _open_of(store: Store, draft: PlanDraft) -> list[JSON]:
-    """The points that a draft leaves open, as JSON."""
+    """Return the points that a draft leaves open, as JSON."""
     record = store.runs.get(draft.lifted.function.run.id)
     is_session = record is not None and record.kind == SESSION_KIND
     return [point.to_json() for point in open_points(draft, output_counts=not is_session)]

@@ -81,7 +81,7 @@ def guide_of(
 
 
 def _plan_of(function: Function) -> ShownPlan:
-    """The plan of a run that could not be lifted: its calls as they were made."""
+    """Return the plan of a run that could not be lifted: its calls as they were made."""
     history = function.run.machine.history
     if function.run.places is not None:
         return ShownPlan(function.calls, function.output)
@@ -95,8 +95,8 @@ def _plan_of(function: Function) -> ShownPlan:
 
 
 def _messages_of(function: Function, task: str | None) -> list[Message]:
-    """The context of a new run: the context of the recorded run with an empty input, after the task
-    if the recorded run had none.
+    """Return the context of a new run: the context of the recorded run with an empty input, after
+    the task if the recorded run had none.
     """
     messages: list[Message] = []
     if task is not None:
@@ -117,8 +117,8 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 def _tools_of(
     function: Function, messages: Sequence[Message], store: Store, name: str
 ) -> list[JSON]:
-    """The `[module or null, name]` of each tool of a new run, without the tools that its context
-    defines.
+    """Return the `[module or null, name]` of each tool of a new run, without the tools that its
+    context defines.
     """
     defined = {tool.name for tool in defined_tools(messages)}
     catalogue = function.run.machine.catalogue
@@ -130,8 +130,8 @@ def _tools_of(
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
-    """The plan without the values that a mind copied from results. Results are private, but other
-    users may call the tool, and their minds read the plan.
+    """Return the plan without the values that a mind copied from results. Results are private, but
+    other users may call the tool, and their minds read the plan.
     """
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]

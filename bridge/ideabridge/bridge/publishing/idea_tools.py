@@ -48,7 +48,7 @@ class CalledTool:
         return cls(module, name, "_output" in call)
 
     def to_call(self) -> JSONObject:
-        """A call of the tool without parameters."""
+        """Return a call of the tool without parameters."""
         return {"_tool": self.name, "_module": self.module}
 
 
@@ -144,7 +144,7 @@ class _PresentHints:
     )
 
     def of(self, publication: Publication, depth: int = 0) -> JSONObject:
-        """The hints of a version that is called at this depth."""
+        """Return the hints of a version that is called at this depth."""
         key = (publication.name, publication.version)
         if publication.answer == "recorded" or (publication.plan or publication.guide) is None:
             return publication.annotations
@@ -178,8 +178,8 @@ class _PresentHints:
         return _worse(hints, publication.annotations)
 
     def _called(self, publication: Publication, depth: int) -> list[Tool] | None:
-        """The tools that an idea may call, without latent ones, which only ask a mind; None if one
-        of them is not here.
+        """Return the tools that an idea may call, without latent ones, which only ask a mind; None
+        if one of them is not here.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -207,7 +207,9 @@ class _PresentHints:
         return called
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
-        """The (module, name) of each tool that an idea may call; None if they are unknown."""
+        """Return the (module, name) of each tool that an idea may call; None if they are
+        unknown.
+        """
         # With a guide, a mind may go on after the plan.
         keys = guide_tools(publication.guide or {})
         for call in calls_in(publication.plan):
@@ -233,8 +235,8 @@ class _PresentHints:
 
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
-    """The hints that promise only what both arguments promise. A missing hint promises nothing: the
-    tool may change and reach anything.
+    """Return the hints that promise only what both arguments promise. A missing hint promises
+    nothing: the tool may change and reach anything.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,

@@ -166,8 +166,8 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """The value of a reference for an input, as a plan writes it; MISSING if the input has none, or
-    if the reference reads anything else.
+    """Return the value of a reference for an input, as a plan writes it; MISSING if the input has
+    none, or if the reference reads anything else.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -177,8 +177,8 @@ def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
 
 
 def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
-    """The value of an explanation for an input; MISSING if there is none, or if it depends on
-    results.
+    """Return the value of an explanation for an input; MISSING if there is none, or if it depends
+    on results.
     """
     needed = False
 

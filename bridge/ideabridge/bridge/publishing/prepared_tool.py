@@ -68,21 +68,21 @@ class PreparedTool:
         return recorded
 
     def output_schema(self, outline: Outline) -> JSONObject | None:
-        """The schema of the result: the output schema of the run, if it has one."""
+        """Return the schema of the result: the output schema of the run, if it has one."""
         if outline.is_done or self.plan is not None or self.guide is None:
             return outline.output_schema
         schema = self.guide["output_schema"]
         return schema if isinstance(schema, dict) else {"type": "string"}
 
     def description(self, task: str, outline: Outline) -> str:
-        """The description of the tool: its task, and how its calls are answered."""
+        """Return the description of the tool: its task, and how its calls are answered."""
         unfinished = ""
         if self.plan is not None and self.output is None and not outline.is_done:
             unfinished = f"It does what its run did before it ended ({outline.status})."
         return " ".join(filter(None, (task, unfinished, self.sentences)))
 
     def full_report(self) -> JSONObject | None:
-        """The report on the new version; see `Publication.report`."""
+        """Return the report on the new version; see `Publication.report`."""
         if self.draft is not None:
             return {**self.draft.report, "open": self.draft.open}
         if self.report is not None or not self.no_plan:
@@ -131,7 +131,7 @@ def planned_tool(
 
 
 def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
-    """The part of a published plan that describes the runs from which it was lifted."""
+    """Return the part of a published plan that describes the runs from which it was lifted."""
     choices = request.choices.to_json()
     lifting: JSONObject = {
         "run": draft.run,
@@ -156,7 +156,7 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
-    """The tools of calls, without latent tools: a latent call only asks a mind."""
+    """Return the tools of calls, without latent tools: a latent call only asks a mind."""
     called = [catalogue.look_up(call) for call in calls if isinstance(call, dict)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 

@@ -46,7 +46,7 @@ class ProgramAnswer:
     is_of_mind: bool = False
 
     def to_json(self) -> JSONObject:
-        """The form of `ANSWER_SCHEMA`."""
+        """Return the form of `ANSWER_SCHEMA`."""
         form: JSONObject = {"program": self.program}
         if self.inputs is not None:
             form["inputs"] = list[JSON](self.inputs)

@@ -229,7 +229,7 @@ _LONGEST_WORD: Final = 14
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
-    """The reason why each program was refused, and the text of the last one."""
+    """Return the reason why each program was refused, and the text of the last one."""
     lines = [f"Refused: {_cut(attempt.why, _WHY)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_PROGRAM]}")
@@ -254,8 +254,8 @@ def _within(lines: Iterator[str], room: int) -> Iterator[str]:
 
 
 def _heading(words: ToolWords, first: Function) -> list[str]:
-    """The words of the publisher and the person: the name of the tool, its description, and the
-    task of the first run.
+    """Return the words of the publisher and the person: the name of the tool, its description, and
+    the task of the first run.
     """
     lines: list[str] = []
     if words.name:
@@ -269,7 +269,7 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
 
 
 def _tasks(function: Function) -> list[str]:
-    """The first texts of the person who asked for the run, each cut to a length."""
+    """Return the first texts of the person who asked for the run, each cut to a length."""
     texts = [
         message.value
         for message in function.run.machine.messages
@@ -324,7 +324,7 @@ def _output(results: RecordedResults, length: int) -> str:
 
 
 def _beginning(number: int, function: Function, first: Function) -> list[str]:
-    """The messages and the input of a run, without the task, which comes before."""
+    """Return the messages and the input of a run, without the task, which comes before."""
     lines = [f"Run {number}:"]
     in_front = _tasks(first)
     for message in function.run.machine.messages:
@@ -376,7 +376,7 @@ def _result(call: RecordedCall, length: int) -> str:
 
 
 def _shown(value: JSON, length: int) -> str:
-    """A value as JSON: whole, or its beginning and its length."""
+    """Return a value as JSON: whole, or its beginning and its length."""
     text = encode_text(value)
     if len(text) <= max(length, 60):
         return text

@@ -103,7 +103,7 @@ class ProgramTrial:
         return self.recorded[0].catalogue
 
     def plan(self) -> JSONObject:
-        """The published form of the program, without what its runs say about it."""
+        """Return the published form of the program, without what its runs say about it."""
         plan: JSONObject = {
             "program": self.written.program,
             "names": self.names,
@@ -168,7 +168,7 @@ def values_in_text(trial: ProgramTrial, decisions: Mapping[str, ParameterDecisio
 def _beyond(
     literals: Sequence[RecordedLiteral], named: Sequence[RecordedLiteral]
 ) -> list[RecordedLiteral]:
-    """The literals that are not among `named`."""
+    """Return the literals that are not among `named`."""
     lines = {(literal.line, literal.value) for literal in named}
     return [literal for literal in literals if (literal.line, literal.value) not in lines]
 
@@ -325,7 +325,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
 
 
 def _is_short(value: JSON) -> bool:
-    """Whether a value is a text or a number, short enough for an example."""
+    """Return whether a value is a text or a number, short enough for an example."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     return 0 < len(str(value)) <= _EXAMPLE

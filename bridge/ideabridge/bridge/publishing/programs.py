@@ -212,8 +212,8 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 
 def _ends(run: RecordedRun) -> dict[int, int]:
-    """The place of the last event of each call: the event of its end, or of the decision that
-    denied it.
+    """Return the place of the last event of each call: the event of its end, or of the decision
+    that denied it.
     """
     places: dict[int, int] = {}
     count = 0
@@ -472,7 +472,7 @@ async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None
 
 
 def own_program(function: Function) -> str | None:
-    """The program that a run consists of; None if anything else made calls, too."""
+    """Return the program that a run consists of; None if anything else made calls, too."""
     machine = function.run.machine
     program = machine.solution.program
     whole = len(machine.history) == len(machine.solution.calls)
@@ -482,7 +482,9 @@ def own_program(function: Function) -> str | None:
 
 
 def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
-    """The names of the tools in a program that does what runs did; see `ProgramNames.used_by`."""
+    """Return the names of the tools in a program that does what runs did; see
+    `ProgramNames.used_by`.
+    """
     own = functions[0].run.machine.solution.program
     if own is not None and own.program == program:
         return own.names
@@ -493,7 +495,7 @@ def named_tools(functions: Sequence[Function], program: str) -> JSONObject:
 
 
 def declared_calls(names: JSONObject, program: str) -> list[JSON]:
-    """The tools that a published program may call, each as a call without parameters."""
+    """Return the tools that a published program may call, each as a call without parameters."""
     keys: set[tuple[str, str]] = set()
     modules = names.get("modules")
     for tools in modules.values() if isinstance(modules, dict) else ():
@@ -522,9 +524,9 @@ def input_schema_of(
     arguments: JSONObject,
     decisions: Mapping[str, ParameterDecision],
 ) -> tuple[JSONObject, JSONObject]:
-    """The parameters of a program. If its run was given an input schema for this input, this is the
-    schema; otherwise it is derived from the input and from the members of `input` that the program
-    reads.
+    """Return the parameters of a program. If its run was given an input schema for this input, this
+    is the schema; otherwise it is derived from the input and from the members of `input` that the
+    program reads.
 
     `input["x"]` makes a required parameter, and `input.get("x", 5)` an optional one with a default.
     If `input` is used as a whole, each member that the run was given is required, and others are
@@ -550,7 +552,7 @@ def input_schema_of(
 
 
 def _declared_input(function: Function) -> JSONObject | None:
-    """The input schema that a run was given; None if it was given none."""
+    """Return the input schema that a run was given; None if it was given none."""
     for message in function.run.machine.messages:
         if message.type == "input" and not message.instance and message.schema is not None:
             return message.schema
@@ -606,7 +608,7 @@ class _Parameters:
             self.required.append(name)
 
     def schema(self) -> JSONObject:
-        """The JSON Schema of the input."""
+        """Return the JSON Schema of the input."""
         schema: JSONObject = {
             "type": "object",
             "properties": dict[str, JSON](self.properties),
@@ -619,8 +621,8 @@ class _Parameters:
 
 
 def _parameters_read_by(program: str, arguments: JSONObject) -> _Parameters:
-    """The parameters that follow from the input and from the members of `input` that a program
-    reads.
+    """Return the parameters that follow from the input and from the members of `input` that a
+    program reads.
     """
     needed, optional, is_whole = _members_of_input(program)
     others = arguments if is_whole else {}
@@ -728,8 +730,8 @@ class RecordedLiteral:
 def copied_values(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """The literals of a program that are also values of recorded results, but not of the input; at
-    most 20.
+    """Return the literals of a program that are also values of recorded results, but not of the
+    input; at most 20.
 
     A value that the run sent before any result had it was not copied: the result repeats it. A key
     with which a program reads a member, as in `row["name"]` and `row.get("name")`, is not counted
@@ -757,8 +759,8 @@ def copied_values(
 def sent_texts(
     program: str, arguments: JSON, recordings: Iterable[RecordedResults]
 ) -> list[RecordedLiteral]:
-    """The texts of a program that its recorded runs sent to a tool, and that are not values of the
-    input; at most 20.
+    """Return the texts of a program that its recorded runs sent to a tool, and that are not values
+    of the input; at most 20.
 
     A text counts if it was a whole value in a call, or if it has a digit and was a part of such a
     value, like the month in a path. A value of a parameter with an `enum` does not count, because
@@ -786,8 +788,8 @@ def sent_texts(
 
 
 def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """The places in calls at which a text was sent, alone or as a part of a longer text, by the
-    digests of the texts.
+    """Return the places in calls at which a text was sent, alone or as a part of a longer text, by
+    the digests of the texts.
     """
     places: dict[str, str] = {}
     left = set(texts)
@@ -824,7 +826,7 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """The defaults of members of `input` that only one recorded run has; at most 20.
+    """Return the defaults of members of `input` that only one recorded run has; at most 20.
 
     Such a default is a text that occurs in the run, even as a part of a longer text that the run
     sent, or a number that a result had before the run sent it. One run cannot show whether it is
@@ -909,8 +911,8 @@ def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[st
 
 
 def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, str]:
-    """The places of values in results that came before any call was sent the value, by the digests
-    of the values.
+    """Return the places of values in results that came before any call was sent the value, by the
+    digests of the values.
     """
     sent = _first_sent(recording, digests)
     places: dict[str, str] = {}
@@ -931,8 +933,8 @@ def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> d
 def _places_of_texts(
     arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
-    """The places of texts in a run, by their digests: in its calls or its input, even within a
-    longer text, or as a whole value in a result. A word within a text of a result does not count,
+    """Return the places of texts in a run, by their digests: in its calls or its input, even within
+    a longer text, or as a whole value in a result. A word within a text of a result does not count,
     because it may be there by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
@@ -965,8 +967,8 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """The texts and numbers of a program that are unlikely to equal a recorded value by chance, in
-    the order of their lines.
+    """Return the texts and numbers of a program that are unlikely to equal a recorded value by
+    chance, in the order of their lines.
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
@@ -1019,7 +1021,9 @@ def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _read_member(node: ast.AST) -> str | None:
-    """The member that `input["a"]` or `input.get("a")` reads; None for any other expression."""
+    """Return the member that `input["a"]` or `input.get("a")` reads; None for any other
+    expression.
+    """
     match node:
         case ast.Subscript(value=ast.Name(id="input"), slice=ast.Constant(value=str(name))):
             return name
@@ -1079,8 +1083,8 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """The calls of tools in the text of a program that it made with no recording, as far as the
-    text shows them.
+    """Return the calls of tools in the text of a program that it made with no recording, as far as
+    the text shows them.
 
     When the program runs, only the place of a call counts: a call from a place that is not in
     `reached` asks first.

@@ -74,8 +74,8 @@ class PublishRequest:
         return None if self.caller == LOCAL else self.caller
 
     def digest_with(self, written: JSONObject) -> str:
-        """A digest that is the same for all requests to publish the same program from the same
-        runs, under the same name, for the same audience.
+        """Return a digest that is the same for all requests to publish the same program from the
+        same runs, under the same name, for the same audience.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.
@@ -91,8 +91,8 @@ class PublishRequest:
         return bool(decides or self.strict or self.or_solve or self.program)
 
     def for_program(self, program: ProgramAnswer | None = None) -> PublishRequest:
-        """A request to publish a program for the same runs, without the decisions of a person about
-        a plan.
+        """Return a request to publish a program for the same runs, without the decisions of a
+        person about a plan.
         """
         return PublishRequest(
             self.ref,
@@ -106,7 +106,9 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """The request with the words of the program's author, where the publisher says nothing."""
+        """Return the request with the words of the program's author, where the publisher says
+        nothing.
+        """
         program = self.program
         if program is None:
             return self

@@ -308,7 +308,7 @@ class Publisher:
         )
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
-        """Whether a document is what this store would export for a name."""
+        """Return whether a document is what this store would export for a name."""
         try:
             exports = [
                 self.store.export_idea(name, caller=SEES_ALL, results=results)
@@ -1068,7 +1068,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
 
 def _task_of(request: PublishRequest, outline: Outline) -> str:
-    """A description of the tool in whole sentences, from its publisher or from its run."""
+    """Return a description of the tool in whole sentences, from its publisher or from its run."""
     text = request.description or outline.description or f"Runs {request.name}"
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -37,8 +37,8 @@ _RECORD: Final = "program_rounds."
 
 
 def _setting_of(request: PublishRequest) -> str:
-    """The key under which the store keeps the rounds of a run. Neither another name of the tool nor
-    other additional runs change it, so neither gives further rounds.
+    """Return the key under which the store keeps the rounds of a run. Neither another name of the
+    tool nor other additional runs change it, so neither gives further rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]
@@ -66,7 +66,7 @@ class Rounds:
         self._publisher = publisher
 
     def refused(self, request: PublishRequest) -> list[ProgramRound]:
-        """The programs that were refused so far, in order."""
+        """Return the programs that were refused so far, in order."""
         return _read_rounds(self._publisher.store.settings.get(_setting_of(request)))
 
     async def ask(self, request: PublishRequest, mind: MindName | Choice) -> Run:

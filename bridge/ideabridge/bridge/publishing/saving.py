@@ -421,7 +421,7 @@ def _expect_parameters(plan: Plan) -> None:
 
 
 def _document_of(stored: StoredIdea) -> JSONObject:
-    """A saved idea as a document, with the tools that its schema lists."""
+    """Return a saved idea as a document, with the tools that its schema lists."""
     idea = stored.idea
     tools = tools_in(idea.schema)
     if isinstance(idea.solution, dict):
@@ -447,8 +447,8 @@ def _document_of(stored: StoredIdea) -> JSONObject:
 
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
-    """The task of a run that ended before it did anything, as a document, with the plan that it
-    waited to have accepted.
+    """Return the task of a run that ended before it did anything, as a document, with the plan that
+    it waited to have accepted.
 
     Raises:
         PublicationError: the run has not ended, or its beginning cannot be read.
@@ -497,7 +497,7 @@ def _need(call: JSONObject) -> Need:
 
 
 def _named(call: JSONObject) -> str:
-    """The name by which a pattern chooses the tool of a call."""
+    """Return the name by which a pattern chooses the tool of a call."""
     module = call.get("_module")
     if isinstance(module, str) and (module.startswith(IDEA) or module == ANONYMOUS):
         return f"{ANONYMOUS}.solve" if module == ANONYMOUS else module

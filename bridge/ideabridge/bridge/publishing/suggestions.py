@@ -110,7 +110,7 @@ class Suggestion:
         )
 
     def to_json(self) -> JSONObject:
-        """The attributes as JSON, with `signature` and `command`."""
+        """Return the attributes as JSON, with `signature` and `command`."""
         return {
             "name": self.name,
             "times": self.times,
@@ -199,7 +199,7 @@ class _Repeated:
         return size > 1, (len(self.starts) - 1) * size, size
 
     def steps_from(self, start: _Step) -> Iterator[_Step]:
-        """The calls that begin at a place."""
+        """Yield the calls that begin at a place."""
         line, first = start
         for step in range(len(self.tools)):
             yield line, first + step
@@ -210,7 +210,7 @@ class _Repeated:
 
 
 def _lines(store: Store, caller: str) -> list[_Line]:
-    """The calls of the latest runs, the latest run first."""
+    """Return the calls of the latest runs, the latest run first."""
     lines: list[_Line] = []
     after: str | None = None
     calls = 0
@@ -232,7 +232,9 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 
 def _line_of(store: Store, record: RunRecord) -> _Line:
-    """The calls of a run that succeeded. A run that is a part of another run counts as empty."""
+    """Return the calls of a run that succeeded. A run that is a part of another run counts as
+    empty.
+    """
     tools: list[str] = []
     origin = record.summary.origin
     if origin is None or "run" not in origin:
@@ -253,12 +255,14 @@ def _calls_in(solution: JSON) -> list[JSONObject]:
 
 
 def _tool_of(call: JSONObject) -> str:
-    """The name of a call's tool without its module, which a call need not name."""
+    """Return the name of a call's tool without its module, which a call need not name."""
     return re.split(r"[./]", str(call.get("_tool")))[-1]
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
-    """Every sequence of tools that occurs at least `least` times, the most calls saved first."""
+    """Return every sequence of tools that occurs at least `least` times, the most calls saved
+    first.
+    """
     starts_of: dict[tuple[str, ...], list[_Step]] = {}
     for number, line in enumerate(lines):
         tools = line.tools
@@ -284,7 +288,7 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """True if a sequence repeats a shorter one. It is then a loop, whose number of rounds is
+    """Return whether a sequence repeats a shorter one. It is then a loop, whose number of rounds is
     accidental.
     """
     size = len(tools)
@@ -295,7 +299,7 @@ def _is_repetition(tools: tuple[str, ...]) -> bool:
 
 
 def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
-    """The tools of each published plan, in order."""
+    """Return the tools of each published plan, in order."""
     sequences: set[tuple[str, ...]] = set()
     after: str | None = None
     while True:
@@ -416,7 +420,7 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
 
 
 def _parameters(works: Sequence[Sequence[EndedCall]]) -> tuple[tuple[str, JSONObject], ...]:
-    """The parameters of the tool, by name: `{"default"?, "at": ["calls.0.city", ...]}`."""
+    """Return the parameters of the tool, by name: `{"default"?, "at": ["calls.0.city", ...]}`."""
     slots: list[_Slot] = []
     results = [_Results() for _ in works]
     for place in range(len(works[0])):
@@ -478,7 +482,7 @@ class _Results:
                 self._paths.setdefault(key, set()).add(path)
 
     def paths(self, value: JSON) -> set[str]:
-        """The places at which a value was seen."""
+        """Return the places at which a value was seen."""
         key = _key(value)
         return set() if key is None else self._paths.get(key, set())
 
@@ -501,8 +505,8 @@ def _leaves(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
 
 
 def _key(value: JSON) -> tuple[str, JSON] | None:
-    """A key that distinguishes a value from others; None if the value is too common to show where
-    it is from.
+    """Return a key that distinguishes a value from others; None if the value is too common to show
+    where it is from.
     """
     if isinstance(value, str):
         return ("text", value) if len(value) > 1 else None
@@ -512,8 +516,8 @@ def _key(value: JSON) -> tuple[str, JSON] | None:
 
 
 def _name(works: Sequence[_Work]) -> str:
-    """A name made of the words that all tasks share, without the values of their calls, or else of
-    the names of the tools.
+    """Return a name made of the words that all tasks share, without the values of their calls, or
+    else of the names of the tools.
     """
     tasks: list[tuple[str, set[str]]] = []
     for work in works:

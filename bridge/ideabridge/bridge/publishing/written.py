@@ -155,7 +155,7 @@ class WrittenIdea:
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
     def published_plan(self) -> JSONObject:
-        """The plan in the form of a publication, see `read_published`. A program is returned
+        """Return the plan in the form of a publication, see `read_published`. A program is returned
         without the names of its tools.
         """
         plan: JSONObject
@@ -195,8 +195,8 @@ class WrittenIdea:
         )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """The beginning of a run that solves it, see `Publication.guide`. Each of the `tools` is
-        `[module or null, name]`.
+        """Return the beginning of a run that solves it, see `Publication.guide`. Each of the
+        `tools` is `[module or null, name]`.
         """
         context: list[JSON] = []
         for message in self.messages:
@@ -215,7 +215,7 @@ class WrittenIdea:
         return guide
 
     def recorded_output(self) -> JSON:
-        """The recorded output as a value: in the document, `††` is written for a dagger."""
+        """Return the recorded output as a value: in the document, `††` is written for a dagger."""
         return fill(compile_value(self.output, [], []), lambda _: None)
 
 
@@ -322,7 +322,7 @@ def written_texts(written: WrittenIdea) -> JSONObject:
 
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
-    """The document from which an idea was published; None if it was not written by hand."""
+    """Return the document from which an idea was published; None if it was not written by hand."""
     members = publication.recording.written
     if members is None:
         return None
@@ -355,7 +355,7 @@ def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
 
 
 def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONObject:
-    """A plan that did not run, as a document.
+    """Return a plan that did not run, as a document.
 
     Args:
         plan: the plan.
@@ -631,7 +631,7 @@ def _lack(answer: str, solution: _Solution, *, has_references: bool) -> str | No
 
 
 def _has_references(output: JSON) -> bool:
-    """Whether an output has references.
+    """Return whether an output has references.
 
     Raises:
         IdeaDocumentError: a reference is malformed.

@@ -34,7 +34,7 @@ OWN_TOOLS = ""
 def bound_to(
     catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None
 ) -> JSONObject:
-    """The start definitions to which a new run is bound, by module.
+    """Return the start definitions to which a new run is bound, by module.
 
     Args:
         catalogue: the tools of the run.
@@ -56,8 +56,8 @@ def sentence(why: str) -> str:
 
 @cache
 def _builtin_tools() -> Mapping[str, Tool]:
-    """The definitions of the built-in tools, cached: reading a large journal looks them up for
-    every call.
+    """Return the definitions of the built-in tools, cached: reading a large journal looks them up
+    for every call.
     """
     return builtin_toolbox().tools
 
@@ -178,7 +178,7 @@ class Binding:
         return self._bound[module] == self._definitions.get(module)
 
     def _needed(self) -> Iterator[Tool]:
-        """The tools of the remaining calls of the run, as far as they are known."""
+        """Yield the tools of the remaining calls of the run, as far as they are known."""
         machine = self._machine
         if machine.program is not None:
             yield from ProgramNames.of(machine.program.names, machine.catalogue.tools).listed

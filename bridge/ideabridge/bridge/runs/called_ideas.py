@@ -15,14 +15,14 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """The places of the calls of a plan that ask a model each time they run: latent calls, clean
-    rooms, and calls of ideas that are solved anew or whose plans contain such calls.
+    """Return the places of the calls of a plan that ask a model each time they run: latent calls,
+    clean rooms, and calls of ideas that are solved anew or whose plans contain such calls.
     """
     return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
 
 
 def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str, int]]) -> bool:
-    """Whether a call asks a model; `visited` holds the ideas that were already examined."""
+    """Return whether a call asks a model; `visited` holds the ideas that were already examined."""
     if not isinstance(call, dict) or "_output" in call:
         return False
 
@@ -45,7 +45,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, visited: set[tuple[str
 
 
 def next_version(store: Store, name: str) -> int:
-    """The version number of the next publication of a name."""
+    """Return the version number of the next publication of a name."""
     try:
         return store.publications.versions(name, caller=SEES_ALL, limit=1)[0].version + 1
     except UnknownPublicationError:
@@ -53,7 +53,7 @@ def next_version(store: Store, name: str) -> int:
 
 
 def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
-    """The names of the ideas by which a plan with these calls would call itself, if it were
+    """Return the names of the ideas by which a plan with these calls would call itself, if it were
     published as this version of `name`. The first and the last name are `name`. None if the plan
     would not call itself.
     """
@@ -74,7 +74,7 @@ def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) 
 
 
 def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
-    """The publications that the calls name, without those that do not exist."""
+    """Yield the publications that the calls name, without those that do not exist."""
     for call in calls:
         module = object_or_empty(call).get("_module")
         if not isinstance(module, str) or not module.startswith(IDEA):
@@ -87,8 +87,8 @@ def called_ideas(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
 
 
 def _calls_of(publication: Publication) -> list[JSON]:
-    """The calls of the idea's plan, and one call for each idea that a mind may call when it solves
-    the idea anew.
+    """Return the calls of the idea's plan, and one call for each idea that a mind may call when it
+    solves the idea anew.
     """
     plan = publication.plan
     own = {pin.tool for pin in read_pins(plan) or () if not pin.module}
@@ -99,8 +99,8 @@ def _calls_of(publication: Publication) -> list[JSON]:
 
 
 def with_plain_ideas(calls: Iterable[JSON], own: Collection[str]) -> list[JSON]:
-    """The calls, with the module of an idea in each call that names neither a module nor a tool in
-    `own`: such a call means the idea of this name as soon as one is published.
+    """Return the calls, with the module of an idea in each call that names neither a module nor a
+    tool in `own`: such a call means the idea of this name as soon as one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 
@@ -115,8 +115,8 @@ def _with_plain_idea(call: JSON, own: Collection[str]) -> JSON:
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools that cannot lead to a call of version `version` of the idea `name` inside its own
-    run.
+    """Return the tools that cannot lead to a call of version `version` of the idea `name` inside
+    its own run.
     """
     return [tool for tool in tools if not _leads_to(store, name, version, tool)]
 

@@ -61,8 +61,8 @@ ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """True if a run is taken up only when a person asks for it, because it made no progress the
-    last times.
+    """Return whether a run is taken up only when a person asks for it, because it made no progress
+    the last times.
     """
     return record.status == "interrupted" and record.summary.set_aside
 

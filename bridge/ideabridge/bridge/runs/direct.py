@@ -124,7 +124,9 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Whether the name of one of its tools contains one of the words, or there are no words."""
+        """Return whether the name of one of its tools contains one of the words, or there are no
+        words.
+        """
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
 
@@ -210,7 +212,7 @@ class DirectSessions:
     # -- finding -----------------------------------------------------------------------------------
 
     def latest(self, caller: str, limit: int = LISTED) -> list[SessionInfo]:
-        """The latest sessions of a caller, the latest first."""
+        """Return the latest sessions of a caller, the latest first."""
         sessions = {
             run: _ended_info(run, origin)
             for run, origin in self._store.runs.sessions(caller, limit)
@@ -220,7 +222,7 @@ class DirectSessions:
         return sorted(sessions.values(), key=lambda session: -session.last)[:limit]
 
     def find(self, caller: str, client: str | None = None, session: str | None = None) -> str:
-        """The id of the latest session of a caller.
+        """Return the id of the latest session of a caller.
 
         Args:
             caller: the caller.
@@ -260,8 +262,8 @@ class DirectSessions:
         )
 
     def shown(self, session_id: str, caller: str) -> tuple[SessionInfo, list[JSONObject]] | None:
-        """A session in progress and its calls, each `{"call", "tool", "module"?, "parameters",
-        "error"?, "unkept"?}`; None if the caller has no such session.
+        """Return a session in progress and its calls, each `{"call", "tool", "module"?,
+        "parameters", "error"?, "unkept"?}`; None if the caller has no such session.
         """
         row = self._store.sessions.get(session_id)
         if row is None or row.caller != caller:
@@ -282,8 +284,8 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """The run that consists of some calls of a session or of another run. It is created if it
-        does not exist.
+        """Return the run that consists of some calls of a session or of another run. It is created
+        if it does not exist.
 
         Args:
             ref: the id of a session or of a run.
@@ -406,7 +408,7 @@ class DirectSessions:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
-        """Some calls of a session as calls of a run."""
+        """Return some calls of a session as calls of a run."""
         bodies = self._store.sessions.calls(row.id)[: last + 1]
         session = _Calls()
         steps = _steps(bodies[first:])
@@ -481,8 +483,8 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
-    """The step of each call. A step lasts until the first of its calls has ended; calls that begin
-    before belong to it.
+    """Return the step of each call. A step lasts until the first of its calls has ended; calls that
+    begin before belong to it.
     """
     steps: list[int] = []
     step = 0

@@ -253,8 +253,8 @@ class RunObserver(Protocol):
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
-        """The scope of one call. It yields a function that takes the result; if the call fails, its
-        error leaves the scope.
+        """Return the scope of one call. It yields a function that takes the result; if the call
+        fails, its error leaves the scope.
         """
         ...
 
@@ -311,7 +311,7 @@ class Executor:
         self.traceparent: Callable[[], str | None] = lambda: None
 
     def has(self, tool: Tool) -> bool:
-        """True if this process has a tool of the toolbox."""
+        """Return whether this process has a tool of the toolbox."""
         if is_reader(tool):
             return True
         try:
@@ -449,7 +449,7 @@ class Executor:
         return value
 
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
-        """An error as a mind sees it: of bounded length, masked, without a traceback.
+        """Return an error as a mind sees it: of bounded length, masked, without a traceback.
 
         Its `kind` is `runtime`. For a call of a `tool` that may change something it is `unknown` if
         nobody knows whether the call took effect, and `ran` if it ran but its result cannot be
@@ -511,7 +511,7 @@ def _memory_of(data: bytes) -> int:
 
 
 def label(progress: Progress) -> str:
-    """The name of a call for people: `git_log` or `git.git_log`."""
+    """Return the name of a call for people: `git_log` or `git.git_log`."""
     tool = progress.tool
     name = progress.call.name
     if progress.replaced is not None:

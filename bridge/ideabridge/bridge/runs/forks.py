@@ -145,7 +145,7 @@ class _ForkPoint:
 
 
 async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) -> Sequence[Event]:
-    """The journal of a fork that keeps events of its parent, computed in a worker process if
+    """Return the journal of a fork that keeps events of its parent, computed in a worker process if
     possible.
     """
     # Handlers of users are code of this process, and so is what offers tools in
@@ -175,7 +175,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
-    """The journal of a fork that is another plan."""
+    """Return the journal of a fork that is another plan."""
     if plan.program is not None:
         start = await runs.start_program(plan, settings, None, caller)
     else:
@@ -185,7 +185,7 @@ async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -
 
 
 def _beginning_of(store: Store, run_id: str) -> events.RunStarted:
-    """The first event of a run.
+    """Return the first event of a run.
 
     Raises:
         ForkError: the run has no first event, or another version of ideabridge wrote it.
@@ -208,7 +208,7 @@ def _journal_of(store: Store, run_id: str) -> Iterator[Event]:
 
 
 def _has_request(store: Store, run_id: str, at: int) -> bool:
-    """Whether a Request is among the first events of a run."""
+    """Return whether a Request is among the first events of a run."""
     kinds = (event.get("event") for _, event in islice(store.runs.events(run_id), at))
     return events.RequestMade.name in kinds
 
@@ -230,7 +230,7 @@ def forked(
     solution: JSON,
     fork_id: str,
 ) -> JSON:
-    """The journal of a fork of a run without handlers of its own, as the JSON texts of its
+    """Return the journal of a fork of a run without handlers of its own, as the JSON texts of its
     events; see `_forked`.
     """
     started = _beginning_of(store, run_id)
@@ -242,7 +242,7 @@ def forked(
 
 
 def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> list[Event]:
-    """The journal of a fork that keeps events of its parent.
+    """Return the journal of a fork that keeps events of its parent.
 
     Raises:
         ForkError: with another input, other calls would have run.
@@ -271,7 +271,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
 
 
 def _until_last_request(journal: list[Event]) -> list[Event]:
-    """The events up to the last Request, or only the first event if there was no Request."""
+    """Return the events up to the last Request, or only the first event if there was no Request."""
     end = 1
     for number, event in enumerate(journal, 1):
         if isinstance(event, events.RequestMade):
@@ -280,9 +280,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """The first `at` events of a journal, and the later events that complete what they began: the
-    ends of running calls, and the rest of an answer that was streaming in. A program makes its next
-    calls again.
+    """Return the first `at` events of a journal, and the later events that complete what they
+    began: the ends of running calls, and the rest of an answer that was streaming in. A program
+    makes its next calls again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -308,7 +308,9 @@ class _OpenParts:
         self._is_program = False
 
     def has(self, event: Event) -> bool:
-        """Whether an event belongs to a running call, or to the answer that is streaming in."""
+        """Return whether an event belongs to a running call, or to the answer that is streaming
+        in.
+        """
         if isinstance(event, _OF_EXECUTION):
             return (event.call, event.item) in self._running
         if isinstance(event, events.MessageAdded):
@@ -335,7 +337,7 @@ class _OpenParts:
 
 
 def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
-    """The questions about unknown outcomes that nobody has answered."""
+    """Return the questions about unknown outcomes that nobody has answered."""
     doubts: dict[tuple[int, int | None], events.OutcomeAsked] = {}
     for event in journal:
         if isinstance(event, events.OutcomeAsked):
@@ -347,7 +349,7 @@ def _open_doubts(journal: Sequence[Event]) -> list[events.OutcomeAsked]:
 
 
 def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
-    """The plan that another solution makes with the context of a run.
+    """Return the plan that another solution makes with the context of a run.
 
     Raises:
         RejectedSolutionError, ValueMismatchError: it is not a solution.
@@ -389,7 +391,7 @@ def _plan_of(started: events.RunStarted, solution: JSON) -> Plan:
 
 
 def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.RunStarted:
-    """The first event of a run, with another input.
+    """Return the first event of a run, with another input.
 
     Raises:
         ForkError: the run takes no input, or does not accept this input.

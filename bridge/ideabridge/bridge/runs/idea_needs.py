@@ -73,8 +73,8 @@ def _lacks(
 
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
-    """The tools that every call of a published idea needs, as far as they can be known before its
-    modules are up.
+    """Return the tools that every call of a published idea needs, as far as they can be known
+    before its modules are up.
     """
     if publication.answer == "recorded":
         return []
@@ -107,5 +107,5 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
 
 
 def tools_listed_by(store: Store, publication: Publication) -> dict[str, str]:
-    """The module of each tool that the schema of an idea lists, by name; see `tools_in`."""
+    """Return the module of each tool that the schema of an idea lists, by name; see `tools_in`."""
     return tools_in(store.ideas.get(publication.idea_id, caller=SEES_ALL).idea.schema)

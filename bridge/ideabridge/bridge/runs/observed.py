@@ -93,8 +93,8 @@ class Observed:
             logger.warning("keeping the shape of a result: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """The shape of the latest results of a tool in an owner's runs; None if there were none, or
-        if the tool declares an output schema.
+        """Return the shape of the latest results of a tool in an owner's runs; None if there were
+        none, or if the tool declares an output schema.
         """
         if tool.output is not None:
             return None
@@ -107,7 +107,8 @@ class Observed:
 
 
 def observed_shape(value: JSON) -> JSONObject:
-    """A JSON Schema of bounded size with the types in a value, and no data of the value itself.
+    """Return a JSON Schema of bounded size with the types in a value, and no data of the value
+    itself.
 
     For a text that contains a JSON object or array, it has `contentMediaType` and `contentSchema`.
     """
@@ -141,7 +142,9 @@ def _type(value: JSON) -> str:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """The shape of a value down to a depth; `left` counts the parts that may still be inspected."""
+    """Return the shape of a value down to a depth; `left` counts the parts that may still be
+    inspected.
+    """
     shape: JSONObject = {"type": _type(value)}
     left[0] -= 1
     if depth <= 1 or left[0] < 0 or not value:
@@ -162,7 +165,7 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
 
 
 def _is_name(key: str) -> bool:
-    """True if a key is the name of a field, not data such as an id, a date, an address or a
+    """Return whether a key is the name of a field, not data such as an id, a date, an address or a
     sentence.
     """
     return (
@@ -173,7 +176,7 @@ def _is_name(key: str) -> bool:
 
 
 def _content(value: JSON) -> JSONObject | list[JSON] | None:
-    """The object or array that a text contains as JSON, or None."""
+    """Return the object or array that a text contains as JSON, or None."""
     if (
         not isinstance(value, str)
         or len(value) > _TEXT

@@ -186,7 +186,7 @@ exception, the call is denied (an outcome is skipped), with the exception's text
 
 
 def questions(machine: Machine) -> list[Question]:
-    """Every question that waits for a person, in the order of the calls."""
+    """Return every question that waits for a person, in the order of the calls."""
     asked = [] if machine.plan_question is None else [machine.plan_question]
     for progress in machine.history:
         asked.extend(_questions_of(progress))
@@ -194,8 +194,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """The question with this approval. The name of the approval contains the number of its call, so
-    this call is looked at first.
+    """Return the question with this approval. The name of the approval contains the number of its
+    call, so this call is looked at first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -211,8 +211,8 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """A part of an error message that says who denied the call of an approval; empty if nobody
-    did.
+    """Return a part of an error message that says who denied the call of an approval; empty if
+    nobody did.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -247,7 +247,7 @@ def _questions_of(progress: Progress) -> Iterator[Question]:
 
 
 def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
-    """The question that an event has just asked; None if it has already been settled."""
+    """Return the question that an event has just asked; None if it has already been settled."""
     if isinstance(event, events.PlanAsked):
         return machine.plan_question
     listed = _questions_of(machine.history[event.call])
@@ -255,8 +255,8 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
-    """The questions that an event settles. The end of a call settles the questions about it and the
-    questions of its module.
+    """Return the questions that an event settles. The end of a call settles the questions about it
+    and the questions of its module.
     """
     match event:
         case events.CallDecided():
@@ -593,7 +593,9 @@ class People:
     # -- what is pending ---------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """The questions that wait for a person, without those that the approver is deciding on."""
+        """Return the questions that wait for a person, without those that the approver is deciding
+        on.
+        """
         return [
             self._request(question)
             for question in self._pending().values()

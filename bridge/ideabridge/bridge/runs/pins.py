@@ -52,7 +52,7 @@ class Pin:
 
     @classmethod
     def of(cls, tool: Tool) -> Pin:
-        """The pin of a tool's present definition."""
+        """Return the pin of a tool's present definition."""
         module, name = tool.origin
         return cls(module or "", name, tool.digest, tool.prose_digest)
 
@@ -71,7 +71,7 @@ class Pin:
         return f"{self.module}.{self.tool}"
 
     def to_json(self) -> JSONObject:
-        """The pin as an entry of the list in a plan."""
+        """Return the pin as an entry of the list in a plan."""
         pin: JSONObject = {
             "module": self.module,
             "tool": self.tool,
@@ -83,13 +83,15 @@ class Pin:
         return pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
-        """A pin of the present definition, which a person accepts in place of the earlier one."""
+        """Return a pin of the present definition, which a person accepts in place of the earlier
+        one.
+        """
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
 
 def read_pins(plan: JSONObject | None) -> list[Pin] | None:
-    """The pins of a plan or guide; None if it has none, or they are malformed."""
+    """Return the pins of a plan or guide; None if it has none, or they are malformed."""
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
@@ -125,17 +127,17 @@ def _read_pin(entry: JSON) -> Pin | None:
 
 
 def calls_in(plan: JSON) -> list[JSON]:
-    """The calls in a published plan, or in the plan of a guide."""
+    """Return the calls in a published plan, or in the plan of a guide."""
     return list_or_empty(object_or_empty(plan).get("calls"))
 
 
 def defined_in(plan: JSONObject | None) -> frozenset[str]:
-    """The names of the tools that a plan, or the context of a guide, defines."""
+    """Return the names of the tools that a plan, or the context of a guide, defines."""
     return frozenset(str(tool.get("name")) for tool in definitions_in(plan or {}))
 
 
 def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
-    """The tools that a plan, or the context of a guide, defines."""
+    """Return the tools that a plan, or the context of a guide, defines."""
     messages = list_or_empty(plan.get("context"))
     tools = [
         *list_or_empty(plan.get("tools")),
@@ -145,8 +147,8 @@ def definitions_in(plan: JSONObject) -> tuple[JSONObject, ...]:
 
 
 def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
-    """The (module, name) of each tool that a run may call when it solves the idea anew, without the
-    tools that its context defines.
+    """Return the (module, name) of each tool that a run may call when it solves the idea anew,
+    without the tools that its context defines.
     """
     tools: list[tuple[str | None, str]] = []
     for pair in list_or_empty(guide.get("tools")):
@@ -158,8 +160,8 @@ def guide_tools(guide: JSONObject) -> list[tuple[str | None, str]]:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """The call with the `_module` of its tool and the tool's name in that module, if the call needs
-    them.
+    """Return the call with the `_module` of its tool and the tool's name in that module, if the
+    call needs them.
     """
     tool = catalogue.look_up(call) if isinstance(call, dict) else None
     if not isinstance(call, dict) or tool is None or tool.module is None:
@@ -184,7 +186,7 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Whether a tool needs a pin unless it is built in: it is defined outside the plan."""
+    """Return whether a tool needs a pin unless it is built in: it is defined outside the plan."""
     if tool.module is None:
         return tool.name not in defined
     return tool.module != ANONYMOUS
@@ -193,7 +195,7 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """The tools of calls that need a pin, each once, sorted by module and name."""
+    """Return the tools of calls that need a pin, each once, sorted by module and name."""
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call) if isinstance(call, dict) else None
@@ -204,7 +206,7 @@ def pinned_tools(
 
 
 def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
-    """The essences of tools, by digest."""
+    """Return the essences of tools, by digest."""
     return {tool.digest: tool.essence for tool in catalogue.tools}
 
 
@@ -292,7 +294,7 @@ def _present_tool(
     result: PinCheck,
     where: str,
 ) -> Tool | None:
-    """The present tool of a call; None, and a fault in `result`, if it is gone."""
+    """Return the present tool of a call; None, and a fault in `result`, if it is gone."""
     module = call.get("_module")
     name = str(call.get("_tool"))
     try:
@@ -307,7 +309,7 @@ def _present_tool(
 
 
 def _why_unpinned(call: JSONObject, tool: Tool) -> str:
-    """The reason why a call whose tool has no pin cannot be made."""
+    """Return the reason why a call whose tool has no pin cannot be made."""
     module = call.get("_module")
     names_module = isinstance(module, str) and module != ANONYMOUS
     if tool.module is None or names_module:
@@ -330,9 +332,9 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """The tools of a module ("" for the process) that have changed since a version was published or
-    a change was accepted. A tool that is gone is left out, because nothing can be accepted in its
-    place.
+    """Return the tools of a module ("" for the process) that have changed since a version was
+    published or a change was accepted. A tool that is gone is left out, because nothing can be
+    accepted in its place.
     """
     changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
@@ -345,15 +347,15 @@ def changed_in(
 
 
 def with_accepted(pinned: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
-    """The plan or guide with pins of the present definitions of changed tools."""
+    """Return the plan or guide with pins of the present definitions of changed tools."""
     replaced = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
     pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(pinned) or ()]
     return {**pinned, "pins": pins}
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """True if a pin names a built-in tool of an earlier version of ideabridge, because it has the
-    same hints. A tool of the user that has this name is unlikely to have the same hints.
+    """Return whether a pin names a built-in tool of an earlier version of ideabridge, because it
+    has the same hints. A tool of the user that has this name is unlikely to have the same hints.
     """
     then = definition(pin.digest) or {}
     hints = dataclasses.replace(now.annotations, title=None).to_json()
@@ -361,7 +363,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
 
 
 def _changes(pin: Pin, now: Tool, definition: Definition) -> list[str]:
-    """The differences between the pinned definition and the present one."""
+    """Return the differences between the pinned definition and the present one."""
     then = definition(pin.digest)
     return [_UNKNOWN] if then is None else changes_of_essence(then, now.essence)
 

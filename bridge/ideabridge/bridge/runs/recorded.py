@@ -68,14 +68,14 @@ class RecordedRun:
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
-        """The calls as its plan listed them: a call that ran for every instance is listed once,
-        without `_instance`.
+        """Return the calls as its plan listed them: a call that ran for every instance is listed
+        once, without `_instance`.
         """
         return gathered(self.machine.solution.calls, self.places)
 
     def ends(self) -> list[CallFinished]:
-        """The events that end calls, in order. A person's decision on an unknown outcome counts as
-        the end of its call.
+        """Return the events that end calls, in order. A person's decision on an unknown outcome
+        counts as the end of its call.
         """
         ends: list[CallFinished] = []
         for event in self.events:
@@ -87,8 +87,8 @@ class RecordedRun:
         return ends
 
     def not_as_listed(self) -> list[str]:
-        """The calls that did not run as listed, with the reason:
-        `calls.0 (send): a person changed it`.
+        """Return the calls that did not run as listed, with the reason: `calls.0 (send): a person
+        changed it`.
         """
         edited = {
             event.call

@@ -91,7 +91,7 @@ def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | No
 def _reasons(
     plan: JSONObject, arguments: JSONObject, schema: JSONObject | None, literals: Iterable[_Literal]
 ) -> dict[Path, JSONObject]:
-    """The recorded defaults that may not belong to the arguments, as explained literals by
+    """Return the recorded defaults that may not belong to the arguments, as explained literals by
     place.
     """
     filled = with_defaults(arguments, schema)
@@ -150,7 +150,7 @@ class _Companions:
                 self.followed.setdefault(literal.at[:2], []).append(literal.passed)
 
     def of(self, literal: _Literal) -> str | None:
-        """The parameter that is passed for another member of the same object, or None."""
+        """Return the parameter that is passed for another member of the same object, or None."""
         for holder in literal.holders:
             if holder in self._by_holder:
                 return self._by_holder[holder]
@@ -158,8 +158,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """The reason why a default may not belong to the values that are passed to the same call; None
-    if it may be the same for every input.
+    """Return the reason why a default may not belong to the values that are passed to the same
+    call; None if it may be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
@@ -190,7 +190,7 @@ def _literals_of(plan: JSONObject, arguments: JSONObject) -> list[_Literal]:
 
 
 def _passed_followed(form: JSONObject, arguments: JSONObject) -> str | None:
-    """The parameter that gives a followed value; None if the caller does not pass it."""
+    """Return the parameter that gives a followed value; None if the caller does not pass it."""
     reference = form.get("given")
     if not isinstance(reference, str):
         return None

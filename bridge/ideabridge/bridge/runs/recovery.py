@@ -266,8 +266,8 @@ class Recovery:
             return self._runs.get(record.id, record.caller)
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """True if a room continues together with the run that it belongs to, because a worker takes
-        both.
+        """Return whether a room continues together with the run that it belongs to, because a
+        worker takes both.
         """
         return self._runs.queue.role != "alone" and root.status in ("running", QUEUED)
 

@@ -78,7 +78,7 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """The input with the keys of its objects sorted, for comparison with a recorded one.
+    """Return the input with the keys of its objects sorted, for comparison with a recorded one.
 
     Nothing else is normalised: 1.0 differs from 1, and a missing member differs from its default.
     """
@@ -90,7 +90,7 @@ def same_input(value: JSON) -> JSON:
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
-    """The stored output, if the arguments are the stored input.
+    """Return the stored output, if the arguments are the stored input.
 
     Raises:
         PublicationError: the arguments differ from the stored input.
@@ -111,7 +111,7 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """The published plan with new input. Absent parameters get their defaults.
+    """Return the published plan with new input. Absent parameters get their defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -149,8 +149,8 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 
 
 def context_to_solve(guide: JSONObject, arguments: JSONObject) -> list[JSON]:
-    """The context of a run that solves the idea anew: the idea's own context with the caller's
-    input, and its plan before the input.
+    """Return the context of a run that solves the idea anew: the idea's own context with the
+    caller's input, and its plan before the input.
     """
     plan_messages: list[JSON] = []
     plan = guide.get("plan")
@@ -274,8 +274,8 @@ class Ways:
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
-        """The tools of a run that solves an idea anew. The run has the tools in `more` in any
-        case.
+        """Return the tools of a run that solves an idea anew. The run has the tools in `more` in
+        any case.
         """
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide_tools(guide))
@@ -369,8 +369,8 @@ class Ways:
     async def _present_catalogue(
         self, calls: list[JSON], unpinned: JSONObject, caller: str
     ) -> Catalogue:
-        """The present tools of the calls of a plan or guide; no tools if a module is down, which
-        the call itself reports.
+        """Return the present tools of the calls of a plan or guide; no tools if a module is down,
+        which the call itself reports.
         """
         plan = Plan(calls=calls, tools=definitions_in(unpinned))
         try:
@@ -407,9 +407,9 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """The idea of another user that a call without `_module` would mean, or None. When the plan
-        was published, no tool had this name; any user may have published an idea under it since. A
-        call of an idea that existed then has its `_module`.
+        """Return the idea of another user that a call without `_module` would mean, or None. When
+        the plan was published, no tool had this name; any user may have published an idea under it
+        since. A call of an idea that existed then has its `_module`.
         """
         for call in calls:
             if not isinstance(call, dict) or "_module" in call:
@@ -423,7 +423,7 @@ class Ways:
         return None
 
     def _recorded_catalogue(self, publication: Publication) -> Catalogue | None:
-        """The tools of the run that a version was published from; None if the store does not
+        """Return the tools of the run that a version was published from; None if the store does not
         contain the journal of that run.
         """
         named = publication.origin.run
@@ -463,7 +463,7 @@ def _start_solving(
     settings: Settings,
     choice: Choice,
 ) -> Start:
-    """The start of a run that solves an idea anew."""
+    """Return the start of a run that solves an idea anew."""
     settings = dataclasses.replace(settings, output_by_instance=guide.get("by_instance") is True)
     schema = guide.get("output_schema")
     output_schema = schema if isinstance(schema, dict) else None
@@ -473,7 +473,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """The call with the module that the schema of its Request names for its tool."""
+    """Return the call with the module that the schema of its Request names for its tool."""
     need = need_of(call, {tool: module for tool, module in listed.items() if module})
     if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
         return call

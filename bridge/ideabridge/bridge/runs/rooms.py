@@ -307,7 +307,7 @@ class Rooms:
 
 
 def _nesting(run: Run, effect: Execute) -> str:
-    """The nested rooms, the outermost first: `idea:a > idea:b > ...`."""
+    """Return the nested rooms, the outermost first: `idea:a > idea:b > ...`."""
     names = [effect.tool.module or effect.tool.name]
     while run.parent is not None:
         tool = run.parent.machine.history[run.key[0]].call.tool
@@ -319,8 +319,8 @@ def _nesting(run: Run, effect: Execute) -> str:
 def _start_clean_room(
     machine: Machine, effect: Execute, settings: Settings, choice: Choice
 ) -> Start:
-    """The start of `solve` in a clean room. Its tools are at most the tools of the run that it
-    belongs to.
+    """Return the start of `solve` in a clean room. Its tools are at most the tools of the run that
+    it belongs to.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
@@ -399,8 +399,9 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """The context of the Request in which a latent call was proposed (None for a call of a plan),
-    with the messages that the instance of the call sees. The messages have no instance in the room.
+    """Return the context of the Request in which a latent call was proposed (None for a call of a
+    plan), with the messages that the instance of the call sees. The messages have no instance in
+    the room.
     """
     if request is not None:
         context = request.context_json
@@ -427,7 +428,9 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
 
 def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
-    """An earlier call with references that can be read in the room, where its result is data."""
+    """Return an earlier call with references that can be read in the room, where its result is
+    data.
+    """
     changed = dict(call)
     for name in ("value", "also"):
         texts = call.get(name)
@@ -453,8 +456,8 @@ def _reference_in_room(text: str, instance: str) -> str:
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
-    """The context in which a mind writes the result of a latent call: the messages `before`, then a
-    message for each import, then the call.
+    """Return the context in which a mind writes the result of a latent call: the messages `before`,
+    then a message for each import, then the call.
     """
     call: JSONObject = {"_tool": effect.tool.name}
     if effect.tool.description:

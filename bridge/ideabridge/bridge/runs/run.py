@@ -397,7 +397,7 @@ class Run:
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """The events in the run's journal, until the run has ended or cannot continue in this
+        """Yield the events in the run's journal, until the run has ended or cannot continue in this
         process.
 
         While the run waits for somebody, the iteration waits too; the body of the loop may decide,
@@ -422,8 +422,8 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """The event with the name of the tool that its call names, or that a person put in its
-        place.
+        """Return the event with the name of the tool that its call names, or that a person put in
+        its place.
         """
         if not isinstance(event, OfCall):
             return event
@@ -823,8 +823,8 @@ class Run:
         return result
 
     def _mind_and_reason(self) -> dict[str, Any]:
-        """The part of the answer that says who answers, and why the run has ended or cannot go
-        on.
+        """Return the part of the answer that says who answers, and why the run has ended or cannot
+        go on.
         """
         part: dict[str, Any] = {}
         # In a plan, only rooms ask minds.
@@ -841,7 +841,7 @@ class Run:
         return part
 
     def _values(self, status: RunStatus, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
-        """The part of the answer with the output, the state and the results."""
+        """Return the part of the answer with the output, the state and the results."""
         machine = self.machine
         part: dict[str, Any] = {}
         if machine.has_output:
@@ -865,7 +865,7 @@ class Run:
         return part
 
     def _faults(self, blocks: Blocks | None, *, whole: bool) -> dict[str, Any]:
-        """The part of the answer with the errors and the skipped calls."""
+        """Return the part of the answer with the errors and the skipped calls."""
         skipped = self.skipped
         if whole:
             part: dict[str, Any] = {"errors": self.errors()}
@@ -882,7 +882,7 @@ class Run:
         return part
 
     def _open_questions(self, status: RunStatus) -> dict[str, Any]:
-        """The part of the answer with the open Requests and approvals."""
+        """Return the part of the answer with the open Requests and approvals."""
         part: dict[str, Any] = {}
         if status == "needs_solution":
             if self.machine.awaits_solution:
@@ -900,7 +900,9 @@ class Run:
         return part
 
     def _remarks(self, *, whole: bool) -> dict[str, Any]:
-        """The part of the answer with decisions, grants, doubts, content blocks and notes."""
+        """Return the part of the answer with decisions, grants, doubts, content blocks and
+        notes.
+        """
         machine = self.machine
         part: dict[str, Any] = {}
         if machine.decisions:
@@ -927,7 +929,7 @@ class Run:
         return part
 
     def _usage(self) -> dict[str, Any]:
-        """The part of the answer that says what the run has used."""
+        """Return the part of the answer that says what the run has used."""
         part: dict[str, Any] = {}
         asking = next((run for run in self.with_rooms() if run.machine.awaits_mind), None)
         if asking is not None and asking.runner.request is not None:
@@ -964,7 +966,7 @@ class Run:
         }
 
     def summary(self) -> StoredSummary:
-        """The summary of an ended run for its row in the store."""
+        """Return the summary of an ended run for its row in the store."""
         machine = self.machine
         return StoredSummary(idea=self.idea, errors=len(machine.errors), reason=machine.reason)
 
@@ -999,7 +1001,7 @@ class Run:
         return self.machine.doubts.notes
 
     def errors(self) -> list[dict[str, Any]]:
-        """The errors of the last Solution: `{"call", "place", "error"}`; `error` is
+        """Return the errors of the last Solution: `{"call", "place", "error"}`; `error` is
         `{"kind", "message", "sent"?}`.
         """
         return self.machine.errors
@@ -1012,8 +1014,8 @@ class Run:
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """The questions of the run and its rooms that wait for a person. `decide` settles each by
-        its `approval`.
+        """Return the questions of the run and its rooms that wait for a person. `decide` settles
+        each by its `approval`.
 
         Questions that an approver is deciding on are left out.
         """
@@ -1026,9 +1028,9 @@ class Run:
         return requests
 
     def approvals(self) -> list[JSON]:
-        """Every pending approval in the form that assistants receive; see `Question.to_json`. The
-        `plan` of a lazy run has the form of `WaitingPlan.to_json`. An approval of a room is named
-        `CALL/approval`.
+        """Return every pending approval in the form that assistants receive; see
+        `Question.to_json`. The `plan` of a lazy run has the form of `WaitingPlan.to_json`. An
+        approval of a room is named `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1052,16 +1054,17 @@ class Run:
         return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
-        """The questions of the run itself that wait for people."""
+        """Return the questions of the run itself that wait for people."""
         return questions(self.machine)
 
     def given(self) -> JSON:
-        """The result of the run as a function; see `values.given_by`."""
+        """Return the result of the run as a function; see `values.given_by`."""
         self._expect_written()
         return values.given_by(self.machine)
 
     def value(self, text: str) -> Any:
-        """The present value at a reference: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
+        """Return the present value at a reference: `†state.log`, `†results.3`, `†①.state.x`,
+        `†output`.
 
         Raises:
             ReferenceSyntaxError: the text is not a reference.
@@ -1098,7 +1101,7 @@ class Run:
             raise UnwrittenRunError(f"run {self.id}: {why}")
 
     def calls(self) -> list[Progress]:
-        """Every call of the run, in listing order."""
+        """Return every call of the run, in listing order."""
         return self.machine.history
 
     # -- the run with its rooms --------------------------------------------------------------------
@@ -1109,7 +1112,7 @@ class Run:
         return self.id.rpartition(".")[2]
 
     def open_requests(self) -> Iterator[Run]:
-        """The run and its rooms, at any depth, that wait for a solution."""
+        """Return the run and its rooms, at any depth, that wait for a solution."""
         return (
             run
             for run in self.with_rooms()
@@ -1117,8 +1120,8 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """The usage of the run and all its rooms, open or ended; with `under_way`, also the usage
-        so far of answers that are about to be interrupted.
+        """Return the usage of the run and all its rooms, open or ended; with `under_way`, also the
+        usage so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage
@@ -1187,7 +1190,7 @@ class Run:
         )
 
     def as_call(self) -> CallFinished:
-        """The event with which an ended room answers its call."""
+        """Return the event with which an ended room answers its call."""
         machine = self.machine
         index, item = self.key
         spent = self.spent().to_json()
@@ -1284,5 +1287,7 @@ class Run:
 
 
 def _cost_of(request: Request) -> JSONObject:
-    """The cost of a Request that a mind is answering: its bytes, and an estimate of its tokens."""
+    """Return the cost of a Request that a mind is answering: its bytes, and an estimate of its
+    tokens.
+    """
     return {"bytes": request.size, "about_tokens": request.about_tokens}

@@ -733,8 +733,8 @@ class Runner:
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
-        """The usage of an answer that is interrupted before it has reported its usage. A second
-        call returns nothing.
+        """Return the usage of an answer that is interrupted before it has reported its usage. A
+        second call returns nothing.
         """
         answer = self.unreported
         self.unreported = None
@@ -1089,8 +1089,8 @@ class _Ended:
         return self.finished.call, self.finished.item
 
     def events(self, machine: Machine, now: float) -> list[Event]:
-        """The events for the journal. The message comes first, because calls that read its data
-        wait for the end of this call.
+        """Return the events for the journal. The message comes first, because calls that read its
+        data wait for the end of this call.
         """
         returned: list[Event] = [] if self.returned is None else [self.returned]
         return [*returned, *finish_events(machine, self.finished, now)]
@@ -1201,8 +1201,8 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 
 def _lock_of_loop() -> anyio.Lock:
-    """The lock that lets an event loop post large results one after another. Posting 8 MB takes up
-    to 1.5 s, and 200 such results at once would block the event loop.
+    """Return the lock that lets an event loop post large results one after another. Posting 8 MB
+    takes up to 1.5 s, and 200 such results at once would block the event loop.
     """
     try:
         return _lock.get()

@@ -454,8 +454,8 @@ class Runs:
                     self._read.pop(absent_id, None)
 
     def _absent(self, run_id: str) -> list[str]:
-        """The ids of the runs whose journals must be read to take up a run: the run itself, the
-        runs that it belongs to, and its open rooms.
+        """Return the ids of the runs whose journals must be read to take up a run: the run itself,
+        the runs that it belongs to, and its open rooms.
         """
         absent: list[str] = []
         record = self.store.runs.get(run_id)
@@ -774,8 +774,8 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """True if the run in memory has all events of the store, and this process need not continue
-        it.
+        """Return whether the run in memory has all events of the store, and this process need not
+        continue it.
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
@@ -1039,8 +1039,8 @@ class Runs:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """The runs whose leases are held here. They are found in `_kept`, because `_runs` and
-        `_drivers` also have ended runs until the garbage collector finds their cycles.
+        """Return the runs whose leases are held here. They are found in `_kept`, because `_runs`
+        and `_drivers` also have ended runs until the garbage collector finds their cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
@@ -1241,7 +1241,7 @@ class Runs:
         )
 
     def _standing_of(self, run: Run, record: RunRecord) -> Standing:
-        """The state of a run whose rooms are open."""
+        """Return the state of a run whose rooms are open."""
         waiting = {"needs_solution", "needs_approval"}
         if self.approver is not None:
             waiting.remove("needs_approval")
@@ -1353,13 +1353,13 @@ class Runs:
         return events
 
     def _events_of(self, record: RunRecord) -> int:
-        """The number of events in the journals of a run and its rooms."""
+        """Return the number of events in the journals of a run and its rooms."""
         rooms = self.store.runs.rooms(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """The event with which a run continues under this configuration, if it was last driven
-        under another one or by an earlier version with other rules; otherwise None.
+        """Return the event with which a run continues under this configuration, if it was last
+        driven under another one or by an earlier version with other rules; otherwise None.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:

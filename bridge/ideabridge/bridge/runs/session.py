@@ -86,7 +86,7 @@ class Session:
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
-        """The present value at a reference; see `Run.value`."""
+        """Return the present value at a reference; see `Run.value`."""
         return self.underlying.value(reference)
 
     async def run(self, call: ObjectLike) -> Any:
@@ -224,7 +224,7 @@ class Session:
             await run.runner.wait_changed()
 
     def _is_at(self, turn: int) -> bool:
-        """Whether the calls of a turn may still be running here."""
+        """Return whether the calls of a turn may still be running here."""
         run = self.underlying
         return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
 
@@ -243,8 +243,8 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """The error for calls that have no value: a `failure` if one is passed and a call failed,
-        otherwise the error that fits the cause.
+        """Return the error for calls that have no value: a `failure` if one is passed and a call
+        failed, otherwise the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all were cancelled.
@@ -302,8 +302,8 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """The errors of a Solution with these calls, if it is one of the rejected ones; otherwise
-    None.
+    """Return the errors of a Solution with these calls, if it is one of the rejected ones;
+    otherwise None.
     """
     digest = content_hash(normalise(calls))
     for event in rejected:

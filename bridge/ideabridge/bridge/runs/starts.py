@@ -297,7 +297,7 @@ def start_solve_by(plan: Plan, begun: Start) -> Start:
 
 
 def _below_value(explained: JSONObject | None) -> JSONObject | None:
-    """The explained values of a plan, with the places that they have after its output was
+    """Return the explained values of a plan, with the places that they have after its output was
     wrapped.
     """
     listed = (explained or {}).get("values")
@@ -406,7 +406,7 @@ def settings_under(
 
 
 def _shown(value: object) -> str:
-    """A value as JSON text, if it can be written as JSON."""
+    """Return a value as JSON text, if it can be written as JSON."""
     try:
         return show(normalise(value))
     except IdeabridgeError:

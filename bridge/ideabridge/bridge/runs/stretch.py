@@ -65,7 +65,7 @@ class EndedCall:
     error: JSONObject | None = None
 
     def listed(self) -> JSONObject:
-        """The call as a Solution lists it."""
+        """Return the call as a Solution lists it."""
         module, name = self.tool.origin
         call: JSONObject = {"_tool": name}
         if module is not None:
@@ -254,12 +254,14 @@ def keep_ended(
 
 
 def part_id(run_id: str, first: int, last: int) -> str:
-    """The id of the run of some calls of a run."""
+    """Return the id of the run of some calls of a run."""
     return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
 
 
 def unkept(record: RunRecord) -> dict[int, str]:
-    """The reasons why calls of a session cannot be published, by the numbers of the calls."""
+    """Return the reasons why calls of a session cannot be published, by the numbers of the
+    calls.
+    """
     origin = record.summary.origin or {}
     reasons: dict[int, str] = {}
     for mark in list_or_empty(origin.get("unkept")):
@@ -351,8 +353,8 @@ def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
 
 
 def is_plain(progress: Progress) -> bool:
-    """True if a call ran once, by a tool or a published idea, without the meta-properties that
-    change what it does.
+    """Return whether a call ran once, by a tool or a published idea, without the meta-properties
+    that change what it does.
     """
     call = progress.call
     tool = progress.tool

@@ -46,7 +46,7 @@ RESULTS: Final = 128 * 1024
 
 
 def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
-    """A hash that distinguishes the Solutions of a turn."""
+    """Return a hash that distinguishes the Solutions of a turn."""
     if isinstance(proposed, ProgramProposed):
         return content_hash({"program": proposed.program})
 
@@ -76,7 +76,8 @@ def read_submission(
 
 
 def program_in(proposed: SolutionProposed) -> str | None:
-    """The text of the program, if a submitted solution is one: `{"program": TEXT}`; otherwise None.
+    """Return the text of the program, if a submitted solution is one: `{"program": TEXT}`;
+    otherwise None.
 
     Raises:
         RejectedSolutionError: the solution has calls or an output as well, or the program is not
@@ -94,7 +95,8 @@ def program_in(proposed: SolutionProposed) -> str | None:
 
 
 def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -> JSONObject:
-    """The values of calls without an output path, by place (with instances, `INSTANCE.PLACE`).
+    """Return the values of calls without an output path, by place (with instances,
+    `INSTANCE.PLACE`).
 
     Args:
         machine: the machine of the run.
@@ -127,18 +129,19 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def _small(room: int) -> int:
-    """The most bytes of a value that an answer with this much room shows whole."""
+    """Return the most bytes of a value that an answer with this much room shows whole."""
     return INLINE if room > 0 else 64
 
 
 def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
-    """A value without the content blocks that `blocks` takes."""
+    """Return a value without the content blocks that `blocks` takes."""
     return value if blocks is None else blocks.take(value)
 
 
 def given_by(machine: Machine) -> JSON:
-    """The result of a run as a function: its output. Without an output schema, it is the state or,
-    if that is empty, the results. The result of a program is the value of its last expression.
+    """Return the result of a run as a function: its output. Without an output schema, it is the
+    state or, if that is empty, the results. The result of a program is the value of its last
+    expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
@@ -150,8 +153,8 @@ def given_by(machine: Machine) -> JSON:
 
 
 def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
-    """An output as an answer shows it, without the content blocks that `blocks` takes. `check_run`
-    returns the whole output as †output.
+    """Return an output as an answer shows it, without the content blocks that `blocks` takes.
+    `check_run` returns the whole output as †output.
     """
     value = _without_blocks(output, blocks)
     if len(encode(value)) <= INLINE * 4:
@@ -161,7 +164,9 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 
 
 def short_printed(text: str) -> str:
-    """The text that a program printed, as an answer shows it: only the beginning if it is long."""
+    """Return the text that a program printed, as an answer shows it: only the beginning if it is
+    long.
+    """
     most = INLINE * 4
     if len(text) <= most:
         return text
@@ -169,7 +174,7 @@ def short_printed(text: str) -> str:
 
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
-    """The state as an answer shows it, without the content blocks that `blocks` takes; with
+    """Return the state as an answer shows it, without the content blocks that `blocks` takes; with
     instances, a map of the states by instance.
     """
 
@@ -184,8 +189,8 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
-    """The errors of the last Solution as an answer shows them. What tools sent is shortened like
-    results; †data.error.PLACE.error.sent reads it whole.
+    """Return the errors of the last Solution as an answer shows them. What tools sent is shortened
+    like results; †data.error.PLACE.error.sent reads it whole.
     """
     errors: list[JSON] = []
     room = RESULTS
@@ -208,8 +213,8 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 
 
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
-    """The assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?, "more_approved"?}`,
-    with at most `most` entries each, and the number of the others.
+    """Return the assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?,
+    "more_approved"?}`, with at most `most` entries each, and the number of the others.
 
     If `most` is None, all entries are returned, and `noted` has the notes; see `Doubts`.
     """
@@ -228,8 +233,8 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
-    """The calls of the last Solution that were skipped,
-    `{"place", "tool", "instance"?, "why"}` each.
+    """Return the calls of the last Solution that were skipped, `{"place", "tool", "instance"?,
+    "why"}` each.
     """
     skipped: list[JSONObject] = []
     for progress in machine.skipped:
@@ -245,7 +250,7 @@ def skipped_calls(machine: Machine) -> list[JSONObject]:
 
 
 def value_at(machine: Machine, text: str) -> JSON:
-    """The present value at a reference.
+    """Return the present value at a reference.
 
     Raises:
         ReferenceSyntaxError: the text is not a reference.
@@ -284,7 +289,7 @@ the value. The place of the call follows, as in †results.
 
 
 def contents_of(machine: Machine) -> JSONObject:
-    """The content blocks that calls returned beside their values, by place; for a call with
+    """Return the content blocks that calls returned beside their values, by place; for a call with
     `_each`, a list of them.
     """
     contents: JSONObject = {}
@@ -310,8 +315,8 @@ def _content_at(machine: Machine, written: str) -> JSON:
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
-    """The document that a reference reads. In a run that has ended, it also has the errors of the
-    last Solution (†data.error.PLACE).
+    """Return the document that a reference reads. In a run that has ended, it also has the errors
+    of the last Solution (†data.error.PLACE).
     """
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended or not isinstance(document, dict):
@@ -339,7 +344,7 @@ def _name(model: object) -> str:
 
 
 def schema_of(model: type[object]) -> JSONObject:
-    """The JSON Schema of the values that can be converted to a `model`.
+    """Return the JSON Schema of the values that can be converted to a `model`.
 
     Raises:
         OutputTypeError: pydantic has no schema for it.
@@ -354,7 +359,7 @@ def schema_of(model: type[object]) -> JSONObject:
 
 
 def typed(value: JSON, model: type[T]) -> T:
-    """The value as a `model`, which pydantic validates from JSON.
+    """Return the value as a `model`, which pydantic validates from JSON.
 
     Raises:
         OutputTypeError: the value does not fit; the message says where.
