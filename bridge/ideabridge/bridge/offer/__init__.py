@@ -1,1 +1,3 @@
-"""The offer: everything that a run of this bridge could call now, and the catalogues made of it."""
+"""The offer: everything that a run of this bridge could call now, and the catalogues taken from
+it.
+"""

@@ -1,4 +1,4 @@
-"""Tools that a context or a plan defines, or names."""
+"""Tools that a context or a plan defines or names."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """Return the tools that `tool` messages define: `{"type": "tool", "tool": {"name",
-    "description"?, "parameters"?, "output"?}}`, with the values they fix for their calls (see
-    `with_fixed`). The activity that a definition fixes runs the tool, or else the activity of the
-    same name; without either the tool is latent. A definition that names a server or an idea is
+    "description"?, "parameters"?, "output"?}}`, with the values that they fix for their calls (see
+    `with_fixed`). The tool runs the activity that its definition fixes, or else the activity with
+    its name. If neither exists, the tool is latent. A definition that names a server or an idea is
     completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
         SchemaError: a schema is invalid.
     """
-    # If it is text, it names an existing tool; see `named_in_messages`.
+    # A string names an existing tool; see `named_in_messages`.
     return [
         _read_definition(message.value)
         for message in messages
@@ -90,7 +90,7 @@ def defined_by_plan(plan: Plan) -> list[Tool]:
 
 def passing(tool: Tool, target: Tool) -> Tool:
     """Return a tool that passes its calls to `target`, under its own name and description, and with
-    its own parameters, if it has any.
+    its own parameters if it declares any.
     """
     has_parameters = bool(tool.parameters.get("properties"))
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Why tools are missing here: sentences for errors about unknown tools."""
+"""Missing tools: explains why tools are missing here, for errors about unknown tools."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import ToolKey
 
 _AWAY: Final = 600
-"""The most characters in which an error about an unknown tool says why modules are not up."""
+"""Maximum length, in characters, of the reasons why modules are not up, in an error about an
+unknown tool.
+"""
 
 _REFUSED: Final = 5
-"""The most reasons that an error about a program gives why tools cannot be called."""
+"""How many reasons why tools cannot be called an error about a program lists."""
 
 
 class MissingTools:
-    """Says why tools are not in the offer, or cannot be called.
+    """Explains why tools are not in the offer, or cannot be called.
 
     Args:
-        configuration: has the entries of the modules, and says whether a project file is not used.
-        modules: have the states of the modules.
+        configuration: contains the modules' entries, and says whether a project file is being
+            ignored.
+        modules: know the state of each module.
         own: the names of the tools of this process.
     """
 
@@ -47,8 +50,8 @@ class MissingTools:
         return f"{self.unused_file()}{self.away(calls)}"
 
     def unused_file(self) -> str:
-        """Say after a space that the project file is not used; "" if it is used, or does not
-        exist.
+        """Return a sentence, after a space, that the project file is not used, or "" if it is used
+        or does not exist.
         """
         untrusted = self._configuration.untrusted
         if untrusted is None:
@@ -56,8 +59,8 @@ class MissingTools:
         return f" {untrusted.told_to_hosts()}"
 
     def away(self, calls: Iterable[JSONObject] = ()) -> str:
-        """Return the modules that are not up, as a sentence for errors about unknown tools, after a
-        space; "" if all are up. The modules that the calls name come first.
+        """Return the modules that are not up, as a sentence after a space for errors about unknown
+        tools, or "" if all are up. The modules that the calls name come first.
         """
         named = [call.get("_module") for call in calls]
         reasons: list[str] = []
@@ -66,8 +69,7 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # A reason that is cut off may lose the command that helps, so only the name is
-                # given.
+                # A truncated reason could lose the command that helps, so only name the module.
                 reason = status.name
             reasons.append(reason)
 
@@ -83,14 +85,14 @@ class MissingTools:
 
     def why_away(self, module: str) -> str | None:
         """Return a sentence that says why a configured module is not up, has not listed its tools
-        or has none; None if it has some, or does not exist.
+        or has no tools. Return None if it has tools, or does not exist.
         """
         if module not in self._modules:
             return None
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
-        """Why a module that a program imports may not be here."""
+        """Return why a module that a program imports may not be here."""
         servers: dict[str, str] = {}
         for name in self._modules.names:
             why = self.why_away(name)
@@ -102,13 +104,13 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence that says why a tool that a module has or may have cannot be called:
-        the configuration does not allow it, its definition cannot be used, or the module is
-        disabled, not up or without a list. None if the tool is unknown.
+        """Return why a tool that a module has or may have cannot be called, as a sentence, or None
+        if the tool is unknown. The configuration may not allow it, its definition may be unusable,
+        or the module is disabled, not up or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
-            module: the module that a call names; None: any module.
+            module: the module that a call names, or None for any module.
         """
         if module is None:
             return self._why_refused_anywhere(name)
@@ -136,8 +138,8 @@ class MissingTools:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Add to an error about a program the reasons why tools and servers that it may name cannot
-        be called.
+        """Extend an error about a program with the reasons why tools and servers that it may name
+        cannot be called.
         """
         try:
             yield
@@ -180,12 +182,12 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
     """Return what a call of a tool lacks under a configuration, as in "the server 'git', which is
-    not configured here"; None if the tool may be here once its module is up.
+    not configured here". Return None if the tool may be here once its module is up.
 
     Args:
-        configuration: has the modules.
+        configuration: the configuration with the modules.
         key: the module and the name of the tool.
-        own: the names of the tools of the process; None: they are not known.
+        own: the names of the process's tools, or None if they are not known.
     """
     module, name = key
     if module is None:

@@ -1,4 +1,4 @@
-"""The lists of tools that modules sent when they were last up, as the store has them."""
+"""Module lists: the stored tool lists that modules sent when they were last up."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _LOGGED_TOOLS: Final = 5
-"""How many tools one line of the log names, at most."""
+"""How many tools a log line names at most."""
 
 
 class ModuleLists:
     """The stored lists of the modules' tools, and how the modules are reached.
 
-    The key of a list is the fingerprint of the module's configuration: a module of the same name
-    with another command, address or filter does not use that list. A list contains no secrets:
+    The key of a list is the fingerprint of the module's configuration: a module with the same name
+    but another command, address or filter does not use that list. Lists contain no secrets, because
     `Modules` removes them from definitions.
     """
 
@@ -43,8 +43,8 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Give the modules their stored lists, before they connect. A module whose configuration
-        has changed counts as another module: only the names stay reserved for it.
+        """Pass the stored lists to the modules before they connect. If a module's configuration has
+        changed, it does not get its list, but the names stay reserved for it.
         """
         secrets = self._modules.secrets
         for name, fingerprint in self._fingerprints.items():
@@ -69,7 +69,7 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store the list of a module that is up, and how it was reached."""
+        """Store the list of a module that is up, and how the module was reached."""
         fingerprint = self._fingerprints.get(name)
         if fingerprint is None:
             return
@@ -97,14 +97,14 @@ class ModuleLists:
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # The module has not sent its whole list, and the stored list may have more.
+            # The module has not sent its whole list, so the stored list may contain more.
             return
 
         name = module.name
         listed = module.tools
         milder = _milder(_tools_in(stored or []), listed)
         if milder:
-            # The new hints hold. People who relied on being asked must hear of them.
+            # The new hints apply at once, so warn people who relied on being asked.
             more = ""
             if len(milder) > _LOGGED_TOOLS:
                 more = f"; and {len(milder) - _LOGGED_TOOLS} more"
@@ -121,8 +121,8 @@ def _tools_in(listed: list[JSON]) -> list[Tool]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Return the new promises in the hints of tools, which let calls run that asked a person
-    before.
+    """Describe the tools whose new hints promise more than before, so that their calls no longer
+    ask a person.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

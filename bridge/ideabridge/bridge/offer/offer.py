@@ -5,8 +5,8 @@ and all known tools, to name and search them. `ModuleLists` stores what each mod
 was last up, so that names do not depend on which modules are up.
 
 The catalogue of a run is taken from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
-program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools` says
-why a tool is not here.
+program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
+explains why a tool is not here.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 30.0
-"""Seconds that a run waits for modules that are connecting before it reports that a
-tool is unknown."""
+"""How long, in seconds, a run waits for connecting modules before it reports an unknown tool."""
 
 
 SOLVE: Final = Tool(
@@ -67,25 +66,26 @@ SOLVE: Final = Tool(
     },
     module=ANONYMOUS,
 )
-"""The tool of `_module: "anonymous"`; latent tools of the process can be called there, too."""
+"""The tool of `_module: "anonymous"`. This process's latent tools can also be called under that
+module.
+"""
 
 
 class Offer:
     """The tools of a toolbox and of the modules, and published ideas.
 
-    Its waits have the verbs of the table in `modules.py`: `settle`, `know_names`, `reach`. `until`
-    waits for a condition.
+    `settle`, `know_names` and `reach` wait as the table in `modules.py` says; `until` waits for a
+    condition.
 
     Args:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
-        idea_names: returns the names of the ideas that are published to a caller, the
-            most used first.
-        configuration: says whether rules allow tools by their names alone (see `know_names`),
-            and whether a project file is not used.
+        idea_names: returns the names of the ideas published to a caller, most used first.
+        configuration: tells whether rules allow tools by name alone (see `know_names`), and whether
+            a project file is being ignored.
 
     Attributes:
         modules, idea, idea_names, configuration: the arguments.
-        missing: says why tools are not here.
+        missing: explains why tools are not here.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool of the toolbox and of the modules, by the last list of each module, which an
-        earlier process may have stored. So a name does not depend on which modules are up. The list
-        is the same object until something changes.
+        """Every tool of the toolbox and of the modules. Each module counts with its latest list,
+        which may come from an earlier process, so that names do not depend on which modules are up.
+        The list is the same object until something changes.
         """
         if self._known is None:
             offered = offered_tools(
@@ -136,15 +136,15 @@ class Offer:
 
     @property
     def known_catalogue(self) -> Catalogue:
-        """The tools of `known`, compiled: to describe them, not to run them."""
+        """The compiled tools of `known`, which serve to describe tools, not to run them."""
         if self._known_catalogue is None:
             self._known_catalogue = self.compiled(self.known)
         return self._known_catalogue
 
     @property
     def catalogue(self) -> Catalogue:
-        """The tools that new runs get, compiled: those of the toolbox, and those that modules have
-        listed in this process.
+        """The compiled tools for new runs: the toolbox, and what modules have listed in this
+        process.
         """
         if self._catalogue is None:
             tools = [
@@ -160,14 +160,12 @@ class Offer:
         return Catalogue(tools, self.latent(tools))
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Return the tools of this process that have no activity, so that a mind writes their
-        result.
-        """
+        """Return the tools of this process without an activity, whose results a mind writes."""
         own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """Return the present tools with these keys, including rooms, each once."""
+        """Return the present tools with these keys, each once and including rooms."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = Catalogue([*self.catalogue.tools, *rooms])
@@ -195,9 +193,9 @@ class Offer:
     # -- tools that pass their calls to others -----------------------------------------------------
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
-        """Let tools of the toolbox that name a server pass their calls to its tools. A tool is left
-        out if the server's tool is unknown, or if it names an idea, because not every caller has
-        that.
+        """Let tools of the toolbox that name a server pass their calls to that server's tools.
+        Leave out a tool if the server's tool is unknown. Also leave out a tool that names an idea,
+        because not every caller may use that idea.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
@@ -217,8 +215,8 @@ class Offer:
         return tools
 
     def passing_to_ideas(self, caller: str) -> list[Tool]:
-        """Return the tools of the toolbox that pass their calls to ideas, if the ideas are
-        published to a caller.
+        """Return the tools of the toolbox that pass their calls to ideas published to this
+        caller.
         """
         tools: list[Tool] = []
         for tool in self._toolbox:
@@ -241,14 +239,14 @@ class Offer:
         with the same name.
 
         Raises:
-            PlanError: the tool or idea that a definition names to answer its calls is not here.
+            PlanError: the tool or idea that should answer the calls of a definition is not here.
         """
         own = {tool.name: self._completed(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
         return self.compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
-        """Return a tool that a context defines, with the tool that answers its calls.
+        """Return a tool that a context defines, completed with the tool that answers its calls.
 
         A context may come from a mind, so its definitions run only what already exists here, under
         the rules for what runs.
@@ -275,10 +273,8 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str) -> Tool:
-        """Return a tool that passes its calls to an activity of the toolbox, with the hints of its
-        tool.
-
-        An activity without a tool has no hints, so a person is asked.
+        """Return a tool that passes its calls to an activity of the toolbox, with the hints of that
+        activity's tool. If the activity has no tool, there are no hints, so calls ask a person.
         """
         name = self._toolbox.activity(activity).name
         code = self._toolbox.tools.get(name) or Tool(name)
@@ -287,23 +283,23 @@ class Offer:
     # -- waits -------------------------------------------------------------------------------------
 
     async def settle(self) -> Catalogue:
-        """Wait until every module is up or has failed, at most `SETTLE_SECONDS`, and return the
+        """Wait up to `SETTLE_SECONDS` until every module is up or has failed, and return the
         catalogue.
         """
         await self.modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
     async def know_names(self) -> None:
-        """If rules allow tools by their names alone, wait until the tools of every module are
-        known, at most `SETTLE_SECONDS`. Without this wait, the first module that is up would own a
-        name until another module lists a tool of that name.
+        """If rules allow tools by name alone, wait up to `SETTLE_SECONDS` until every module's
+        tools are known. Without this wait, the first module to come up would own a name until
+        another module lists a tool with the same name.
         """
         if self._by_name:
             await self.modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
-        """Wait until these modules, as far as they are configured, have listed their tools or have
-        failed, at most `SETTLE_SECONDS`. None, which stands for this process, is ignored.
+        """Wait up to `SETTLE_SECONDS` until these modules have listed their tools or have failed.
+        Modules that are not configured are ignored, and so is None, which means this process.
         """
         await self.know_names()
         configured = {*modules} & {*self.modules.names}
@@ -329,19 +325,19 @@ class Offer:
         ]
 
     def deadline(self) -> float:
-        """Return the time until which a run that begins now waits for modules, as
-        `anyio.current_time` counts it.
+        """Return how long a run that begins now may wait for modules, as a time of
+        `anyio.current_time`.
         """
         return anyio.current_time() + SETTLE_SECONDS
 
     async def until(self, enough: Callable[[], bool], deadline: float) -> None:
-        """Wait until `enough` is true or no module is connecting, at most until the deadline."""
+        """Wait until `enough` is true, no module is connecting, or the deadline has passed."""
         await self.modules.until(enough, max(0.0, deadline - anyio.current_time()))
 
 
 def _remote_target(tool: Tool, catalogue: Catalogue) -> Tool:
-    """Return the tool of a server that a definition names. UnknownToolError suggests the nearest
-    names.
+    """Return the tool of a server that a definition names. Raises `UnknownToolError`, which
+    suggests the nearest names.
     """
     name = tool.activity or tool.name
     return catalogue.get((tool.module, name)) or catalogue.find(name, tool.module)

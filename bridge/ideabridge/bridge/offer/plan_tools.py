@@ -19,8 +19,9 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 _LOOK_SECONDS: Final = 3.0
-"""Seconds that a plan waits for failed modules, if they may have a tool that no other module
-has."""
+"""How long, in seconds, a plan waits for failed modules that may have a tool that no other module
+has.
+"""
 
 
 class PlanTools:
@@ -39,15 +40,14 @@ class PlanTools:
         self._calls = [call for call in plan.calls if isinstance(call, dict)]
 
     def present(self, *, plain_ideas: bool = True) -> Catalogue:
-        """Return the present tools, with the rooms that the plan names and the tools that it
-        defines.
+        """Return the present tools, the rooms that the plan names, and the tools that it defines.
 
         Args:
-            plain_ideas: include the ideas that calls name without `_module`, if no tool has their
-                name.
+            plain_ideas: whether to include ideas that calls name without `_module`, if no tool has
+                their name.
 
         Raises:
-            PlanError: the tool or idea that a definition names to answer its calls is not here.
+            PlanError: the tool or idea that should answer the calls of a definition is not here.
         """
         offer = self._offer
         modules = (call.get("_module") for call in self._calls if not _is_step(call))
@@ -77,14 +77,14 @@ class PlanTools:
         return self._offer.rooms((f"{IDEA}{name}" for name in safe), self._caller)
 
     async def catalogue(self) -> Catalogue:
-        """Return the tools that the plan names, for its journal and its idea, once their modules
-        are up or have failed. If one of them is unknown, the catalogue has all tools, so that the
-        error can name the nearest ones.
+        """Return the catalogue of the tools that the plan names, once their modules are up or have
+        failed. The run's journal and idea record it. If one of the tools is unknown, the catalogue
+        has all tools, so that the error can suggest the nearest names.
 
         Raises:
-            SchemaError, PlanError: the plan's input schema is invalid, or its input does
-                not satisfy it.
-            PlanError: a call names a version of an idea that does not exist.
+            SchemaError: the plan's input schema is invalid.
+            PlanError: the input does not satisfy its schema, or a call names a version of an idea
+                that does not exist.
         """
         offer = self._offer
         self._plan.check_input()
@@ -107,7 +107,7 @@ class PlanTools:
         return catalogue.used_by(self._plan.calls, more)
 
     def _unknown_to(self, catalogue: Catalogue) -> list[JSONObject]:
-        """Return the calls whose tool a catalogue does not have."""
+        """Return the calls whose tool is not in a catalogue."""
         return [call for call in self._calls if catalogue.look_up(call) is None]
 
     async def _catalogue_with(self, unknown: list[JSONObject]) -> Catalogue:
@@ -116,7 +116,7 @@ class PlanTools:
         """
         offer = self._offer
         deadline = offer.deadline()
-        # Any module may have the tool of a call that names no module.
+        # If a call names no module, any module may have its tool.
         unowned = [call for call in unknown if not isinstance(call.get("_module"), str)]
         owned = [call for call in unknown if isinstance(call.get("_module"), str)]
 
@@ -160,8 +160,8 @@ class PlanTools:
         return owners
 
     def _present_if_unambiguous(self) -> Catalogue:
-        """Return the result of `present`. An idea has its plain name only if no tool has it,
-        including the tools of modules that are not up.
+        """Return the result of `present`. An idea can be called by its plain name only if no tool
+        has that name, not even a tool of a module that is not up.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -169,8 +169,8 @@ class PlanTools:
     # -- checks ------------------------------------------------------------------------------------
 
     def _expect_up(self, catalogue: Catalogue) -> None:
-        """Refuse a tool name without its module if that module is not up, because the name could
-        mean another tool.
+        """Raise an error if a call names a tool without its module and that module is not up,
+        because the name could mean another tool.
         """
         modules = self._offer.modules
         away = {module: {*names} for module, names in modules.reserved().items()}
@@ -188,7 +188,7 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {name}: {why}")
 
     def _expect_versions(self, catalogue: Catalogue) -> None:
-        """Refuse a call of an idea in a version that does not exist."""
+        """Raise an error if a call names a version of an idea that does not exist."""
         for place, call in self._places_unknown_to(catalogue):
             module = call.get("_module")
             if not isinstance(module, str) or not module.startswith(IDEA):
@@ -204,12 +204,12 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Refuse a tool that a module has or may have but that cannot be called, and give the
-        reason.
+        """Raise an error, with the reason, if a module has or may have a tool but the tool cannot
+        be called.
 
         Raises:
-            PlanError: a call names such a tool, which is not in `catalogue`, the result of the
-                method of this name.
+            PlanError: a call names such a tool. It is not in `catalogue`, which is the result of
+                the method `catalogue`.
         """
         for place, call in self._places_unknown_to(catalogue):
             name = call.get("_tool")
@@ -220,7 +220,7 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {name[:100]}: {why}")
 
     def _places_unknown_to(self, catalogue: Catalogue) -> list[tuple[int, JSONObject]]:
-        """(place, call) of the calls whose tool a catalogue does not have."""
+        """(place, call) for each call whose tool is not in a catalogue."""
         return [
             (place, call)
             for place, call in enumerate(self._plan.calls)

@@ -15,8 +15,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """Return the names of all tools in a program, once the modules that it names are up or have
-    failed.
+    """Return the names under which a program calls tools, once the modules that it names are up or
+    have failed.
     """
     words = {*re.findall(r"\w+", program)}
     await offer.reach(
@@ -29,11 +29,11 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
 
 
 def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Catalogue:
-    """Compile the tools that a program uses; `asks`: whether it asks a mind.
+    """Compile the tools that a program uses. `asks` says whether the program asks a mind.
 
     Raises:
-        PlanError: the module of a tool has never been up here. A call waits for one that
-            is tried again.
+        PlanError: the module of a tool has never been up here. If a module is only reconnecting,
+            the call waits for it instead.
     """
     tools = names.listed
     present = offer.catalogue
@@ -94,7 +94,7 @@ def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[T
     if isinstance(modules, dict):
         for name, tools_used in modules.items():
             if not tools_used:
-                # A server that the program only imports has to be here, too.
+                # Even a server that the program imports but does not call must be here.
                 tools.extend(names.tools[name].values())
 
     return tools

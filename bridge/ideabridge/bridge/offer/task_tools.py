@@ -13,20 +13,20 @@ from ideabridge.tools.names import did_you_mean, is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
 MAX_PATTERNS: Final = 100
-"""The most patterns with wildcards that choose tools: each is compared with the name of every
-tool."""
+"""Limit on the patterns with wildcards, each of which is compared with every tool's name."""
 
 MAX_IDEAS: Final = 100
-"""The most published ideas that patterns such as `idea:*` offer: each adds its schema
-to every Request."""
+"""How many published ideas a pattern such as `idea:*` may offer. Each adds its schema to every
+Request.
+"""
 
 _SHOWN_PATTERNS: Final = 10
 _SHOWN_PATTERN: Final = 100
-"""The most patterns that an error repeats, and the most characters of each."""
+"""How many patterns an error repeats, and how many characters of each."""
 
 
 class TaskTools:
-    """The tools that one task may call: those that patterns choose, and those that its context
+    """The tools that one task may call: those that its patterns choose, and those that its context
     defines.
 
     A name that no tool has, and a pattern such as `*` or `idea:*`, also choose published ideas. A
@@ -35,9 +35,9 @@ class TaskTools:
 
     Args:
         offer: everything that a run could call now.
-        patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms;
-            `idea:NAME`: an idea. None: all tools.
-        defined: tools of `tool` messages; each replaces a tool of the same name.
+        patterns: names or patterns such as `git_*`, `anonymous.solve` for clean rooms, and
+            `idea:NAME` for an idea; or None for all tools.
+        defined: tools that `tool` messages define. Each replaces the tool with the same name.
         caller: whose task it is; ideas must be published to it.
     """
 
@@ -81,8 +81,8 @@ class TaskTools:
         return catalogue
 
     def _are_present(self) -> bool:
-        """Return whether all patterns are names of present tools or ideas, so that waiting for
-        modules is not necessary.
+        """Return whether all patterns are names of present tools or ideas, so that there is no need
+        to wait for modules.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
         return bool(self._patterns) and all(
@@ -133,8 +133,8 @@ class TaskTools:
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _may_name_idea(self, name: str) -> bool:
-        """Return whether a name may be the plain name of an idea, because no tool of the toolbox or
-        of a module, up or not, has it.
+        """Return whether a name can mean an idea, because no tool has it, neither in the toolbox
+        nor at any module, up or not.
         """
         if not is_safe_name(name):
             return False
@@ -165,7 +165,7 @@ class TaskTools:
         """Check that a catalogue has a tool that the context names.
 
         Raises:
-            PlanError: it does not; the message has the nearest names.
+            PlanError: it does not. The message suggests the nearest names.
         """
         if chosen_tools(catalogue.tools, [name]):
             return

@@ -1,4 +1,4 @@
-"""Names of tools: the names of modules' tools in plans, of which no two collide."""
+"""Tool names: chooses names for modules' tools in plans so that no two collide."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
     """Return the tools of the toolbox and of the modules. No tool shadows another: a module's tool
-    gets the module as prefix if another tool has its name, or one that looks like it, or if it
-    looks like a name of another module's tool.
+    gets the module as a prefix if another tool has the same or a similar-looking name, or if its
+    name could be read as the name of another module's tool.
 
     Args:
-        toolbox: its tools keep their names.
+        toolbox: the tools of this process, which keep their names.
         remote: the tools of the modules.
-        away: for each module that is not up, the names of its tools, which `remote` lacks; possibly
-            none.
+        away: the names of the tools of each module that is not up and so not in `remote`. The names
+            may be empty.
     """
     own = list(toolbox.tools.values())
     named = list(remote)
@@ -39,8 +39,8 @@ def offered_tools(
     renamed = set(doubtful)
     used = {tool.name for tool in own}
     used |= {tool.name for place, tool in enumerate(named) if place not in renamed}
-    # Sorted: two prefixed names may differ only in a number, which must not depend on which
-    # module came first.
+    # Sort the names: two prefixed names may differ only in a number, which must not depend on which
+    # module came up first.
     doubtful.sort(key=lambda place: (named[place].module or "", named[place].name))
     for place in doubtful:
         tool = named[place]
@@ -52,9 +52,10 @@ def offered_tools(
 
 
 class _Owners:
-    """The modules that own each name, None for this process. Names that look alike are one name.
+    """The modules that own each name, with None for this process. Names that look alike count as
+    one name.
 
-    Besides the names of its tools, a module owns these names with its own name before them, as in
+    Besides its tools' names, a module owns each of them prefixed with its own name, as in
     `module_tool`, `module.tool` and `module/tool`.
     """
 
@@ -75,7 +76,7 @@ class _Owners:
         self._of_beginnings[f"{shape}/"] = module
 
     def is_doubtful(self, tool: Tool) -> bool:
-        """Return whether the name of a tool could be mistaken for the name of another one."""
+        """Return whether a tool's name could be mistaken for another's."""
         shape = skeleton(tool.name)
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True
@@ -100,7 +101,7 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         for tool in group:
             name = tool.origin[1]
             if {name} == plain:
-                # The others look like this one.
+                # All other names look like this one.
                 continue
 
             rivals = _rivals_of(name, group, plain)
@@ -116,8 +117,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[Tool], plain: set[str]) -> list[Tool]:
-    """Return the tools for which a name could be mistaken, in a group whose names look alike: the
-    one with a plain name, if there is only one.
+    """Return the tools that a name could be mistaken for, from a group whose names look alike: only
+    the tool with the plain name, if there is exactly one.
     """
     rivals = [tool for tool in group if tool.origin[1] != name and not is_disguised(tool.origin[1])]
     if len(plain) == 1:

@@ -3,16 +3,16 @@
 A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by
 another run, its room.
 
-- The room has its own journal and ideas. Its id consists of the ids of the run and of the call
-  (`room_name`), so any process that takes the run up finds the room, and a call that a room answers
-  never runs twice.
-- `Rooms.open` starts the room, or enters it again. Its context is composed here: a latent call sees
-  the context of its Request, a clean room sees only the call and its imports.
-- No task waits for a room. When the room ends, its driver posts `CallFinished` to the run. If
-  another process drives the run, the driver tries again until the run has the result; the other
-  process may also read the result at its own next heartbeat.
-- If the call ends without its room (the call was cancelled, or the run has ended), the room is
-  cancelled, and never continues. All rooms of a run count against the run's budget.
+- The room has its own journal and ideas. Its id consists of the ids of the parent and of the call
+  (`room_name`), so any process that resumes the parent finds the room, and such a call never runs
+  twice.
+- `Rooms.open` starts or reopens the room. Its context is composed here: a latent call sees the
+  context of its Request, and a clean room sees only the call and its imports.
+- No task waits for a room. When the room ends, its driver posts `CallFinished` to the parent. If
+  another process drives the parent, the driver tries again until the parent has the result. The
+  other process may also read the result itself at its next heartbeat.
+- If the call ends before its room does (it was cancelled, or the parent has ended), the room is
+  cancelled and never continues. All rooms of a run count against its budget.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
-"""Seconds until a room tries again to hand its result to a run that another process drives."""
+"""How long, in seconds, a room waits before it again tries to hand its result to a parent that
+another process drives.
+"""
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
@@ -87,11 +89,11 @@ class _Runs(Protocol):
 
 
 class Rooms:
-    """Opens rooms, and hands their results to the runs that they belong to.
+    """Opens rooms, and hands their results to their parents.
 
     Args:
-        runs: contains the runs and their rooms. Its mind answers in the rooms of plans. In the
-            rooms of any other run, the mind of that run answers.
+        runs: the runs of this process and their rooms. Its mind answers in the rooms of plans; in
+            the rooms of any other run, that run's mind answers.
     """
 
     def __init__(self, runs: _Runs) -> None:
@@ -100,7 +102,7 @@ class Rooms:
     # -- opening -----------------------------------------------------------------------------------
 
     async def open(self, run: Run, effect: Execute) -> None:
-        """Open the room of a call that was started, or enter it again."""
+        """Open the room of a call that has started, or reopen it."""
         try:
             opened = await self._enter(run, effect)
         except InterruptedRunError:
@@ -111,7 +113,7 @@ class Rooms:
         try:
             await run.patiently(lambda: self._opened(run, effect.key, opened))
         except Exception as error:  # noqa: BLE001 - only this run is given up, not the bridge
-            # If the run is lost here, the process that continues it reads the journals.
+            # If this process has lost the run, the process that continues it reads the journals.
             if run.runner.lost is None:
                 run.runner.fail(error)
 
@@ -150,8 +152,8 @@ class Rooms:
                 f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}"
             )
 
-        # Rooms of a lazy run are eager: a person has accepted the plan as a whole, and the calls of
-        # the rooms ask as usual.
+        # Rooms of a lazy run are not lazy: a person has accepted the plan as a whole, and the calls
+        # in the rooms ask for approval as usual.
         settings = dataclasses.replace(
             machine.settings, planning="eager", depth=depth - 1, output_by_instance=False
         )
@@ -197,9 +199,8 @@ class Rooms:
 
     def _choice(self, run: Run) -> Choice:
         """Return the mind that answers in the rooms of a run. In a run that a mind solves, it is
-        the same mind. In a plan that is itself a room, it is the mind for the rooms of the run that
-        the plan belongs to, unless this is `turns`. In any other plan, it is the mind that `auto`
-        chooses.
+        the same mind. In a plan that is itself a room, it is the mind for the rooms of its parent,
+        unless that is `turns`. In any other plan, it is the mind that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -214,8 +215,8 @@ class Rooms:
     # -- events and ends ---------------------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Receive an event of a run or room. If another process drives the run, only the watchers
-        here are called.
+        """Receive an event of a run or room. If another process drives the run, this only calls the
+        watchers.
         """
         follows = run.runner.follows
         parent = run.parent
@@ -234,8 +235,8 @@ class Rooms:
         if isinstance(event, RunEnded) and not follows:
             self._runs.group.start_soon(self._settle, run, parent)
         elif isinstance(event, _COUNTED) and not follows and run.root.over_budget() is not None:
-            # The root ends in a task of its own, because its end also ends this room, which is
-            # still taking an event.
+            # End the root in a separate task, because that also ends this room, which is still
+            # applying an event.
             self._runs.group.start_soon(_end, run.root)
 
         for watcher in list(run.root.room_watchers):
@@ -244,8 +245,8 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its run, and try again while another process drives the
-        run.
+        """Hand the result of a room to its parent, and try again while another process drives the
+        parent.
         """
         key = room.key
         while True:
@@ -263,12 +264,13 @@ class Rooms:
                 return
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
-        # The run counts as behind until the ends of the rooms in `ending` are written.
+        # The run counts as behind until the rooms in `ending` have written that they ended.
         run.ending = [
             ending for ending in run.ending if ending.runner.is_behind or ending.is_being_left
         ]
         run.ending.append(room)
-        # If another process drives the room, that process notices when it hands in the result.
+        # If another process drives the room, that process notices when it tries to hand over the
+        # result.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
                 room.cancel(reason)
@@ -278,22 +280,22 @@ class Rooms:
     @staticmethod
     async def _cancel_later(room: Run, reason: str) -> None:
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # If this fails, the process that takes the room up later ends it.
+            # If this fails, the process that resumes the room later ends it.
             await room.patiently(lambda: room.cancel(reason))
 
     def reopen(self, run: Run) -> None:
-        """Find the open rooms of a run that was taken up."""
+        """Reopen the open rooms of a run that was read from its journal."""
         for key in list(run.machine.open_rooms):
             record = self._runs.store.runs.get(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
 
     def look(self, run: Run) -> None:
-        """At each heartbeat of a run, look at its rooms that other processes drive and, if it is a
-        room, at the run that it belongs to.
+        """At each heartbeat of a run, check its rooms that other processes drive and, if it is a
+        room, its parent.
         """
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
-            # If the store fails, the next heartbeat looks again.
+            # If the store fails, the next heartbeat checks again.
             above = None if run.parent is None else self._runs.store.runs.get(run.root.id)
             if above is not None and above.status in ENDED:
                 run.cancel(ORPHANED)
@@ -307,7 +309,7 @@ class Rooms:
 
 
 def _nesting(run: Run, effect: Execute) -> str:
-    """Return the nested rooms, the outermost first: `idea:a > idea:b > ...`."""
+    """Return the nesting of rooms, outermost first: `idea:a > idea:b > ...`."""
     names = [effect.tool.module or effect.tool.name]
     while run.parent is not None:
         tool = run.parent.machine.history[run.key[0]].call.tool
@@ -319,9 +321,7 @@ def _nesting(run: Run, effect: Execute) -> str:
 def _start_clean_room(
     machine: Machine, effect: Execute, settings: Settings, choice: Choice
 ) -> Start:
-    """Return the start of `solve` in a clean room. Its tools are at most the tools of the run that
-    it belongs to.
-    """
+    """Return the start of `solve` in a clean room. It has no tools that its parent lacks."""
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
     )
@@ -350,8 +350,8 @@ def _start_clean_room(
 
 
 async def _end(run: Run) -> None:
-    # The budget is counted again here, because a closing room may have been counted twice: in the
-    # journal of its run and as an open room.
+    # Count the budget again, because a closing room may have been counted twice: in its parent's
+    # journal and as an open room.
     reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
@@ -375,7 +375,7 @@ def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
         kind = path[0]
         rest = list(path[1:])
         if kind == "results":
-            # A room did not make these calls, so their results are data there.
+            # The room did not make these calls, so it sees their results as data.
             kind = "data"
             rest = ["results", *rest]
 
@@ -399,9 +399,8 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """Return the context of the Request in which a latent call was proposed (None for a call of a
-    plan), with the messages that the instance of the call sees. The messages have no instance in
-    the room.
+    """Return the context of the Request in which a latent call was proposed, or None for a call of
+    a plan. It holds the messages that the call's instance sees; in the room they have no instance.
     """
     if request is not None:
         context = request.context_json
@@ -411,7 +410,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     messages: list[JSON] = []
     for raw in context:
         message = read_message(raw)
-        # Tools, plans and errors are for the authors of calls.
+        # Messages about tools, plans and errors are only for whoever writes calls.
         if message.instance not in ("", instance) or message.type in ("tool", "plan", "error"):
             continue
 
@@ -428,8 +427,8 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
 
 
 def _call_in_room(call: JSONObject, instance: str) -> JSONObject:
-    """Return an earlier call with references that can be read in the room, where its result is
-    data.
+    """Return an earlier call with its references rewritten so that they can be read in the room,
+    where its result is data.
     """
     changed = dict(call)
     for name in ("value", "also"):
@@ -456,8 +455,8 @@ def _reference_in_room(text: str, instance: str) -> str:
 
 
 def _latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
-    """Return the context in which a mind writes the result of a latent call: the messages `before`,
-    then a message for each import, then the call.
+    """Return the context in which a mind writes the result of a latent call: the messages in
+    `before`, a message for each import, and the call.
     """
     call: JSONObject = {"_tool": effect.tool.name}
     if effect.tool.description:

@@ -1,4 +1,4 @@
-"""Run: one pass of the loop, as its callers see it.
+"""Run: one plan, program or task being carried out, as its callers see it.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
 lease under which this process may write its journal). A run that waits for somebody returns its
@@ -8,7 +8,7 @@ as part of that run: the status, approvals, requests and usage of the run includ
 rooms.
 
     running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
-    interrupted: the run cannot continue in this process; its journal stays as it is
+    interrupted: the run cannot continue in this process; its journal is unchanged
 """
 
 from __future__ import annotations
@@ -103,25 +103,27 @@ RunStatus: TypeAlias = Literal[
 ]
 
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
-"""Called with a room and an event, for every event of the room."""
+"""Function called with a room and an event, for every event of the room."""
 
 WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
     "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
     "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
 }
-"""The reason why a run with this status has no result."""
+"""Why a run with this status has no result."""
 
 _RUN_NOTHING: Final = ("deny", "skip", "value")
-"""The decisions that settle a question without running a call. They are accepted even if the run
-cannot go on here.
+"""Decisions that settle a question without running a call. They are accepted even if the run cannot
+continue here.
 """
 
 _NOTES: Final = 20
-"""The most entries in an answer of each kind: decisions, assumptions, skipped calls and notes."""
+"""Limit on the entries of each kind in an answer: decisions, assumptions, skipped calls and
+notes.
+"""
 
 _WRITTEN: Final = 64 * 1024
-"""The most bytes of a Solution that is kept as it was written, in addition to the form that
+"""Maximum size, in bytes, of a Solution whose original text is stored in addition to the form that
 satisfies its schema.
 """
 
@@ -157,20 +159,20 @@ class Run:
 
     Args:
         caller: the caller who started it; other callers do not see it.
-        mind: answers its Requests; None if they are answered by turns.
+        mind: answers its Requests, or None if the caller answers them turn by turn.
         parent: for a room, the run whose call it answers.
 
     Attributes:
-        rooms: the runs that answer its calls at present, by call and item.
-        ending: rooms that are ending because their calls have ended.
+        rooms: the runs that currently answer its calls, keyed by call and item.
+        ending: rooms that are being closed because their calls have ended.
         room_watchers: functions that are called with every event of its rooms, at any depth; see
             `watching`.
-        people: makes sure that its questions are settled.
+        people: sees that its questions are settled.
         bound: the start definitions of its modules; see `RunStarted`.
         made_under: the fingerprint of the configuration under which it was last driven.
         idea: the id of the idea that was saved last.
-        active_seconds: the seconds that it has been at work in this process.
-        turns: the turns that its journal records.
+        active_seconds: how long it has been at work in this process, in seconds.
+        turns: the turns recorded in its journal.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class Run:
         if machine.ended:
             return cast("RunStatus", machine.status or "failed")
 
-        # The run waits for rooms that are about to open, so that it reports all their Requests
+        # Wait for rooms that are about to open, so that the run reports all their Requests
         # together.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
@@ -248,14 +250,14 @@ class Run:
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal of the run, or of one of its rooms, lacks events. Nobody sees
-        these events until they are written.
+        """True while events of the run, or of one of its rooms, have not been written to the
+        journal. Nobody sees them before that.
         """
         return any(run.runner.is_behind for run in self.with_rooms(ending=True))
 
     @property
     def may_rest(self) -> bool:
-        """True if the run waits for somebody and any process may take it up. While the module of a
+        """True if the run waits for somebody and any process may continue it. While the module of a
         running call waits for an answer, the run stays in the process that runs the call.
         """
         return (
@@ -266,14 +268,14 @@ class Run:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if another process drives the run, or none does."""
+        """True unless this process drives the run."""
         here = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
         return not here and self.runner.lost is None and not self.machine.ended
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal only waits. It is False if a module had
-        asked a question: the call ran in another process and may have ended with that process.
+        """True if a run that was read from its journal does nothing but wait. False if a module had
+        asked a question, because its call ran in another process and may have ended with it.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -284,7 +286,8 @@ class Run:
         if self.runner.is_behind or self.runner.program.computes:
             return False
         if machine.ended or self.runner.lost is not None:
-            # An ended room must still hand its result to its run. A lost room is at work elsewhere.
+            # A room that has ended must still hand its result to its parent. A lost room is at work
+            # elsewhere.
             return self.runner.lost is not None
 
         if machine.awaits_solution or machine.waits_for_people:
@@ -294,8 +297,8 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """Yield the run and its rooms, at any depth; with `ending`, also the rooms that are
-        ending.
+        """Yield the run and its rooms at any depth. `ending` includes the rooms that are being
+        closed.
         """
         yield self
         for room in (*self.rooms.values(), *self.ending) if ending else self.rooms.values():
@@ -303,12 +306,12 @@ class Run:
 
     @property
     def root(self) -> Run:
-        """The run that a room, at any depth, belongs to; the run itself if it is not a room."""
+        """The outermost run that a room belongs to, or the run itself if it is not a room."""
         return self if self.parent is None else self.parent.root
 
     @property
     def key(self) -> ExecutionKey:
-        """The call and the item of the parent that this room answers."""
+        """The call of the parent, and its item, that this room answers."""
         return call_of_room(self.id)
 
     @property
@@ -322,15 +325,15 @@ class Run:
         return parent.machine.ended or self.key not in parent.machine.open_rooms or parent.is_orphan
 
     async def open_room(self, effect: Execute) -> None:
-        """Open the room of a call that was started, and post its result."""
+        """Open the room of a call that has started, and post its result."""
         await self._host.open_room(self, effect)
 
     def note_waiting(self) -> None:
-        """Note that somebody begins to wait for a change of the run."""
+        """Record that somebody now waits for the run to change."""
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method of the run, and call it again while the store cannot be written; see
+        """Call a method of the run, and repeat the call while the store cannot be written. See
         `Bridge.patiently`.
         """
         return await self.driver.patiently(call)
@@ -344,24 +347,26 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while the status of the run or of its rooms, or the return of their leases, is
-        queued to be written.
+        """True while a write is still queued for the run or one of its rooms: its status, or the
+        release of its lease.
         """
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
     def poke(self) -> None:
-        """Wake those who wait for the run, or for the run that it is a room of."""
+        """Wake the tasks that wait for the run or for its parents."""
         self.runner.poke()
         if self.parent is not None:
             self.parent.poke()
 
     def beat(self, seconds: float) -> None:
-        """Renew the lease `seconds` after the last beat, and end the run when its time is up."""
+        """Renew the lease, `seconds` after the last heartbeat, and end the run when its time is
+        up.
+        """
         try:
             is_held = self.driver.renew()
         except StoreError:
-            # Another process takes the run over only when several beats are missing. Until then it
-            # stays here.
+            # Another process takes the run over only after several missed heartbeats. Until then
+            # the run stays here.
             return
         if not is_held:
             self.driver.epoch = None
@@ -397,15 +402,15 @@ class Run:
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """Yield the events in the run's journal, until the run has ended or cannot continue in this
+        """Yield the events of the run's journal until the run has ended or cannot continue in this
         process.
 
-        While the run waits for somebody, the iteration waits too; the body of the loop may decide,
-        or submit a solution.
+        While the run waits for somebody, the iteration waits too. The body of the loop may settle
+        an approval or submit a solution.
 
         Args:
-            from_now: leave out the events so far; otherwise every iteration begins with the first
-                event of the run.
+            from_now: skip the events so far. By default, each iteration begins with the run's first
+                event.
         """
         if from_now:
             last = max((number for number, _ in self.driver.events()), default=0)
@@ -422,8 +427,8 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """Return the event with the name of the tool that its call names, or that a person put in
-        its place.
+        """Return the event with the name of its tool: the tool that the call names, or the one that
+        a person replaced it with.
         """
         if not isinstance(event, OfCall):
             return event
@@ -443,16 +448,16 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the end of the run, and return its output. Without an output schema, this is its
-        state or, if it has none, its results.
+        """Wait for the run to end, and return its output. Without an output schema, this is its
+        state, or its results if it has no state.
 
         Args:
-            model: the type to return: a pydantic model or any type that pydantic knows; None for
-                JSON.
+            model: the type to return, which is a pydantic model or any type that pydantic supports,
+                or None for JSON.
 
         Raises:
-            RunFailedError: the run has no output; or no output was wanted, and calls failed; or the
-                run waits for somebody.
+            RunFailedError: the run has no output, it needed none but calls failed, or it waits for
+                somebody.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
@@ -486,27 +491,28 @@ class Run:
     ) -> list[str]:
         """Submit the solution of a turn.
 
-        Its calls run as if they streamed in: a malformed call fails, the calls that depend on it
-        fail with it, and the others run. The next Request shows the errors.
+        Its calls are handled as if they arrived one by one in a stream: a malformed call fails
+        together with the calls that depend on it, and the others run. The next Request shows the
+        errors.
 
         Args:
             turn: the turn that the solution answers.
             raw: the solution. It is read leniently.
-            mind: the mind that wrote it; None for the caller, by turns.
+            mind: the mind that wrote it, or None for the caller who answers turn by turn.
             model: the model that wrote it, if known.
-            pattern: makes its calls a group, which is always `strict`.
-            strict: run nothing unless all of it is well formed.
+            pattern: makes its calls one group, which is always `strict`.
+            strict: whether to run nothing unless the whole solution is well formed.
 
         Returns:
-            Sentences about the parts that were read leniently. A solution that is submitted again
-            for the turn that it settled changes nothing.
+            One sentence for each part that was malformed but could be read. Submitting the solution
+            that settled a turn again changes nothing.
 
         Raises:
             ValueMismatchError: `raw` is not a solution.
-            RejectedSolutionError: the calls are not an array, are more than the run may list, or
-                contain a secret; the solution is a program that cannot run here, or that has calls
-                or an output beside it; with `strict`, any part is malformed. Nothing ran, and the
-                turn stays open.
+            RejectedSolutionError: the calls are not an array, exceed the run's limit, or contain a
+                secret; the solution is a program that cannot run here, or combines a program with
+                calls or an output; or any part is malformed and `strict` is set. Nothing ran, and
+                the turn stays open.
             SettledTurnError: another solution settled the turn, or the run has no such turn.
             FinishedRunError: the run has ended.
         """
@@ -538,8 +544,8 @@ class Run:
             self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
 
-        # The author is noted before the event is posted, because the step may end at once, and its
-        # idea be saved.
+        # Record the author before posting the event, because the step may end at once and its idea
+        # be saved.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
         return notes
@@ -547,9 +553,7 @@ class Run:
     def _read_program(
         self, read: SolutionProposed
     ) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
-        """Return the event of a submitted solution, which may be a program, and the errors of the
-        program.
-        """
+        """Return the event for a submitted solution, and the errors of its program if it is one."""
         extra: JSONObject = {
             key: value for key, value in (read.extra or {}).items() if key != "program"
         }
@@ -572,7 +576,7 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease. The lease is returned if the run then waits for
+        """Post an event under the lease, and release the lease if the run then waits for
         somebody.
         """
         if self._is_blocked:
@@ -586,8 +590,8 @@ class Run:
         self.runner.post(event)
 
     def follow_configuration(self) -> None:
-        """Let the rules of this configuration apply from now on to the run and its rooms, if they
-        were driven under another configuration before.
+        """Apply the rules of this configuration to the run and its rooms from now on, if they were
+        last driven under another one.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -600,33 +604,33 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """A sentence that says what can still be done about a run that cannot go on here."""
+        """A sentence that says which decisions still work for a run that cannot continue here."""
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
             return f"What still works: deny (or skip) what it asks, or end it: {end}"
         return f"What still works: end it by {end}"
 
     def block(self, why: str) -> None:
-        """Note that the run cannot go on here; see `_RUN_NOTHING` for the decisions that still
+        """Record that the run cannot continue here. `_RUN_NOTHING` lists the decisions that still
         work.
         """
         self._is_blocked = True
         self.runner.interrupt(f"{sentence(why)} {self.works_still}")
 
     def unblock(self) -> None:
-        """Forget that the run cannot go on here."""
+        """Undo `block`."""
         self._is_blocked = False
         self.runner.lost = None
 
     def hold(self) -> None:
-        """Take the lease, if nobody has it, because a room of the run is at work here."""
+        """Take the lease if it is free, because a room of the run is at work here."""
         with contextlib.suppress(InterruptedRunError):
             if not self.machine.ended and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """Take the lease, if this process does not hold it, and note the status. Both happen, or
-        neither does.
+        """Take the lease unless this process holds it already, and write the status, in one
+        transaction.
         """
         if self.parent is not None:
             self.parent.hold()
@@ -642,8 +646,8 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Return the lease if the run waits for somebody. The runner calls this when
-        no effect is due.
+        """Release the lease if the run waits for somebody. The runner calls this when no effect is
+        due.
         """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
@@ -652,18 +656,17 @@ class Run:
         elif self.may_rest:
             try:
                 self.driver.leave(self.status, None, self.poke)
-                # Another process may take the run up now. Its program begins again in the process
-                # that continues the run.
+                # Another process may continue the run now, and starts its program again.
                 self.runner.program.stop()
             except StaleDriverError:
-                # Another process drives the run and its rooms; until now, only a room had noticed
-                # it.
+                # Another process drives the run and its rooms. Until now, only a room had noticed
+                # that.
                 self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
 
     def moved(self) -> None:
-        """Note that a room of the run has opened, changed, or come to rest."""
+        """Handle that a room of the run has opened, changed, or come to rest."""
         self.rest()
         self.runner.poke()
 
@@ -698,8 +701,8 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run finds its answer: by a plan or a program alone, or by a mind, even if a plan
-        or a program came first.
+        """How the run gets its answer: from a plan or program alone, or from a mind, even if a plan
+        or program ran first.
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
@@ -720,8 +723,8 @@ class Run:
         reason: str | None = None,
         grant: ObjectLike | JSON = None,
     ) -> None:
-        """Settle a pending approval. `Decision` describes the other arguments. The decision applies
-        to exactly what was shown.
+        """Settle a pending approval. The decision applies to exactly what was shown. `Decision`
+        describes the other arguments.
 
         Raises:
             DecisionError: no such approval is pending, it does not offer this decision, or the
@@ -731,21 +734,21 @@ class Run:
         self.settle(approval, Decision(decision, call, reason, by, value, plan, grant))
 
     def settle(self, approval: str, decision: Decision) -> None:
-        """Settle a pending approval; see `decide`, also for the errors."""
+        """Settle a pending approval. See `decide` for details and errors."""
         self.root.follow_configuration()
         run, event = self.event_of(approval, decision)
         run.drive(event)
 
     def check(self, approval: str, decision: Decision) -> None:
-        """Check a decision without making it; see `decide` for the errors. `SecretGivenError`: it
-        contains a secret.
+        """Check a decision without applying it. Raises the errors of `decide`, and
+        `SecretGivenError` if the decision contains a secret.
         """
         _, event = self.event_of(approval, decision)
         self._host.screen.admit([event])
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
-        """Check a decision, and return its event with the run or room that is to take it. Raises
-        the errors of `decide`.
+        """Check a decision. Return the run or room that it applies to, and its event. Raises the
+        errors of `decide`.
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
@@ -765,14 +768,12 @@ class Run:
         )
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that its machine cannot see, with everything done so far."""
+        """End the run at a limit that its machine cannot see, and keep everything done so far."""
         self._take()
         self.runner.end_at_limit(reason)
 
     def end_budget(self, reason: str) -> None:
-        """End the run whose budget counts, with its rooms: this run or, if it is a room, the run
-        that it belongs to.
-        """
+        """End the outermost run, whose budget is used up, and its rooms."""
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
@@ -784,7 +785,7 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls; everything done so far is kept. Raises `InterruptedRunError`
+        """End the run and its calls, and keep everything done so far. Raises `InterruptedRunError`
         if another process drives it.
         """
         if self.machine.ended:
@@ -801,14 +802,14 @@ class Run:
         """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
 
         Args:
-            whole: true to show all values in full.
-            blocks: takes the content blocks out of the values before the values are shortened.
+            whole: whether to show all values in full.
+            blocks: collects the content blocks from the values before these are shortened.
         """
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
         unwritten = self.unwritten
         if unwritten is not None:
-            # Events that are not in the journal yet could still be lost, so nobody sees them.
+            # Events that are not in the journal yet could still be lost, so they are not shown.
             return {**result, "errors": [], "notes": [unwritten]}
 
         result.update(self._mind_and_reason())
@@ -823,8 +824,8 @@ class Run:
         return result
 
     def _mind_and_reason(self) -> dict[str, Any]:
-        """Return the part of the answer that says who answers, and why the run has ended or cannot
-        go on.
+        """Return the part of the answer that names the mind, and says why the run has ended or
+        cannot continue.
         """
         part: dict[str, Any] = {}
         # In a plan, only rooms ask minds.
@@ -935,7 +936,8 @@ class Run:
         if asking is not None and asking.runner.request is not None:
             part["request"] = _cost_of(asking.runner.request)
 
-        # In a run by turns, the client's model answers, and its tokens are not counted.
+        # If the run is answered turn by turn, the client's model answers, and its tokens are not
+        # counted.
         spent = self.spent()
         in_rooms = self.machine.usage.requests + sum(
             room.spent().requests for room in self.rooms.values()
@@ -955,7 +957,8 @@ class Run:
         result: JSONObject = {"id": request.id}
         instructions = turns_instructions(request.schema)
         if asking is not self:
-            # In a run by turns, one model answers the requests of the run and of its rooms.
+            # If the run is answered turn by turn, one model answers the Requests of the run and of
+            # its rooms.
             result.update({"run": asking.id, "turn": asking.turn})
             instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {instructions}"
         return {
@@ -972,7 +975,7 @@ class Run:
 
     @property
     def state(self) -> JSONObject:
-        """The present state; with instances, a map of the states by instance. Raises
+        """The current state, or a mapping of instance to state if the run has instances. Raises
         `UnwrittenRunError`, as `value` does.
         """
         self._expect_written()
@@ -980,42 +983,42 @@ class Run:
 
     @property
     def assumed(self) -> list[JSONObject]:
-        """The assumptions that nobody confirmed: `{"at", "taken"?, "from"?, "instead"?, "why"}`
-        each.
+        """The assumptions that nobody confirmed, each as `{"at", "taken"?, "from"?, "instead"?,
+        "why"}`.
         """
         return self.machine.doubts.assumed
 
     @property
     def approved(self) -> list[JSONObject]:
-        """The assumptions that somebody approved when asked: as in `assumed`, with the name of that
-        person or approver in `approved`.
+        """The assumptions that a person or approver confirmed. They have the shape of `assumed`;
+        `approved` says who confirmed them.
         """
         return self.machine.doubts.approved
 
     @property
     def noted(self) -> list[JSONObject]:
-        """The notes on the run: what is uncertain but hardly ever wrong, such as a value of a kind
-        that no earlier run had read: `{"at": reference or place, "what", "mild"?: true}`. A note
-        that is not mild makes a changing call ask first.
+        """What is uncertain about the run but hardly ever wrong, such as a value of a kind that no
+        earlier run had read. Each note is `{"at": reference or place, "what", "mild"?: true}`. If a
+        note is not mild, a call that changes something asks for approval first.
         """
         return self.machine.doubts.notes
 
     def errors(self) -> list[dict[str, Any]]:
-        """Return the errors of the last Solution: `{"call", "place", "error"}`; `error` is
-        `{"kind", "message", "sent"?}`.
+        """Return the errors of the last Solution, each as `{"call", "place", "error"}`, where
+        `error` is `{"kind", "message", "sent"?}`.
         """
         return self.machine.errors
 
     @property
     def skipped(self) -> list[JSONObject]:
-        """The calls of the last Solution that were skipped because they read a path which was not
-        chosen: `{"place", "tool", "instance"?, "why"}` each. They are not errors.
+        """The calls of the last Solution that were skipped because they read a path that was not
+        chosen, each as `{"place", "tool", "instance"?, "why"}`. They are not errors.
         """
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """Return the questions of the run and its rooms that wait for a person. `decide` settles
-        each by its `approval`.
+        """Return the questions of the run and its rooms that wait for a person. To settle one, pass
+        its `approval` to `decide`.
 
         Questions that an approver is deciding on are left out.
         """
@@ -1028,9 +1031,9 @@ class Run:
         return requests
 
     def approvals(self) -> list[JSON]:
-        """Return every pending approval in the form that assistants receive; see
-        `Question.to_json`. The `plan` of a lazy run has the form of `WaitingPlan.to_json`. An
-        approval of a room is named `CALL/approval`.
+        """Return every pending approval as JSON for assistants; see `Question.to_json`. `plan`
+        holds the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids of a room
+        have the form `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1054,7 +1057,7 @@ class Run:
         return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
-        """Return the questions of the run itself that wait for people."""
+        """Return the questions of the run itself, without its rooms, that wait for a person."""
         return questions(self.machine)
 
     def given(self) -> JSON:
@@ -1063,15 +1066,15 @@ class Run:
         return values.given_by(self.machine)
 
     def value(self, text: str) -> Any:
-        """Return the present value at a reference: `†state.log`, `†results.3`, `†①.state.x`,
+        """Return the current value at a reference: `†state.log`, `†results.3`, `†①.state.x`,
         `†output`.
 
         Raises:
             ReferenceSyntaxError: the text is not a reference.
             UnknownPathError: there is no value.
             ArgumentError: the reference is not text.
-            UnwrittenRunError: the journal lacks the last values; `await run.wait()` waits until it
-                has them.
+            UnwrittenRunError: the latest values are not in the journal yet; `await run.wait()`
+                waits for them.
         """
         check_text("reference", text)
         self._expect_written()
@@ -1079,11 +1082,10 @@ class Run:
 
     @property
     def unwritten(self) -> str | None:
-        """The reason why the journal of the run, or of a room, lacks the last events; None if it
-        has them.
-
-        Until the journal has these events, they have no effect, the run is `running`, and its
-        values are not shown.
+        """Why the latest events of the run, or of a room, are not in the journal yet, or None if
+        they are.
+        Until they are written, these events have no effect, the run is `running`, and its values
+        are not shown.
         """
         if not self.is_behind:
             return None
@@ -1101,7 +1103,7 @@ class Run:
             raise UnwrittenRunError(f"run {self.id}: {why}")
 
     def calls(self) -> list[Progress]:
-        """Return every call of the run, in listing order."""
+        """Return every call of the run, in the order in which they were listed."""
         return self.machine.history
 
     # -- the run with its rooms --------------------------------------------------------------------
@@ -1120,8 +1122,8 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """Return the usage of the run and all its rooms, open or ended; with `under_way`, also the
-        usage so far of answers that are about to be interrupted.
+        """Return the usage of the run and all its rooms, open or ended. `under_way` adds the usage
+        so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage
@@ -1147,8 +1149,8 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """Return the usage of the open rooms that are about to end: the rooms of one call or, for
-        None, of all calls. None if they used nothing.
+        """Return the usage of the open rooms that are about to end, or None if they used nothing.
+        `None` as the call means the rooms of all calls.
         """
         total = Spending()
         for room_key, room in self.rooms.items():
@@ -1157,9 +1159,7 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Return the reason why the run and its rooms must end; None while they are within the
-        budget.
-        """
+        """Return why the run and its rooms must end, or None while they are within the budget."""
         settings = self.machine.settings
         spent = self.spent()
         if spent.requests > settings.requests:
@@ -1172,8 +1172,8 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return the reason why a Request must not be sent: it costs at least more than the run may
-        still use. None if it may be sent.
+        """Return why a Request must not be sent, or None if it may. The reason is that even its
+        minimum cost exceeds what the run may still use.
         """
         most = self.machine.settings.tokens
         if most is None:
@@ -1190,7 +1190,7 @@ class Run:
         )
 
     def as_call(self) -> CallFinished:
-        """Return the event with which an ended room answers its call."""
+        """Return the event that hands the result of an ended room to its call."""
         machine = self.machine
         index, item = self.key
         spent = self.spent().to_json()
@@ -1210,7 +1210,7 @@ class Run:
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[
             :4000
         ]
-        # An unknown outcome in the room is unknown outside it, too.
+        # If an outcome in the room is unknown, so is the outcome of its call.
         kinds = {
             str((progress.error or {}).get("kind"))
             for progress in machine.history
@@ -1228,15 +1228,14 @@ class Run:
     # -- ideas -------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
-        """Return a function that saves the idea of a Solution that has run, together with the
-        events of the next step.
-
-        The idea's parent is the idea of the step before, or the idea that the run began from.
+        """Return a function that saves the idea of a Solution that has run. It is called in the
+        transaction that writes the next step's events.
+        The idea's parent is the idea of the previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.
             stored: its Solution, in the form that satisfies the schema.
-            outcome: how the step ended; `open` if another Request follows.
+            outcome: how the step ended, or `open` if another Request follows.
         """
         machine = self.machine
         host = self._host
@@ -1244,7 +1243,7 @@ class Run:
         idea = Idea.of(request, stored)
         written = solution.to_json()
         is_kept = written != stored and len(encode(written)) <= _WRITTEN
-        # When the next Request is due, the machine already counts the next step.
+        # Once the next Request is due, the machine already counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(
             dict.fromkeys(
@@ -1280,14 +1279,12 @@ class Run:
         )
 
         def save() -> None:
-            # If the transaction is undone, the next one computes the same id from the content.
+            # If the transaction is rolled back, the next one computes the same id from the content.
             self.idea = host.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE)
 
 
 def _cost_of(request: Request) -> JSONObject:
-    """Return the cost of a Request that a mind is answering: its bytes, and an estimate of its
-    tokens.
-    """
+    """Return the cost of a Request that a mind is answering, in bytes and estimated tokens."""
     return {"bytes": request.size, "about_tokens": request.about_tokens}

@@ -1,21 +1,21 @@
 """Runner: drives one machine, performs its effects with anyio, and runs its calls.
 
-`Runner.post` takes events. The machine receives them first, because an event that the machine
+`Runner.post` receives events. The machine applies them first, because an event that the machine
 refuses must not reach the journal. Then `perform` repeats three steps until no effect is due:
 
-1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with
-   `RequestMade`).
-2. Journal all events that the machine has taken, in one transaction with the ideas of the
-   steps that ended.
+1. Post the event that acknowledges each effect that is due (`Execute` with `CallStarted`, `AskMind`
+   with `RequestMade`).
+2. Journal all events that the machine has applied, in one transaction with the ideas of the steps
+   that ended.
 3. Call the watchers, start the calls, and let the mind answer.
 
-So no effect is performed before the journal contains its event. If a write is queued, the runner
-waits until it is done. If the journal cannot be written, or the code has a defect, this process
-gives the run up (`fail`); another process can read the journal and continue the run.
+So no effect is performed before its event is in the journal. If a write is queued, the runner waits
+for it. If the journal cannot be written, or the code has a defect, this process abandons the run
+(`fail`), and another process can continue it from the journal.
 
 `RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the
-same pass of the event loop are posted together, but large results one after another. `CallAsker`
-journals what the module of a running call asks, and waits for the answer.
+same pass of the event loop are posted together, but large results are posted one at a time.
+`CallAsker` journals what the module of a running call asks, and waits for the answer.
 """
 
 from __future__ import annotations
@@ -102,18 +102,20 @@ from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.turns import asked_by
 
 _CHARACTERS: Final = 500
-"""The most characters of a defect's message that a run reports."""
+"""Maximum length, in characters, of the message of a defect in a run's report."""
 
 _MOST_PAUSE: Final = 2.0
-"""The most seconds between a large result and the next one that is posted."""
+"""Maximum pause, in seconds, between posting two large results."""
 
 logger = logging.getLogger(__name__)
 
 Watcher: TypeAlias = Callable[[Event], None]
-"""Called with every event after it was taken and journaled."""
+"""Function called with every event after it was applied and journaled."""
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
-"""Called with (call, progress, total, message) when an activity or a module reports progress."""
+"""Function called with (call, progress, total, message) when an activity or a module reports
+progress.
+"""
 
 
 class _Run(DrivenRun, Protocol):
@@ -136,13 +138,13 @@ class _Run(DrivenRun, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The machine that has taken a journal, and what else results from it.
+    """A machine folded from a journal, and what else results from the journal.
 
     Attributes:
         machine: the machine.
         composer: the composer of the last Request.
-        request: the last Request; None if there was none.
-        failed: the error with which it could not be composed.
+        request: the last Request, or None if there was none.
+        failed: the error that kept the Request from being composed, or None.
     """
 
     machine: Machine
@@ -152,7 +154,7 @@ class Folded:
 
 
 def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folded:
-    """Let a machine take the events of a journal.
+    """Apply the events of a journal to a machine.
 
     Raises:
         JournalError: an event does not fit.
@@ -162,7 +164,7 @@ def fold(machine: Machine, composer: Composer, events: Sequence[Event]) -> Folde
     failed: HandlerError | None = None
     for number, event in enumerate(events):
         if asked and number == asked[-1] and isinstance(event, RequestMade):
-            # The Request is composed at its place in the journal: the machine holds its content
+            # Compose the Request as soon as its event is reached: the machine holds its content
             # only until the Request is answered.
             try:
                 request = composer.compose(machine, event)
@@ -180,24 +182,24 @@ class Runner:
     Args:
         machine: a new machine, or one that was folded from a journal.
         driver: writes the journal.
-        screen: searches events for secrets before they are taken.
+        screen: searches events for secrets before the machine applies them.
         group: the task group of the calls, which outlives the run.
-        kept_bytes: bounds the bytes of the results. A room shares it with the run that it belongs
-            to.
+        kept_bytes: limits the size of the results. A room shares it with its parent.
         sandbox: runs programs.
         queue: decides whether this process performs the effects.
-        mind: answers the Requests; None if somebody submits the solutions, by turns.
+        mind: answers the Requests, or None if somebody submits the Solutions turn by turn.
 
     Attributes:
-        request: the Request that waits for its answer, or was answered last.
-        lost: why the run cannot continue in this process; None while it can, and after it has
-            ended. Only the runner sets it.
-        binding: what the run may call here, if it was read from its journal; None if it may call
-            everything.
-        failure: the error for which the run was given up.
-        follows: True while the watchers receive events of another process.
+        request: the Request that is waiting for an answer or was answered last.
+        lost: why the run cannot continue in this process. It is None while the run can continue,
+            and after it has ended. Only the runner sets it.
+        binding: which tools the run may call here if it was read from its journal, or None if it
+            may call all of them.
+        failure: the error that made this process abandon the run.
+        follows: True while the watchers receive events that another process journaled.
         waiting: the number of tasks that wait for a change.
-        unreported: the answer under way, if it can report its usage so far and has not done so yet.
+        unreported: the answer in progress, if it can report its usage so far and has not done so
+            yet.
         observers: watch the run while it is driven here.
     """
 
@@ -261,68 +263,68 @@ class Runner:
 
     @property
     def wanted(self) -> bool:
-        """True while the run can still take events in this process."""
+        """True while the run can still receive events in this process."""
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def interrupt(self, why: str) -> None:
-        """Do not continue the run in this process. It has no work here; `abandon` is for runs that
-        have work here.
+        """Stop a run that has no work in progress here from continuing in this process. `abandon`
+        is for runs that have.
         """
         self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """True while the journal lacks events that the machine has taken. Until they are written,
-        these events have no effects.
+        """True while events that the machine has applied are not in the journal yet. They have no
+        effects until they are written.
         """
         return self._batch is not None and self.lost is None
 
     # -- events in ---------------------------------------------------------------------------------
 
     def post(self, *events: Event) -> None:
-        """Take events, journal them, and perform what follows.
+        """Apply events, journal them, and perform the effects that follow.
 
         Raises:
-            StaleDriverError: another process drives the run now. Nothing was done, and the run is
-                given up here.
-            StoreError: the journal could not be written. The run is given up here, and can be taken
-                up again.
+            StaleDriverError: another process drives the run now. Nothing was done, and this process
+                abandons the run.
+            StoreError: the journal could not be written. This process abandons the run, which can
+                be resumed later.
             JournalError: an event does not fit the state of the run. Neither this event nor any
-                later one was taken.
-            Exception: ideabridge or a handler has a defect. The run is given up likewise.
-            SecretGivenError: the events contain a secret; none was taken.
+                later one was applied.
+            Exception: ideabridge or a handler has a defect. This process abandons the run.
+            SecretGivenError: the events contain a secret. None was applied.
         """
         admitted = self._screen.admit(events)
         try:
             try:
                 self._take(admitted)
             except JournalError:
-                # The events before the refused one were taken, so their effects are performed.
+                # The events before the refused one were applied, so their effects are performed.
                 self.perform()
                 raise
             self.perform()
         except JournalError:
             raise
         except Exception as error:
-            # The machine has events that the journal lacks. Only the journal counts, so the run
-            # will be read from it again.
+            # The machine has applied events that are not in the journal. Only the journal counts,
+            # so the run must be read from it again.
             self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine take events before they are journaled: an event that it refuses must not
-        reach the journal.
+        """Let the machine apply events before they are journaled, because an event that it refuses
+        must not reach the journal.
         """
         for event in events:
             self.machine.receive(event)
             self._taken.append(event)
 
     def _write(self, follows: Sequence[Effect] = ()) -> bool:
-        """Journal all events that the machine has taken, or none of them, and then
-        perform `follows`.
+        """Journal all events that the machine has applied, or none of them, and then perform
+        `follows`.
 
         Returns:
-            False if the write is queued; the effects are performed after it.
+            False if the write is queued. The effects are then performed after it.
         """
         events = self._taken
         self._taken = []
@@ -351,8 +353,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The run keeps its first reason. Tasks that wait for the last write learn that it
-                # is no longer queued.
+                # The run keeps the first reason for its failure. Wake the tasks that wait for the
+                # last write: it is no longer queued.
                 self.poke()
             else:
                 self.fail(error)
@@ -394,7 +396,7 @@ class Runner:
             self.program.drive()
 
     def settle_down(self) -> None:
-        """Note that the program of the run waits for results."""
+        """Record that the program of the run waits for results."""
         self._run.rest()
         self.leave_work()
         self.poke()
@@ -417,17 +419,15 @@ class Runner:
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """Return the error, as a mind sees it, of a call that failed in the code of ideabridge. A
-        defect is named as such, and logged.
+        """Return the error that a mind sees for a call that failed in ideabridge's own code. A
+        defect is reported as one, and logged.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
     async def wait_changed(self) -> None:
-        """Wait for the next event, whether from this process or from the one that drives the
-        run.
-        """
+        """Wait for the next event, from this process or from the one that drives the run."""
         changed = self._changed
         self.waiting += 1
         try:
@@ -437,15 +437,15 @@ class Runner:
             self.waiting -= 1
 
     async def wait_written(self) -> None:
-        """Wait until the journal holds everything that the machine has taken, or the
-        run is given up.
+        """Wait until everything that the machine has applied is in the journal, or this process
+        abandons the run.
         """
         while self.is_behind:
             await self.wait_changed()
 
     def begin(self, *events: Event) -> None:
-        """Journal the first events of a run, and perform what follows. The machine has already
-        taken the very first one.
+        """Journal the first events of a run, and perform the effects that follow. The machine has
+        already applied the very first event.
 
         In the agent loop, this makes the first Request, and the remaining events answer it.
 
@@ -467,10 +467,10 @@ class Runner:
     # -- effects out -------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Journal the events that were taken, and perform every effect that is due. All unblocked
+        """Journal the events that were applied, and perform every effect that is due. All unblocked
         calls start together, and the events that unblocked them are journaled with their start.
-        While a write is queued, this does nothing, and `_written` calls it again. If a handler of
-        messages fails, the events so far are journaled, and the run is given up here.
+        While a write is queued, this does nothing, and `_written` calls it again. If a message
+        handler fails, the events so far are journaled, and this process abandons the run.
         """
         try:
             self._perform()
@@ -478,11 +478,11 @@ class Runner:
             self._keep(error)
 
     def _keep(self, error: HandlerError) -> None:
-        """Journal what has happened before a handler of messages failed, and give the run up
-        in this process.
+        """Journal what happened before a message handler failed, and abandon the run in this
+        process.
 
         Raises:
-            HandlerError: the run is a room that has not begun; its call fails.
+            HandlerError: the run is a room that has not begun, so its call fails.
         """
         if self._run.parent is not None and not self._driver.is_created:
             raise error
@@ -496,8 +496,8 @@ class Runner:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            # A room that is about to be ended must not use anything more: its usage has been
-            # counted.
+            # A room that is about to be ended must not use anything more, because its usage has
+            # already been counted.
             if self._ending is not None or self._run.is_orphan:
                 due = []
             else:
@@ -507,7 +507,7 @@ class Runner:
                 if is_left and not due and not self._taken:
                     self._queue.hand_over(self._run)
                     return
-            # An idea is saved only after the journal holds its events.
+            # An idea is saved only once its events are in the journal.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(
                 isinstance(due_effect, AskMind | Finish) for due_effect in due
@@ -544,7 +544,9 @@ class Runner:
 
     @property
     def drives(self) -> bool:
-        """True if this process performs the effects of the run; otherwise it hands the run over."""
+        """True if this process performs the effects of the run. Otherwise, it hands the run
+        over.
+        """
         return self._queue.drives(self._run)
 
     @property
@@ -553,7 +555,7 @@ class Runner:
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if another process is to continue it. This is called when some work has
+        """Hand the run over if another process is to continue it. Called whenever some work has
         ended here.
         """
         if not self.drives and self.wanted and not self.is_behind:
@@ -604,7 +606,7 @@ class Runner:
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
 
     def _expect_choice(self, request: Request) -> None:
-        """Refuse a model that a handler asks for if the run cannot choose its model."""
+        """Raise an error if a message handler asks for a model but the run cannot choose one."""
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
@@ -615,8 +617,7 @@ class Runner:
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
-            # The author of a plan was never asked. Its Request is the one that a mind would have
-            # been sent.
+            # Nobody was asked for the plan. Its Request is the one that a mind would have received.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             stored = self._composer.stored(self.machine, self.request)
@@ -650,11 +651,12 @@ class Runner:
         self.leave_work()
 
     async def _read_answer(self, mind: Mind, request: Request) -> None:
-        """Let a mind answer a Request; take each call and the output as soon as it is complete.
+        """Let a mind answer a Request, and post each call and the output as soon as it is complete.
 
         Raises:
             StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other
-                error of a mind cuts off its answer or, if it is a `MindError`, ends the run.
+                error of a mind is not raised: a `MindError` ends the run, and other errors cut off
+                the answer.
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -685,7 +687,7 @@ class Runner:
                     _log(error, self._screen.mask)
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post the events of pieces of an answer. Return False once the answer or the run has
+        """Post the events for pieces of an answer. Return False once the answer or the run has
         ended.
         """
         if not self.wanted:
@@ -751,10 +753,12 @@ class Runner:
             self.end("limit", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run early, keep everything done so far, and cancel its calls, remote ones too."""
+        """End the run early, keep everything done so far, and cancel its calls, including remote
+        ones.
+        """
         if self.machine.ended or self._ending is not None:
             return
-        # The answer under way is interrupted; its usage must be journaled before the run ends.
+        # This interrupts the answer in progress, whose usage must be journaled before the run ends.
         self._take(self._usage_so_far())
         self._ending = status, reason
         try:
@@ -766,16 +770,16 @@ class Runner:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Stop driving because of an error, and say in `lost` why; see `cause`. The same error is
-        reported once.
+        """Stop driving because of an error, and say why in `lost`; see `cause`. An error is
+        reported only once.
         """
         if error is not self.failure:
             self.failure = error
             self.abandon(cause(error, self._screen.mask))
 
     def abandon(self, why: str) -> None:
-        """Stop driving without journaling anything: another process has the run, or the journal
-        cannot be written.
+        """Stop driving without journaling anything, because another process has the run or the
+        journal cannot be written.
         """
         self.lost = why
         self._stop()
@@ -783,8 +787,8 @@ class Runner:
         self.poke()
 
     def close(self) -> None:
-        """Stop performing effects, because the process ends. A queued write still journals what has
-        happened, but not that calls have started.
+        """Stop performing effects, because the process is shutting down. A queued write still
+        journals what has happened, but not that calls have started.
         """
         self._closed = True
         self.program.stop()
@@ -802,7 +806,7 @@ class Runner:
     # -- resuming ----------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event]) -> None:
-        """Take the events of a journal. Nothing is journaled or performed.
+        """Apply the events of a journal. Nothing is journaled or performed.
 
         Raises:
             JournalError: an event does not fit.
@@ -810,7 +814,7 @@ class Runner:
         self.take_folded(fold(self.machine, self._composer, events))
 
     def take_folded(self, folded: Folded) -> None:
-        """Take the result of `fold` for the machine of this runner."""
+        """Adopt the result of `fold` for the machine of this runner."""
         self._composer = folded.composer
         if folded.request is not None:
             self.request = folded.request
@@ -818,7 +822,7 @@ class Runner:
             self.interrupt(cause(folded.failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Take events that another process has journaled, and call the watchers. Nothing is
+        """Apply events that another process has journaled, and call the watchers. Nothing is
         journaled or performed.
 
         Raises:
@@ -833,7 +837,7 @@ class Runner:
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
         """Continue after `fold`; see `resume_events`. `changed` is the event to journal if the
-        configuration has changed.
+        configuration has changed since.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))
@@ -858,8 +862,8 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
     The message of an `IdeabridgeError` is used as it is. Any other error, and an event that the
-    machine refused, is a defect of ideabridge or of the user's code. The message says so, and the
-    traceback is logged, as it is when a handler of messages fails. `mask` removes secrets.
+    machine refused, is a defect of ideabridge or of the user's code. In that case the message says
+    so, and the traceback is logged, as when a message handler fails. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -891,8 +895,8 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # The digest is part of the key, because a module may ask again before the journal holds the
-        # answer to its last question.
+        # The digest is part of the key, because a module may ask again before the answer to its
+        # last question is in the journal.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
@@ -903,7 +907,7 @@ class RunningCalls:
         return bool(self._handles)
 
     def start(self, effect: Execute) -> None:
-        """Start a call after its start was journaled."""
+        """Start a call whose start has been journaled."""
         self._handles[effect.key] = self._group.create_task(self._execute(effect))
 
     def watch(self, event: Event) -> None:
@@ -939,7 +943,7 @@ class RunningCalls:
     async def _execute(self, effect: Execute) -> None:
         asked_by.set(self._runner.caller)
         try:
-            # The run may have been given up before this task began. A call that no journal holds
+            # The run may have been abandoned before this task began. A call that is in no journal
             # must not run.
             if self._runner.wanted and effect.key not in self._cancelled:
                 ended = await self._outcome(effect)
@@ -955,8 +959,8 @@ class RunningCalls:
         self._runner.leave_work()
 
     async def _post_in_turn(self, ended: _Ended) -> None:
-        """Post a large result while no other is being posted, then leave the event loop to others
-        for as long as the posting took.
+        """Post a large result while no other is being posted, then yield the event loop for as long
+        as the posting took.
         """
         lock = _lock_of_loop()
         try:
@@ -974,8 +978,8 @@ class RunningCalls:
             lock.release()
 
     async def _post(self, ended_call: _Ended) -> None:
-        """Post that a call has ended. The task of the first such call posts for all calls that
-        end in the same pass of the event loop.
+        """Post that a call has ended. If several calls end in the same pass of the event loop, the
+        task of the first one posts for all of them.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:
@@ -1056,9 +1060,9 @@ class RunningCalls:
                 for report_result in report_results:
                     report_result(value)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
-            # A failure during a cancellation is caused by it (its module was closed, for example)
-            # and is no outcome of the call. The journal keeps the call as in flight, and the
-            # process that resumes the run decides.
+            # A failure during a cancellation is caused by the cancellation (the module was closed,
+            # for example), so it is no outcome of the call. In the journal the call stays in
+            # flight, and the process that resumes the run decides about it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(
                 CallFinished(index, effect.item, error=self._executor.explain(error, effect.hints))
@@ -1077,9 +1081,7 @@ class RunningCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A call that has ended, and the message that it returned. Both are journaled together, or
-    neither is.
-    """
+    """A call that has ended, and the message that it returned. The two are journaled together."""
 
     finished: CallFinished
     returned: MessageAdded | None = None
@@ -1090,7 +1092,7 @@ class _Ended:
 
     def events(self, machine: Machine, now: float) -> list[Event]:
         """Return the events for the journal. The message comes first, because calls that read its
-        data wait for the end of this call.
+        data start when this call ends.
         """
         returned: list[Event] = [] if self.returned is None else [self.returned]
         return [*returned, *finish_events(machine, self.finished, now)]
@@ -1098,7 +1100,9 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call that waits for an answer. Its `reply` stays `cancel` if the call ends without one."""
+    """A call that waits for an answer. If the call ends without an answer, `reply` stays
+    `cancel`.
+    """
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     reply: FormAnswer = field(default_factory=lambda: FormAnswer("cancel"))
@@ -1108,10 +1112,10 @@ class CallAsker:
     """The `Asker` of one call: journals the questions of its module, and waits for the answers.
 
     Args:
-        waiting: the calls of the run that wait for an answer, by execution and digest
-            of the question.
-        key: the execution.
-        module: runs the call.
+        waiting: the calls of the run that wait for an answer, keyed by execution and digest of the
+            question.
+        key: the execution of the call.
+        module: the module that runs the call.
     """
 
     def __init__(
@@ -1142,8 +1146,8 @@ class CallAsker:
         return waiting.reply
 
     def refuse(self, message: str, why: str) -> None:
-        """Journal a question that is refused without asking anybody. The mind sees that it existed,
-        but not the module's words.
+        """Journal a question that is refused without asking anybody. The mind sees that there was a
+        question, but not the module's words.
         """
         if self._runs:
             content = (
@@ -1159,7 +1163,7 @@ class CallAsker:
 
     def withdraw(self) -> None:
         """Journal that the module withdraws its question."""
-        # The machine is asked which question is open, because the watchers are called only after an
+        # Ask the machine which question is open, because the watchers are called only after an
         # answer is journaled.
         question = self._progress.items[self._key[1] or 0].question
         if question is not None and (self._key, question.digest) in self._waiting:
@@ -1184,7 +1188,7 @@ class CallAsker:
         return self._runner.wanted and progress.status is CallStatus.RUNNING and not item.finished
 
     def _post(self, *events: Event) -> bool:
-        """Post events; return False if the run has ended or been given up."""
+        """Post events. Return False if the run has ended or been abandoned."""
         if not self._runner.wanted:
             return False
 
@@ -1201,8 +1205,8 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 
 def _lock_of_loop() -> anyio.Lock:
-    """Return the lock that lets an event loop post large results one after another. Posting 8 MB
-    takes up to 1.5 s, and 200 such results at once would block the event loop.
+    """Return the lock with which the tasks of an event loop post large results one at a time.
+    Posting 8 MB takes up to 1.5 s, and 200 such results at once would block the event loop.
     """
     try:
         return _lock.get()

@@ -1,4 +1,4 @@
-"""Runs: the runs of this process, and those taken up again from their journals.
+"""Runs: the runs of this process, including runs resumed from their journals.
 
 `Runs` creates runs, keeps them in memory, and finds them by id. Several processes share one store,
 so each look-up compares the run in memory with the store:
@@ -9,9 +9,9 @@ so each look-up compares the run in memory with the store:
 - Nobody drives it: it is read from its journal, and `decide_next` says what happens to it
   (`decision.py`). `_hand_off` performs that.
 
-Three tasks run while the bridge is open: `heartbeat` renews the leases, `listen` takes the requests
-of other processes about runs that are driven here (to cancel a run, or to take a decision), and
-`follow` reads the journals of runs that somebody waits for here and that another process drives.
+Three tasks run while the bridge is open. `heartbeat` renews the leases. `listen` receives what
+other processes request for runs driven here: a cancellation or a decision. `follow` reads the
+journals of runs that another process drives and that somebody here waits for.
 """
 
 from __future__ import annotations
@@ -121,35 +121,33 @@ from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.threads import compute_in_thread
 
 LISTENS_SECONDS: Final = 0.5
-"""Seconds between two looks at the requests of other processes."""
+"""How often, in seconds, this process checks for requests from other processes."""
 
 ANSWERS_SECONDS: Final = 5.0
-"""Seconds in which the process that drives a run must cancel it, or take a decision."""
+"""How long, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
 
 _MANY_TOOLS: Final = 500
-"""The number of tools above which the schema of a Request is composed in a thread: each tool takes
-0.3 ms.
+"""With more tools than this, the schema of a Request is composed in a thread, because each tool
+takes 0.3 ms.
 """
 
 _GO_ON: Final = ToGoOn()
 
 _AT_HAND = 256
-"""The number of runs in memory above which runs that have ended or wait are dropped."""
+"""With more runs than this in memory, runs that have ended or are waiting are dropped."""
 
 
 _LARGE_CONTEXT = 256 * 1024
-"""If the context of a new run takes more bytes of memory than this, the caller's other runs are
-counted before it begins.
+"""If the context of a new run takes more memory than this, in bytes, the memory of the caller's
+other runs is checked before it begins.
 """
 
 _FIRST_EVENTS: Final = 2
-"""The events with which a run begins: its start and, for a plan, its Solution."""
+"""How many events a run can begin with: its start and, for a plan, its Solution."""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
-    """Estimate the bytes of memory that the context and the calls of a new run take, from
-    its first events.
-    """
+    """Estimate from a run's first events how many bytes of memory its context and calls take."""
     memory = 0
     for event in events[:_FIRST_EVENTS]:
         if isinstance(event, RunStarted):
@@ -184,8 +182,8 @@ class ListedRun(TypedDict):
 
 
 REFUSED_PROGRAM: Final = "program_refused."
-"""The prefix of the keys under which the store keeps why the program of a run was refused. They are
-deleted with the run.
+"""Prefix of the keys under which the store records why a run's program was refused. Deleting the
+run deletes its key.
 """
 
 
@@ -199,8 +197,8 @@ def _who(record: RunRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ReadJournal:
-    """The events of a journal and the number of the last one; `folded` is set if a machine has
-    taken them.
+    """The events of a journal and the number of the last one. `folded` is set if they have already
+    been folded into a machine.
     """
 
     events: Sequence[Event]
@@ -219,22 +217,22 @@ def _why_set_aside(run: Run, times: int) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing: nothing is left to be done after the write."""
+    """Do nothing, for outcomes that need no work after the write."""
 
 
 class Runs:
-    """Creates, keeps and takes up runs.
+    """Creates runs, holds them in memory, and resumes them from their journals.
 
     Args:
-        group: the task group of their calls.
-        offer: the tools for ideas that answer calls, and for edits of a plan's calls.
-        handlers: what each type of message does to a Request.
+        group: the task group in which their calls run.
+        offer: the tools for rooms that published ideas need and for edited calls of a plan.
+        handlers: how each type of message changes a Request.
         configuration: the configuration of this process.
-        mind: answers the Requests of the runs that are made for it.
+        mind: answers the Requests of runs that do not choose another mind.
         approver: decides on calls that need approval; None if people decide, with `Run.decide`.
-        lease_seconds: the seconds for which a lease is valid without a heartbeat; None for
+        lease_seconds: how many seconds a lease lasts without a heartbeat, or None for
             `LEASE_SECONDS`.
-        notices: tells what other processes report.
+        notices: reports what other processes have written.
         queue: decides which runs this process drives.
 
     Attributes:
@@ -265,9 +263,9 @@ class Runs:
         self.sandbox = Sandbox(offer.missing.absent)
         self._handlers = handlers
         self._schemas = SchemaCache()
-        # Journals that a thread has read, for runs that are taken up right afterwards.
+        # Journals that a thread has read, for runs that are about to be resumed.
         self._read: dict[str, _ReadJournal] = {}
-        # Locks for reading journals in threads, by the id of the run that the rooms belong to.
+        # Locks for reading journals in threads, keyed by the id of the outermost run.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self.screen = screen
         self.approver = approver
@@ -284,8 +282,8 @@ class Runs:
         self._name = own_driver_name()
         self._watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        # The references are weak. A run that is dropped from `_kept` but still used somewhere is
-        # found here.
+        # Weak references: a run that was dropped from `_kept` but is still used somewhere is found
+        # here.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
@@ -294,7 +292,7 @@ class Runs:
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         self.following = Following(self)
         self.shared_calls = SharedCalls(store, writer, notices, self._name)
-        # The keys of decisions that other processes submitted and that are being written here.
+        # The keys of decisions that other processes submitted and that this process is applying.
         self._taking: set[str] = set()
 
     async def create(
@@ -310,8 +308,8 @@ class Runs:
             room: for a room, its id and the run whose call it answers.
 
         Raises:
-            LimitExceededError: a named user already has the largest allowed number of runs at work,
-                or the runs of the caller take too much memory.
+            LimitExceededError: a named user has reached the limit on runs at work, or the caller's
+                runs take too much memory.
             StoreError: the run could not be stored, and has not begun.
         """
         if room is None:
@@ -351,8 +349,8 @@ class Runs:
         run = self._attach(run_id, caller, start.machine, first, parent, memory)
         run.made_under = self.fingerprint
         if parent is not None:
-            # The room is added before it is created, so that its usage counts, and it ends with the
-            # run that it belongs to.
+            # Add the room to its parent before it is created, so that its usage counts and it ends
+            # when the parent ends.
             parent.rooms[run.key] = run
 
         try:
@@ -369,16 +367,16 @@ class Runs:
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
 
-            # If the run was stored and a later step failed, any process may take it up.
+            # If the run was stored and a later step failed, any process may resume it.
             run.driver.leave(None, None, lambda: None)
             raise
 
         return run
 
     def _expect_place(self, caller: str) -> None:
-        """Refuse a run that would be one too many. Raises `LimitExceededError`."""
+        """Raise `LimitExceededError` if the caller has reached the limit on runs at work."""
         if self.queue.role == "front":
-            # Workers enforce the limit of a user themselves: further runs wait in the queue.
+            # Workers enforce a user's limit themselves: runs beyond it wait in the queue.
             self.queue.expect_place(caller)
         elif user_of(caller) is not None:
             busy = sum(
@@ -391,8 +389,8 @@ class Runs:
                 )
 
     def _expect_memory(self, caller: str, memory: int) -> None:
-        """Refuse a run whose context does not fit into memory beside the caller's other runs.
-        Raises `LimitExceededError`.
+        """Raise `LimitExceededError` if a new run's context and the caller's other runs would
+        together take too much memory.
         """
         if memory < _LARGE_CONTEXT:
             return
@@ -406,8 +404,8 @@ class Runs:
             )
 
     def hand_over_all(self) -> None:
-        """Hand every run over as soon as its running calls have ended, because this process
-        ends.
+        """Hand over every run as soon as its running calls have ended, because this process is
+        shutting down.
         """
         self.queue.role = "front"
         for run in list(self._runs.values()):
@@ -415,8 +413,8 @@ class Runs:
                 run.runner.leave_work()
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Do what `get` does, but read a large journal in a thread. A worker process cannot read
-        it, because the run goes on in this process.
+        """Like `get`, but read a large journal in a thread. A worker process would not help,
+        because the run continues in this process.
         """
         self.store.runs.find(run_id, caller=caller)
         async with self.reading_ahead(run_id):
@@ -424,21 +422,19 @@ class Runs:
 
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
-        """Read the journals of a run, of its open rooms and of the runs that it belongs to, in a
-        thread if they are large. Code that takes the run up inside the block finds them already
-        read.
+        """Read the journals of a run, its open rooms and its parent runs, in a thread if they are
+        large. Code inside the block that loads the run then need not read them again.
         """
         root = run_id.partition(".")[0]
         lock = self._reading.get(root)
         if lock is None:
             lock = self._reading[root] = anyio.Lock()
 
-        # A task that wants the same run meanwhile waits, finds it in memory afterwards, and need
-        # not read it again.
+        # Another task that wants the same run waits here, then finds the run in memory.
         async with lock:
             absent: list[str] = []
             try:
-                # If a journal cannot be read or folded, the code that takes up the run gets the
+                # If a journal cannot be read or folded, the code that loads the run reports the
                 # error.
                 with contextlib.suppress(StoreError, JournalError):
                     absent += self._absent(run_id)
@@ -454,8 +450,8 @@ class Runs:
                     self._read.pop(absent_id, None)
 
     def _absent(self, run_id: str) -> list[str]:
-        """Return the ids of the runs whose journals must be read to take up a run: the run itself,
-        the runs that it belongs to, and its open rooms.
+        """Return the ids of the runs whose journals must be read to load a run: the run itself, its
+        parent runs, and its open rooms.
         """
         absent: list[str] = []
         record = self.store.runs.get(run_id)
@@ -511,18 +507,17 @@ class Runs:
         return self._reach(record, parent)
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = _GO_ON) -> Run:
-        """Take up a run and continue it here. A run that waits for somebody is returned unchanged.
-
-        `caller` is the owner of the run, or `SEES_ALL`.
+        """Load a run and continue it here, unless it waits for somebody: then it is returned
+        unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
-            UnknownRunError: this caller has no run of that id.
+            UnknownRunError: this caller has no run with that id.
             FinishedRunError: the run has ended.
-            InterruptedRunError: another process drives the run, the run cannot go on under this
-                configuration, or it is set aside.
+            InterruptedRunError: another process drives the run, the run cannot continue under this
+                configuration, or it was set aside.
         """
         record = self.store.runs.find(run_id, caller=caller)
-        # The last event is read first, because the run may end as soon as it is taken up.
+        # Read the last event first, because loading the run may end it.
         last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self.get(run_id, record.caller, purpose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -538,8 +533,8 @@ class Runs:
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
         """Resume a run for a person, even one that was set aside; see `resume`. If only a heartbeat
-        can show whether the driver is alive, wait for one, at most for the duration of the lease. A
-        process that leaves runs to workers queues the run.
+        can show whether the run's driver is alive, wait for one, but no longer than the lease
+        lasts. A process that leaves runs to workers queues the run instead.
         """
         first = self.store.runs.find(run_id, caller=caller)
         while True:
@@ -551,7 +546,7 @@ class Runs:
             except InterruptedRunError:
                 now = self.store.runs.get(run_id)
                 if now is not None and now.status == QUEUED:
-                    # This process leaves the run to workers.
+                    # This process leaves runs to workers.
                     return self.get(run_id, now.caller)
                 if now is None or now.status != "running" or now.lease != first.lease:
                     raise
@@ -561,18 +556,18 @@ class Runs:
                 await anyio.sleep(min(left, LISTENS_SECONDS))
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, whichever process it is at work in. A run that has ended stays
+        """End a run and its calls, whichever process drives it. A run that has already ended stays
         as it is.
 
-        A run that nobody drives is ended without being continued first. If another live process
-        drives it, this asks that process to end the run, and waits until it has done so. `caller`
-        is the owner of the run, or `SEES_ALL`.
+        A run that nobody drives ends without being continued first. If another live process drives
+        it, this method asks that process to end the run and waits until it has done so. `caller` is
+        the owner of the run, or `SEES_ALL`.
 
         Raises:
-            UnknownRunError: this caller has no run of that id.
+            UnknownRunError: this caller has no run with that id.
             InterruptedRunError: the process that drives the run does not answer. The request is
-                stored, so the run ends as soon as that process looks, or when another process takes
-                the run up.
+                stored, so the run ends when that process reads the request or another process
+                resumes the run.
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
@@ -595,11 +590,11 @@ class Runs:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, whichever process drives it; see `Bridge.decide`,
-        also for the errors.
+        """Settle a pending approval of a run, whichever process drives it. See `Bridge.decide` for
+        details and errors.
         """
         with contextlib.suppress(InterruptedRunError):
-            # If another process drives the run, that process applies its own rules.
+            # If another process drives the run, its rules apply.
             await self.writer.patiently(run.root.follow_configuration)
 
         deadline = anyio.current_time() + ANSWERS_SECONDS
@@ -621,8 +616,8 @@ class Runs:
             else:
                 return
 
-            # Either nobody drives the run now, or the other process took the decision, and the
-            # approval is no longer pending.
+            # Either nobody drives the run now, or the other process has applied the decision and
+            # the approval is no longer pending.
             if run.is_elsewhere:
                 self.read_on(run)
 
@@ -630,11 +625,11 @@ class Runs:
                 return
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Refuse to pass on a decision that the rules of this process do not allow; the other
-        process applies its own rules.
+        """Refuse to forward a decision that the rules of this process forbid. The driver of the run
+        also checks its own rules.
 
         Raises:
-            DecisionError: only a person decides here, or the call is denied here.
+            DecisionError: here, only a person may decide, or the call is denied.
         """
         if event.by.kind == "assistant" and only_persons(self._approval):
             raise DecisionError(
@@ -651,7 +646,7 @@ class Runs:
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
-        """Ask the process that drives a run to take an event.
+        """Ask the process that drives a run to apply an event.
 
         Raises:
             DecisionError: that process refused.
@@ -685,7 +680,7 @@ class Runs:
             raise DecisionError(str(answer["error"]))
 
     def _take_asked(self) -> None:
-        """Take the decisions that other processes submit for runs that are driven here."""
+        """Apply the decisions that other processes submit for runs driven here."""
         for key, run_id, event in self.store.requests.open():
             run = self._runs.get(run_id)
             if run is not None and run.driver.epoch is not None and key not in self._taking:
@@ -711,16 +706,16 @@ class Runs:
             self._taking.discard(key)
 
         with contextlib.suppress(StoreError):
-            # If this fails, the process that asked waits for a few seconds, then reads the journal.
+            # If this fails, the requesting process waits a few seconds, then reads the journal.
             self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait a moment until another process has returned the lease of a run that has come to rest
+        """Wait briefly for another process to release the lease of a run that has come to rest
         there.
         """
-        # A process that asks its approver keeps the lease, so there is no use in waiting long. A
-        # process whose run waits for a solution returns the lease with its next write; an answer
-        # that comes earlier waits here, because it would be lost.
+        # Do not wait long: a process that is asking its approver keeps the lease. A process whose
+        # run waits for a solution releases the lease with its next write, and an answer that
+        # arrived before that would be lost.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience
         while run.is_elsewhere and run.may_rest:
@@ -750,7 +745,7 @@ class Runs:
         return run, record
 
     async def listen(self) -> None:
-        """Cancel the runs that other processes ask to cancel, and take their decisions, until
+        """Cancel runs and apply decisions as other processes request, until this task is
         cancelled.
         """
         while True:
@@ -774,12 +769,13 @@ class Runs:
         self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """Return whether the run in memory has all events of the store, and this process need not
-        continue it.
+        """Return whether the run in memory has all events that the store has, and this process need
+        not continue it.
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
-            # The store may already contain events whose write this process still waits for.
+            # The store may already contain events whose write has not yet been confirmed to this
+            # process.
             return True
 
         if run.runner.lost is not None or driver.seen != last_event:
@@ -789,15 +785,15 @@ class Runs:
         self.rooms.reopen(run)
         if driver.epoch is not None or run.machine.ended:
             return True
-        # Another process drives the run, or none does, and only its lease shows which. If it may
-        # rest, this makes no difference.
+        # Either another process drives the run or none does; only the lease shows which. For a run
+        # that may rest, this makes no difference.
         return run.may_rest
 
     def _reach(
         self, record: RunRecord, parent: Run | None = None, purpose: Purpose = _GO_ON
     ) -> Run:
-        """Return the current run, from memory or from its journal, and do what is to happen to it;
-        see `decide_next`.
+        """Return the current run, from memory or from its journal, after performing the outcome
+        that `decide_next` chooses.
         """
         run = self._runs.get(record.id)
         if run is None or run.runner.lost is not None:
@@ -807,7 +803,8 @@ class Runs:
         if self._is_at_hand(run, record.last_event):
             return run
         if run.driver.epoch is not None:
-            # Calls that still run for the old `Run` object would notice this only when they end.
+            # Calls that still run for the old `Run` object would otherwise notice this only when
+            # they end.
             run.runner.abandon("another process has gone on with it")
             return self._load(record, parent, purpose)
         if not self.read_on(run):
@@ -817,8 +814,8 @@ class Runs:
         return self._hand_off(run, record, purpose)
 
     def left(self, lease: Lease) -> float:
-        """Seconds until a lease lapses; see `Watch.left`. A lease of this process that no driver
-        here holds counts as lapsed: it could not be returned.
+        """Return how many seconds remain until a lease lapses; see `Watch.left`. A lease of this
+        process that no driver here holds counts as lapsed, because releasing it failed.
         """
         if lease.driver != self._name:
             return self._watch.left(lease)
@@ -864,12 +861,12 @@ class Runs:
         return listed
 
     def note_waiting(self, run: Run) -> None:
-        """Note that somebody begins to wait for a change of a run."""
+        """Record that somebody now waits for a run to change."""
         self.following.note_waiting(run)
 
     def read_on(self, run: Run) -> bool:
-        """Take the new events that another process has journaled for a run and its rooms. Return
-        False if they do not fit.
+        """Apply the new events that another process has journaled for a run and its rooms. Return
+        False if they do not fit the run.
         """
         try:
             numbered = list(run.driver.events(run.driver.seen))
@@ -926,7 +923,7 @@ class Runs:
     async def start_program(
         self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
     ) -> Start:
-        """Check a plan that is a program, and make its start.
+        """Check a plan that is a program, and create its start.
 
         Raises:
             PlanError: the program is malformed or not allowed here, or it names a module that is
@@ -936,7 +933,7 @@ class Runs:
         """
         expect_programs(settings)
         if plan.names is not None:
-            # A published program was checked against the tools that it pins.
+            # A published program was already checked against its pinned tools.
             catalogue = await PlanTools(self.offer, plan, caller).catalogue()
             return start_program(plan, catalogue, settings, plan.names, choice=choice)
 
@@ -989,26 +986,26 @@ class Runs:
         return names
 
     def release(self) -> None:
-        """Return every lease, because this process ends. Any other process may then continue the
-        runs.
+        """Release every lease, because this process is shutting down. Any other process may then
+        continue the runs.
         """
         for run in list(self._runs.values()):
             run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # Queued events are written first. If a lease cannot be returned, other processes
-                # can take it after this one has ended.
+                # Write queued events first. If a lease cannot be released, other processes can take
+                # it once this one has ended.
                 driver.leave(None, None, lambda: None)
 
     def retire(self) -> None:
-        """Let others take the leases that could not be returned, even in this process. Nothing may
+        """Let anyone, even in this process, take the leases that could not be released. Nothing may
         be written after this.
         """
         retire(self._name)
 
     async def heartbeat(self) -> None:
-        """Renew the leases, end runs whose wall time is up, and index saved ideas, until
-        cancelled.
+        """Renew the leases, end runs whose wall time is up, and index saved ideas, until this task
+        is cancelled.
         """
         beat = self._lease / 5
         while True:
@@ -1023,14 +1020,14 @@ class Runs:
                         run.runner.fail(error)
                 else:
                     driver.give_back()
-            # This keeps the views and search tables current to within a beat. If the store fails,
-            # the next beat tries again.
+            # This keeps the views and search tables at most one heartbeat behind. If the store
+            # fails, the next heartbeat tries again.
             with contextlib.suppress(StoreError):
                 while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: Viewer) -> int:
-        """Count the runs of a caller, or of all callers, that are at work here, without rooms."""
+        """Count the runs at work here, of one caller or of all callers. Rooms do not count."""
         return sum(
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
         )
@@ -1039,8 +1036,9 @@ class Runs:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """Return the runs whose leases are held here. They are found in `_kept`, because `_runs`
-        and `_drivers` also have ended runs until the garbage collector finds their cycles.
+        """Return the runs whose leases are held here. They are read from `_kept`, because `_runs`
+        and `_drivers` also contain ended runs until the garbage collector breaks their reference
+        cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
@@ -1055,8 +1053,8 @@ class Runs:
         parent: Run | None,
         memory: int,
     ) -> Run:
-        """Make a `Run` and keep it in memory. Its first events take `memory` bytes; `first` names
-        its mind.
+        """Create a `Run` and keep it in memory. Its first events take `memory` bytes, and `first`
+        names its mind.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -1085,8 +1083,9 @@ class Runs:
         return run
 
     def _beside(self, caller: str, own: KeptBytes | None) -> int:
-        """Estimate the bytes of memory that the caller's other runs take. If these are many, first
-        drop the runs that have ended or wait: they are read from their journals when needed.
+        """Estimate how many bytes of memory the caller's other runs take. If they take much, first
+        drop runs that have ended or are waiting: they are read from their journals again when
+        needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -1111,8 +1110,8 @@ class Runs:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop all but the latest runs that have ended or wait: they are read from their journals
-        when needed.
+        """Drop runs that have ended or are waiting, except the latest ones. They are read from
+        their journals again when needed.
         """
         if len(self._kept) < _AT_HAND:
             return
@@ -1121,7 +1120,7 @@ class Runs:
             del self._kept[run_id]
 
     def _load(self, record: RunRecord, parent: Run | None, purpose: Purpose) -> Run:
-        """Read a run from its journal, and do what is to happen to it; see `decide_next`.
+        """Read a run from its journal, and perform the outcome that `decide_next` chooses.
 
         Raises:
             JournalError: its journal cannot be folded.
@@ -1175,8 +1174,8 @@ class Runs:
     # -- what becomes of a run ---------------------------------------------------------------------
 
     def _hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Decide what happens to a run whose journal was read and that is not driven here, and do
-        it; see `decide_next`. Return the run, which was read again if its journal had grown.
+        """Let `decide_next` choose the outcome for a run that was read from its journal and is not
+        driven here, and perform it. Return the run, read again if its journal had grown.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
@@ -1189,7 +1188,7 @@ class Runs:
             return run
 
         reached = self._perform(step, run, record, purpose)
-        # Tasks that already wait for this run look at it again.
+        # Wake the tasks that already wait for this run.
         run.runner.poke()
         return reached
 
@@ -1248,15 +1247,15 @@ class Runs:
 
         return Standing(
             status=run.status,
-            # A room may wait for an answer while a call of the run itself was cut off; then the run
-            # continues.
+            # A room may be waiting for an answer although a call of the run itself was cut off. The
+            # run must continue in that case.
             waits=run.waits_in_journal and run.status in waiting,
             fault=self._bind(run).why_not_resumable(),
             events=None if record.parent is not None else self._events_of(record),
         )
 
     def _bind(self, run: Run) -> Binding:
-        """Note what a run that was read from its journal may call here."""
+        """Record which tools a run that was read from its journal may call here."""
         is_same = run.made_under == self.fingerprint
         binding = Binding(run.machine, self.executor, run.bound, self.definitions, is_same=is_same)
         run.runner.binding = binding
@@ -1285,8 +1284,8 @@ class Runs:
         return self._reach(self.store.runs.get(record.id) or record, run.parent, purpose)
 
     def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
-        """Write the outcome for a run under its lease. Return the function that does the rest
-        afterwards.
+        """Write the outcome for a run under its lease. Return the function that does the remaining
+        work.
         """
         driver = run.driver
         match step:
@@ -1321,13 +1320,13 @@ class Runs:
         """Continue a run under its lease."""
         run.people.ask()
         run.runner.resume(self.change_of_configuration(run))
-        # Questions expire only after the run has resumed: otherwise, calls that a denial starts
-        # would look as if they had been in flight.
+        # Let questions expire only after the run has resumed: otherwise, calls that start because
+        # of a denial would look as if they had been in flight.
         run.people.expire()
 
     @staticmethod
     def _let_wait(run: Run) -> None:
-        """Return the lease of a run that waits, and write the status that its row lacks."""
+        """Release the lease of a waiting run, and write its missing status to its row."""
         run.rest()
         run.people.expire()
 
@@ -1338,14 +1337,14 @@ class Runs:
         run.block(fault)
 
     def _end_found(self, run: Run, reason: str) -> None:
-        """End a run under its lease, with its rooms, whose calls have ended with it."""
+        """End a run and its rooms under its lease."""
         self._end(run, reason)
         for room in self.store.runs.rooms(run.id):
             self._reach(room, run)
 
     def _note_cut_off(self, run: Run) -> list[Event]:
-        """Journal the unknown outcomes of a run that cannot go on here, so that a person can settle
-        them; see `resume_events`. Call this under the lease. Return the events.
+        """Journal the unknown outcomes of a run that cannot continue here, so that a person can
+        settle them; see `resume_events`. Return the events. The caller must hold the lease.
         """
         _, events = resume_events(run.machine, time.time())
         if events:
@@ -1358,8 +1357,8 @@ class Runs:
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def change_of_configuration(self, run: Run) -> ConfigurationChanged | None:
-        """Return the event with which a run continues under this configuration, if it was last
-        driven under another one or by an earlier version with other rules; otherwise None.
+        """Return the event that records the change of configuration, or None if the run was last
+        driven under this configuration and the same version's rules.
         """
         settings = run.machine.settings
         if run.made_under == self.fingerprint and settings.rules == RULES:
@@ -1368,8 +1367,8 @@ class Runs:
         return ConfigurationChanged(self.fingerprint, approval, RULES)
 
     def adopt(self, record: RunRecord) -> None:
-        """Let workers of this configuration claim a queued run of another configuration, if it can
-        go on here.
+        """Let workers of this configuration claim a queued run of another configuration, if the run
+        can continue here.
         """
         run = self._reach(record)
         changed = self.change_of_configuration(run)
@@ -1379,7 +1378,7 @@ class Runs:
 
         with run.driver.whole():
             if not run.driver.take():
-                # The run has gone on since it was read.
+                # The run has continued since it was read.
                 run.driver.release()
                 return
             run.driver.append([changed])
@@ -1388,11 +1387,11 @@ class Runs:
         run.runner.follow([changed])
 
     def journal_alone(self, run: Run, event: Event) -> None:
-        """Journal a decision in a run that cannot go on here, without performing any effect. The
-        run continues if it now can, because it no longer needs a call that was denied.
+        """Journal a decision of a run that cannot continue here, without performing any effect. If
+        the denied call was the only obstacle, the run then continues.
 
         Raises:
-            InterruptedRunError: another process drives the run, or has changed it meanwhile.
+            InterruptedRunError: another process drives the run, or has changed it in the meantime.
             SecretGivenError: the reason contains a secret.
         """
         [event] = self.screen.admit([event])
@@ -1414,15 +1413,15 @@ class Runs:
 
     @property
     def has_own_handlers(self) -> bool:
-        """Whether the user has defined handlers of messages, which are code of this process."""
+        """Whether the user has defined message handlers, whose code only this process has."""
         return not self._handlers.are_built_in
 
     def composer(self) -> Composer:
-        """Make the composer of the Requests of one run."""
+        """Create the composer of one run's Requests."""
         return Composer(self._handlers, self._schemas, self.offer.latent, program_schema)
 
     async def open_room(self, run: Run, effect: Execute) -> None:
-        """Open the room of a call that was started, or enter it again."""
+        """Open the room of a call that has started, or reopen it."""
         await self.rooms.open(run, effect)
 
     def watch(self, run: Run, event: Event) -> None:
@@ -1437,7 +1436,7 @@ class Runs:
         elif isinstance(event, RunEnded):
             run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             if run.machine.output_memory > MEMORY_STEP:
-                # The output stays in memory beside the outputs of earlier runs.
+                # The output stays in memory along with those of earlier runs.
                 self._beside(run.caller, run.runner.kept_bytes)
         elif isinstance(event, CallFinished) and event.error is None:
             tool = run.machine.history[event.call].tool
