@@ -1,10 +1,10 @@
-"""Aligned: one run whose calls are in the places of a plan, so that runs of one task can be
-compared place by place.
+"""Aligned: the calls of a run, matched to the places of a plan, so that runs of the same task can
+be compared place by place.
 
 Theory of operation. A plan lists its calls in places 0, 1, 2. The original run made these calls
-under other numbers, because the plan leaves failed calls out and moves others. A further run of the
-task made the same calls under yet other numbers. An `AlignedRun` knows the call of one run for each
-place. All other code asks it by place:
+under other numbers, because the plan leaves failed calls out and moves others. Another run of the
+task made the same calls under yet other numbers. An `AlignedRun` maps each place to the call of its
+run. All other code uses places to ask for:
 
 - `leaf`: the value that the call in a place sent, or that the run returned.
 - `value`: the value at a source. A source is a place and a path in the result of its call. Without
@@ -56,7 +56,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value comes from: the input (`place` None), or the result of the call in a
+    """Where a value comes from: the input (`place` is None), or the result of the call at that
     place of the plan.
     """
 
@@ -65,8 +65,8 @@ class ValueSource:
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """The lists and objects that contain the value, from the whole document down, each with the
-        key that leads to the next.
+        """The lists and objects that contain the value, outermost first. Each comes with the key
+        that leads to the next.
         """
         above: list[tuple[ValueSource, str]] = []
         for depth, key in enumerate(self.path):
@@ -76,11 +76,11 @@ class ValueSource:
 
 
 class AlignedRun:
-    """One run with its calls in the places of a plan.
+    """A run whose calls are matched to the places of a plan.
 
     Args:
         function: the run as a function.
-        calls: the calls of the run, in the places of the plan.
+        calls: the calls of the run, indexed by their place in the plan.
     """
 
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
@@ -95,7 +95,7 @@ class AlignedRun:
 
     @cached_property
     def recorded(self) -> dict[int, int]:
-        """The numbers of the calls in the run, by place, for each call of the plan that the run
+        """Maps places of the plan to call numbers of the run. Contains only the calls that the run
         made.
         """
         return {place: call.index for place, call in enumerate(self.calls) if call.is_made}
@@ -107,7 +107,7 @@ class AlignedRun:
     # -- values ------------------------------------------------------------------------------------
 
     def document(self, place: int | None) -> JSON | Missing:
-        """Return the input or the result of a call; MISSING if the call has no result."""
+        """Return the input or a call's result, or MISSING if the call has no result."""
         if place is None:
             return self.function.input or {}
         progress = self.calls[place].progress
@@ -129,8 +129,8 @@ class AlignedRun:
         return read(document, source.path)
 
     def leaf(self, at: Path) -> JSON | Missing:
-        """Return a value in the resolved parameters of a call, or in the output; MISSING if several
-        executions of the call had different values there.
+        """Return a value in the output or in a call's resolved parameters. Return MISSING if the
+        call ran several times with different values there.
 
         Args:
             at: the path of the value in the plan, as in `Explained.at`.
@@ -157,8 +157,8 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written in a place, with the numbers of the run; None for a
-        literal.
+        """Return the reference that was written at a place, with the run's call numbers, or None if
+        a literal was written there.
         """
         written = read(self.calls[place].raw, keys)
         if isinstance(written, str) and is_reference(written):
@@ -166,12 +166,12 @@ class AlignedRun:
         return None
 
     def read(self, text: str, arguments: JSONObject | None = None) -> JSON | Missing:
-        """Return the value that a reference with one operand, and with the numbers of the plan,
-        reads in this run.
+        """Return the value that a reference reads in this run. The reference has one operand and
+        uses the plan's call numbers.
 
         Args:
             text: the reference.
-            arguments: the input of the tool for this run; None: the input of the run.
+            arguments: the input of the tool for this run, or None for the input of the run.
         """
         source = self.source_at(text)
         if source is None:
@@ -183,8 +183,8 @@ class AlignedRun:
     # -- references --------------------------------------------------------------------------------
 
     def reference_to(self, source: ValueSource) -> str | None:
-        """Return the reference with which a plan reads a source; None if no reference surely reads
-        it.
+        """Return the reference that reads a source in a plan, or None if no reference is certain to
+        read it.
         """
         if source.place is None:
             return format_reference(("input", *source.path))
@@ -202,7 +202,7 @@ class AlignedRun:
 
     @cached_property
     def _writers(self) -> PathIndex:
-        """The places of the calls that write to each path."""
+        """Maps each path to the places of the calls that write to it."""
         writers = PathIndex()
         for place, call in enumerate(self.calls):
             for path in call.progress.call.writes:
@@ -210,8 +210,8 @@ class AlignedRun:
         return writers
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand of the run reads, if it is the input or the
-        result of one call.
+        """Return the source that an operand of the run reads, or None if that is neither the input
+        nor the result of a single call.
         """
         number = _number_of(operand)
         if number is None:
@@ -221,20 +221,20 @@ class AlignedRun:
         return None if place is None else ValueSource(place, operand.path[1:])
 
     def source_in_plan(self, operand: Reference) -> ValueSource | None:
-        """Return the same as `source_of` for an operand with the numbers of the plan."""
+        """Like `source_of`, for an operand that uses the plan's call numbers."""
         place = _number_of(operand)
         if place is None:
             return self._source_outside_results(operand)
         return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
 
     def source_at(self, text: str) -> ValueSource | None:
-        """Return the same as `source_in_plan` for a reference with one operand."""
+        """Like `source_in_plan`, for a reference with one operand."""
         [operand] = parse_reference(text).operands()
         return self.source_in_plan(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand reads in the input, or in the part of the state that
-        one call has set.
+        """Return the source of an operand that reads the input or a part of the state that one call
+        has set.
         """
         if operand.kind == "input":
             return ValueSource(None, operand.path)
@@ -262,7 +262,9 @@ class AlignedRun:
 
 
 def _number_of(operand: Reference) -> int | None:
-    """Return the number of the call whose result an operand reads; None if it reads no result."""
+    """Return the number of the call whose result an operand reads, or None if it reads something
+    else.
+    """
     if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
         return int(operand.path[0])
     return None
@@ -273,19 +275,19 @@ def _number_of(operand: Reference) -> int | None:
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
 _KEYS: Final = 20
-"""The most keys of an object that are examined."""
+"""How many keys of an object are examined at most."""
 
 
 def has_field_names(value: JSONObject) -> bool:
-    """Return whether the first twenty keys of an object have the form of names in a program."""
+    """Return whether the first twenty keys of an object look like identifiers."""
     return all(_FIELD_NAME.fullmatch(key) for key in islice(value, _KEYS))
 
 
 def is_data_key(aligned: AlignedRun, source: ValueSource) -> bool:
     """Return whether a path leads through a key that looks like data, not like the name of a field.
 
-    Keys that a schema declares are fields. Any other key may be data if it does not have the form
-    of a name in a program, or if its object contains only numbers, or only objects of one form.
+    Keys that a schema declares are fields. Any other key may be data if it does not look like an
+    identifier, or if all values of its object are numbers, or all are objects of the same form.
     """
     schema = _schema_of(aligned, source.place)
     for holder, key in source.above:
@@ -312,7 +314,7 @@ def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
 
 
 def _schema_of(aligned: AlignedRun, place: int | None) -> JSON:
-    """Return the schema of the input, or of the result of a call; None without one."""
+    """Return the schema of the input or of a call's result, or None if there is no schema."""
     if place is None:
         return aligned.function.input_schema
     tool = aligned.calls[place].progress.call.tool

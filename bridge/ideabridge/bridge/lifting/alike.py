@@ -1,8 +1,8 @@
-"""Alike: finds further runs of a task, and aligns their calls with the calls of the lifted run.
+"""Alike: finds other runs of a task, and aligns their calls with those of the lifted run.
 
 Only the calls that lead to a change or to the output are compared, because a mind may look around
-in one run and not in the other. Two runs that differ in these calls have different shapes. The
-other run is then no evidence, and becomes a tool of its own.
+in one run and not in the other. Two runs that differ in these calls have different shapes. Then the
+other run is not evidence for this tool. It can become a tool of its own.
 """
 
 from __future__ import annotations
@@ -28,36 +28,38 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED: Final = 200
-"""The most runs, the latest first, that are searched for runs of the same shape."""
+"""How many runs, latest first, are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""The number of runs that are read from the store at once."""
+"""How many runs are read from the store at a time."""
 
 _EXAMINED: Final = 5
-"""The most runs with the same tools that are read in order to find and offer runs of the same
-shape."""
+"""How many runs that used the same tools are read, at most, to find runs of the same shape to
+offer.
+"""
 
 _EVENTS: Final = 2_000
-"""The most events of these runs together, which are about 500 calls. Reading them must stay cheap,
-because nobody asked for it."""
+"""Maximum number of events of these runs together, about 500 calls. Nobody asked for this search,
+so it must stay cheap.
+"""
 
 
 class OtherShapeError(PublicationError):
-    """Another run made other calls than the lifted run."""
+    """The other run made different calls from the lifted run."""
 
 
 def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> AlignedRun:
-    """Return another run of the same task, with its calls in the places of the plan.
+    """Align another run of the same task with the plan.
 
     Raises:
-        OtherShapeError: the run made other calls; the message says which.
-        PublicationError: the run had the same data, or cannot be examined.
+        OtherShapeError: the run made different calls; the message says which.
+        PublicationError: the run had the same data as the lifted run, or cannot be examined.
         UnknownRunError, UnknownIdeaError: this caller has no such run.
     """
     other = arranged(read_function(store, run_id, caller))
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
-        # A replayed plan agrees with itself, so it is no evidence.
+        # A replay of the plan always agrees with the plan, so it is no evidence.
         raise PublicationError(f"{where} replays a plan; only runs of a mind are compared")
     if mine.function.instances or other.function.instances:
         raise PublicationError(f"{where} is over instances; such runs are not lifted together")
@@ -76,11 +78,11 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
 
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
-    """Return the calls of another run in the places of the plan. The n-th call of a tool in one run
-    matches the n-th in the other.
+    """Return the calls of another run, indexed by place in the plan. The n-th call of a tool in one
+    run matches the n-th call of that tool in the other.
 
     Raises:
-        OtherShapeError: the runs made other calls.
+        OtherShapeError: the runs made different calls.
     """
     calls = mine.aligned.calls
     others = other.aligned.calls
@@ -107,7 +109,9 @@ def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
 
 
 def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
-    """Describe how often another run called the first tool whose number of calls differs."""
+    """Find the first tool that the runs called a different number of times, and say how often the
+    other run called it.
+    """
     counts = _counts(calls)
     other_counts = _counts(others)
     call = next(call for call in (*calls, *others) if counts[call.key] != other_counts[call.key])
@@ -124,13 +128,13 @@ def _times(count: int) -> str:
 def _in_turn(
     calls: Sequence[Executed], places: Collection[int], others: Sequence[Executed]
 ) -> list[Executed]:
-    """Return the calls of another run in the compared places, and placeholders (`not_made`) in the
-    other places.
+    """Return one call for each place: a call of the other run if the place is compared, otherwise a
+    placeholder (`not_made`).
 
     Args:
         calls: the calls of the lifted run.
         places: the places that are compared.
-        others: as many calls of each tool of the other run, in their order.
+        others: the other run's calls by tool, in order. Each tool has as many calls as in `calls`.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -168,7 +172,7 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Return where the data flow differs, as far as both runs were written with references."""
+    """Describe where the data flow of the runs differs, as far as both wrote references."""
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
@@ -192,8 +196,8 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
-    """Return why the other run's value in a place cannot have the source that my reference reads;
-    None if it can.
+    """Return why the other run's value at a place cannot come from the source that my reference
+    reads, or None if it can.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -208,7 +212,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return sources without the positions in lists, because each run chooses positions anew."""
+    """Return sources without their list positions, because each run may choose other positions."""
     fields: list[ValueSource] = []
     for source in sources:
         path = tuple("*" if key.isdecimal() else key for key in source.path)
@@ -220,8 +224,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run has a literal in a place that differs from the value of my
-    source in that run.
+    """Return whether the other run wrote a literal at a place, and that literal differs from what
+    my source contains in that run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False
@@ -237,9 +241,9 @@ def _has_other_literal(
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return a caller's latest runs that made the same calls with other data, at most five, with at
-    most about 500 calls. They count as evidence only if a person names them, because an unrelated
-    task may have the same shape.
+    """Return up to five of the caller's latest runs that made the same calls with other data. About
+    500 calls are read at most. The runs count as evidence only if a person names them, because an
+    unrelated task may have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
@@ -254,7 +258,7 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
         examined += 1
         events += record.last_event
-        # A run that raises an error has another shape or the same data, or cannot be examined.
+        # An error means that the run has another shape, has the same data, or cannot be examined.
         with suppress(IdeabridgeError):
             alike.append(aligned_run(mine, store, record.id, caller))
 

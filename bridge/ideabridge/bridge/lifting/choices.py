@@ -15,11 +15,12 @@ from ideabridge.tools.errors import IdeabridgeError
 _KEYS: Final = ("take", "runs")
 
 MIND: Final = "mind"
-"""The choice for an `_output` that a mind wrote: ask a mind for it each time."""
+"""The choice to ask a mind each time for an `_output` that a mind wrote."""
 
 KEEP: Final = "keep"
-"""The choice for a literal that stays the same for every input and is no parameter. For a call that
-may have been a decision (`calls.2`), it means that the call is always made."""
+"""The choice to keep a literal the same for every input, so that it is no parameter. For a call
+that may have been a decision (`calls.2`), it means that the call is always made.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Choices:
     """A person's choices about a draft.
 
     Attributes:
-        take: the replacements of literals by their paths: a reference, an explanation, `keep`, or
-            `mind` for an `_output`.
+        take: what replaces each literal, by the literal's path: a reference, an explanation,
+            `keep`, or `mind` for an `_output`.
         runs: other runs of the same task.
     """
 
@@ -36,7 +37,7 @@ class Choices:
     runs: tuple[str, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """Return the choices in the form that `read_choices` reads."""
+        """Return the choices as JSON that `read_choices` accepts."""
         form: JSONObject = {}
         if self.take:
             form["take"] = self.take
@@ -49,7 +50,7 @@ def read_choices(raw: JSONObject | None) -> Choices:
     """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
 
     Raises:
-        PublicationError: the form is wrong; the message says where and what was expected.
+        PublicationError: the value has another shape; the message says where and what was expected.
     """
     raw = raw or {}
     for key in raw:

@@ -1,5 +1,5 @@
-"""Consistency: checks whether a plan that gets the recorded results of a run does what the run
-did.
+"""Consistency: checks that a plan does what a run did if its calls return the results that the run
+recorded.
 """
 
 from __future__ import annotations
@@ -40,23 +40,21 @@ def inconsistency(
     catalogue: Catalogue | None = None,
     unmade: Collection[int] = (),
 ) -> str | None:
-    """Return how a plan differs from a run in its calls or its output, given the input and the
-    recorded results of the run; None if it does not differ. Nothing runs: every call is answered
-    with its recorded result.
+    """Return how a plan's calls or output differ from a run, or None if they do not. The plan gets
+    the run's input, and no tool runs: every call is answered with its recorded result.
 
     Args:
         run: the run.
         plan: the plan with the run's input.
-        places: the numbers of the plan's calls in the run, by place in the plan. None: the plan is
-            the run's own.
-        catalogue: the tools; None: the tools of the run.
-        unmade: the places of reading calls that the run did not make. They are answered with null.
+        places: maps each place of the plan to the call's number in the run. None means that the
+            plan is the run's own.
+        catalogue: the available tools, or None for the tools of the run.
+        unmade: places of read-only calls that the run did not make. They are answered with null.
     """
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
     explained = _without_questions(plan.explained)
-    # The explanations are passed along, as when the run is taken up, so that the plan is bound only
-    # once.
+    # Pass the explanations along, as when a run is taken up, so that the plan is bound only once.
     proposed = SolutionProposed(calls, plan.output, None, shared, explained=explained)
     errors = machine.check(proposed).errors
     if errors:
@@ -88,9 +86,9 @@ def inconsistency(
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the beginning of a plan, under the settings of a run. It asks nobody and
-    has no limit on parallel calls, so each call is due as early as possible. If the run made fewer
-    calls, there is still room for all calls of the plan.
+    """Return a machine at the start of a plan, with the settings of a run, but without approvals
+    and without a limit on parallel calls, so that each call is due as early as possible. The limit
+    on calls is raised if the plan has more calls than the run made.
     """
     settings = replace(
         run.machine.settings,
@@ -115,15 +113,15 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """Return the members that decide about the values of a plan: without those that only make it
-    ask, if these are well formed.
+    """Return the members that decide about the values of a plan. Members that only make it ask are
+    left out if they are well formed.
     """
     if explained is None:
         return None
 
     members = dict(explained)
     for key, form in _ONLY_ASKS.items():
-        # A malformed member stays, so that the plan's fault is reported.
+        # Keep a malformed member, so that the error in the plan is reported.
         if isinstance(members.get(key), form):
             del members[key]
 
@@ -131,12 +129,13 @@ def _without_questions(explained: JSONObject | None) -> JSONObject | None:
 
 
 _ONLY_ASKS: Final[Mapping[str, type]] = {"seen": dict, "decisions": list, "strict": bool}
-"""The members of `explained` that change no value, but only make the plan ask, with their types;
-see `context/plan_literals.py`."""
+"""Members of `explained` that change no value and only make the plan ask, with their types; see
+`context/plan_literals.py`.
+"""
 
 
 class _Comparison:
-    """Answers every call of a plan as in a run, in the order in which the calls of the run
+    """Answers each call of a plan with its result in a run, in the order in which the run's calls
     ended.
     """
 
@@ -149,8 +148,8 @@ class _Comparison:
         self._unmade = unmade
         self._ended = run.ends()
         self._order = {(event.call, event.item): number for number, event in enumerate(self._ended)}
-        # The calls that wait for an answer, by their place in that order. Calls that the run did
-        # not make come last, in the order in which they are due.
+        # The calls that wait for an answer, in the order in which they ended in the run. Calls that
+        # the run did not make come last, in the order in which they became due.
         self._waiting: list[tuple[int, int, Execute]] = []
         self._due_count = 0
         self._added: dict[int, list[MessageAdded]] = {}
@@ -159,7 +158,7 @@ class _Comparison:
                 self._added.setdefault(event.call, []).append(event)
 
     def run(self) -> str | None:
-        """Return the first difference; None without one."""
+        """Return the first difference, or None if there is none."""
         answered: set[ExecutionKey] = set()
         while True:
             self._start()
@@ -184,8 +183,7 @@ class _Comparison:
         while due := self._machine.due():
             for effect in due:
                 if isinstance(effect, AskApproval):
-                    # The run has recorded the values that the plan assumes, so every question is
-                    # approved.
+                    # The plan assumes the values that the run recorded, so approve every question.
                     index = effect.call.index
                     self._machine.receive(ApprovalAsked(index, effect.approval, effect.digest))
                     self._machine.receive(CallDecided(index, effect.digest, "approve", _NOBODY))
@@ -202,15 +200,15 @@ class _Comparison:
                 break
 
     def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
-        """Return the execution of the run that answers an execution of the plan; None without
-        one.
+        """Return the run's execution that answers an execution of the plan, or None if there is
+        none.
         """
         index, item = key
         number = self._at.get(index)
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as the run did. Return why that is not possible; None if it is."""
+        """Answer a call as the run did. Return None, or the reason why that is impossible."""
         index = effect.call.index
         if index in self._unmade:
             self._machine.receive(CallFinished(index, effect.item, value=None))
@@ -228,7 +226,7 @@ class _Comparison:
         done = self._ended[self._order[key]]
         answered.add(key)
         for added in self._added.pop(key[0], ()):
-            # Other calls may read the messages that it added, like its result.
+            # Other calls may read the messages that this call added, as well as its result.
             self._machine.receive(MessageAdded(index, added.message))
 
         self._machine.receive(

@@ -1,4 +1,4 @@
-"""Contrast: describes the difference of two values in one line."""
+"""Contrast: describes the difference between two values in one line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def short(value: JSON, limit: int = 60) -> str:
 
 
 def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
-    """Return the difference of two values in one line: `NOW instead of BEFORE` if both are short,
-    otherwise the first difference with its path.
+    """Describe the difference between two values in one line: `NOW instead of BEFORE` if both are
+    short, otherwise the first difference with its path.
     """
     if len(encode_text(now)) <= limit and len(encode_text(before)) <= limit:
         return f"{encode_text(now)} instead of {encode_text(before)}"
@@ -52,7 +52,7 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
 
 
 def _first_difference(now: Mapping[str, JSON], before: Mapping[str, JSON]) -> str | None:
-    """Return the first key that both have with different values; None without one."""
+    """Return the first key that both objects have with different values, or None."""
     for key, value in before.items():
         if key in now and encode_text(now[key]) != encode_text(value):
             return key
@@ -60,7 +60,7 @@ def _first_difference(now: Mapping[str, JSON], before: Mapping[str, JSON]) -> st
 
 
 def _of_scalars(now: JSON, before: JSON, limit: int) -> str:
-    """Return the difference of two values that are not both lists or both objects."""
+    """Describe the difference between two values that are not both lists or both objects."""
     if not isinstance(now, str) or not isinstance(before, str):
         return f"{short(now, limit)} instead of {short(before, limit)}"
 
@@ -81,7 +81,7 @@ def _members(value: JSON) -> Mapping[str, JSON] | None:
 
 
 def _window(text: str, begin: int, size: int) -> str:
-    """Return a part of a text, with dots where the text was cut."""
+    """Return a part of a string, with dots where it was cut."""
     before = "..." if begin else ""
     after = "..." if len(text) > begin + size else ""
     return encode_text(f"{before}{text[begin : begin + size]}{after}")

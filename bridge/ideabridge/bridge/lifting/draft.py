@@ -1,4 +1,4 @@
-"""Draft: a lifted run as the plan that is published, with the publisher's decisions."""
+"""Draft: the plan that is published from a lifted run, with the publisher's decisions."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ from ideabridge.tools.tool import PROGRAM_STEP
 from ideabridge.tools.toolbox import Toolbox
 
 _WATCHED: Final = 200
-"""The most parts of the input and of results that the calls of a plan watch."""
+"""How many parts of the input and of results the calls of a plan watch at most."""
 
 _EXPLANATIONS: Final = 40_000
-"""The most explanations of one plan."""
+"""Maximum number of explanations in one plan."""
 
 
 @dataclass
 class PlanDraft:
-    """A run as the plan that is published.
+    """The plan that is published from a run.
 
     Attributes:
         lifted: the lifted run.
@@ -73,11 +73,11 @@ class PlanDraft:
         calls: the calls of the plan.
         output: the output of the plan.
         inputs: the input of the tool.
-        parameters: the parameters made of literals.
-        explained: the literals that several explanations may make.
-        chosen: what a person chose in place of literals, by their paths.
-        asks_mind: the places of calls for which a mind is asked each time.
-        strict: True if a run of the plan asks for every value that is not determined.
+        parameters: the parameters that literals became.
+        explained: the literals that have several possible explanations.
+        chosen: what a person chose to replace literals, by the literals' paths.
+        asks_mind: the places of calls that ask a mind each time.
+        strict: True if a run of the plan asks about every value that is not determined.
     """
 
     lifted: Lifted
@@ -95,9 +95,7 @@ class PlanDraft:
 
     @cached_property
     def seen(self) -> JSONObject:
-        """The profiles of the values that the plan reads, by the text of their references; see
-        `context/seen.py`.
-        """
+        """Profiles of the values that the plan reads, keyed by reference; see `context/seen.py`."""
         texts = dict.fromkeys(self.references)
         for watched in self.watch.values():
             texts.update(dict.fromkeys(watched))
@@ -110,21 +108,21 @@ class PlanDraft:
                 is_absent = isinstance(value, Missing)
                 if is_absent and (text not in profiles or not _has_document(run, text)):
                     continue
-                # If the first run had a part and a further run lacks it, the part may be absent.
+                # A part that the first run had and a later run lacks is recorded as optional.
                 profiles[text] = grow(profiles.get(text), value)
 
         return {**profiles}
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """The parts of the input and of results that nothing reads, but that were seen before a
-        call was made, by the place of the call.
+        """Parts of the input and of results that were seen before a call was made, but that nothing
+        reads. The keys are the places of the calls.
 
-        They may have decided about the call. The parts of a value are watched by the first call
-        after it, and by each later call that may change something.
+        Such a part may be why the call was made. The first call after a value watches its parts,
+        and so does each later call that may change something.
         """
         if not self.lifted.requests:
-            # The author of a plan wrote it for any input, without having seen results.
+            # The author of a plan wrote it for any input, before there were results to see.
             return {}
 
         calls = self.lifted.aligned.calls
@@ -146,7 +144,7 @@ class PlanDraft:
         return watched
 
     def _unread_parts(self, place: int | None, read: set[Path]) -> list[str]:
-        """Return references to the parts of the input, or of a result, that nothing reads."""
+        """Return references to the unread parts of the input or of a result."""
         aligned = self.lifted.aligned
         root = aligned.reference_to(ValueSource(place, ()))
         if root is None:
@@ -163,7 +161,7 @@ class PlanDraft:
 
     @cached_property
     def references(self) -> list[str]:
-        """The references with one operand that calls, the output and explanations read."""
+        """The single-operand references that occur in calls, the output and explanations."""
         references: list[str] = []
         for hole in holes_in([*self.calls, self.output]):
             first, *others = hole.expression.operands()
@@ -176,7 +174,7 @@ class PlanDraft:
     # -- the plan ----------------------------------------------------------------------------------
 
     def plan(self) -> JSONObject:
-        """Return the plan in the form of a publication, with the modules of its tools; see
+        """Return the plan in the form in which it is published, with the modules of its tools; see
         `read_published`.
         """
         return dict(self._plan)
@@ -218,8 +216,8 @@ class PlanDraft:
         return plan
 
     def arguments(self, run: AlignedRun) -> JSONObject:
-        """Return the arguments with which the tool repeats a run: the run's input, and its values
-        of the parameters that have a default. Followed values need not be passed.
+        """Return the arguments that make the tool repeat a run: the run's input, and its values for
+        the parameters that have a default. Followed values need not be passed.
         """
         arguments: JSONObject = {}
         for key, value in (run.function.input or {}).items():
@@ -246,7 +244,7 @@ class PlanDraft:
     # -- self-consistency --------------------------------------------------------------------------
 
     def difference(self) -> str | None:
-        """Return why the plan is not self-consistent; None if it is."""
+        """Return why the plan is not self-consistent, or None if it is."""
         return self._difference
 
     @cached_property
@@ -264,8 +262,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the runs with other data that the plan reproduces, and for each other
-        run why the plan does not reproduce it.
+        """Return the ids of the runs with other data that the plan reproduces, and a reason for
+        each run that it does not reproduce.
         """
         return self._confirmations
 
@@ -284,7 +282,7 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result of which a reference reads a part."""
+    """Return whether a run has the result that a reference reads a part of."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
@@ -301,8 +299,8 @@ class _LaterCalls:
         return self._calls[place].step
 
     def after(self, step: int) -> Iterator[int]:
-        """Yield the first call that was chosen after a Request, and the later calls that may change
-        something.
+        """Yield the first call that was chosen after a Request, then each later call that may
+        change something.
         """
         first = next(self._chosen_after(step, self._order), None)
         if first is None:
@@ -322,12 +320,12 @@ class _LaterCalls:
 _READABLE: Final = ("input", "results", "state")
 
 _MEMBERS: Final = 20
-"""The most members of an object that are parts of a result."""
+"""How many members of an object count as parts of a result."""
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
-    """Yield references to the parts of a result: the members of objects, two levels deep, but not
-    the items of lists.
+    """Yield references to the parts of a result: members of objects down to two levels, but no list
+    items.
     """
     members = opened(value)
     if not isinstance(members, dict):
@@ -345,8 +343,8 @@ def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
 
 
 def _fields(members: JSONObject) -> list[str]:
-    """Return the first keys of an object, if they are names of fields. Keys that are data, such as
-    people's names, differ in each run.
+    """Return the first keys of an object, or nothing if its keys are data, such as people's names,
+    which differ in each run.
     """
     return list(islice(members, _MEMBERS)) if has_field_names(members) else []
 
@@ -365,8 +363,8 @@ def make_draft(
 
     Args:
         lifted: the run.
-        choices: what a person chooses in place of literals.
-        decisions: what a person decides about parameters.
+        choices: what a person chose to replace literals.
+        decisions: what a person decided about parameters.
         strict: see `PlanDraft`.
 
     Raises:
@@ -393,7 +391,7 @@ def make_draft(
 
 
 def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
-    """Return a literal whose explanations read members of the input by their new names."""
+    """Return a copy of a literal whose explanations use the new names of input members."""
     if not names:
         return literal
 
@@ -414,7 +412,9 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
-    """Limit the explanations of each literal, so that a plan of many calls stays readable."""
+    """Limit the number of explanations of each literal, so that a plan with many calls stays
+    readable.
+    """
     if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
         return explained
 
@@ -429,12 +429,12 @@ def _bounded(explained: list[Explained]) -> list[Explained]:
 
 
 class _Making:
-    """Decides what the plan has in the place of each literal of a lifted run.
+    """Decides what replaces each literal of a lifted run in the plan.
 
     Attributes:
         explained: the literals with their explanations.
-        chosen: what a person chose, by path.
-        parameters: the parameters made of literals.
+        chosen: what a person chose, by the literal's path.
+        parameters: the parameters that literals became.
     """
 
     def __init__(
@@ -443,11 +443,10 @@ class _Making:
         self._lifted = lifted
         self.explained: list[Explained] = []
         self.chosen: dict[str, str] = {}
-        # The values that the plan has in the place of literals, by their paths in the plan.
+        # The values that replace literals, by their paths in the plan.
         self._replaced: dict[Path, JSON] = {}
         self._asked_again: set[int | None] = set()
-        # The names of the parameters of earlier literals that explain later ones, by the path of
-        # the literal.
+        # Maps the path of an earlier literal that explains later ones to the name of its parameter.
         self._names: dict[str, str] = {}
         self._take(choices)
         self._placed = {path for decision in decisions.values() for path in decision.at}
@@ -473,7 +472,7 @@ class _Making:
         self._name_literals(references)
 
     def written(self) -> tuple[list[JSON], JSON]:
-        """Return the calls of the plan, and its output."""
+        """Return the calls and the output of the plan."""
         recorded: JSONObject = {"calls": self._lifted.calls, "output": self._lifted.output}
         plan = object_or_empty(put_in(recorded, self._replaced))
         calls: list[JSON] = []
@@ -486,7 +485,7 @@ class _Making:
         return calls, plan["output"]
 
     def _decide(self, leaf: Leaf) -> None:
-        """Decide what the plan has in the place of a literal."""
+        """Decide what replaces a literal in the plan."""
         explained = self._lifted.explained(leaf)
         if leaf.path in self._placed and leaf.reference is None:
             self._let_fill(leaf)
@@ -498,8 +497,7 @@ class _Making:
             self._explain_output(leaf)
         elif leaf.keys[:1] == ("_output",):
             if self._lifted.requests:
-                # A mind wrote this output for this input, so a mind is asked again for another
-                # input.
+                # A mind wrote this output for this input, so another input needs a mind again.
                 self._asked_again.add(leaf.place)
         elif self._is_fixed(leaf):
             self._explain_fixed(leaf)
@@ -507,10 +505,10 @@ class _Making:
             self._let_fill(leaf)
 
     def _put_in(self, leaf: Leaf, explained: Explained) -> None:
-        """Put the recorded value in the place of an explained literal."""
+        """Use the recorded value for an explained literal."""
         first = explained.by[0]
         if self._repeats(leaf, first):
-            # The parameter of the earlier literal fills it.
+            # The parameter of the earlier literal also fills this literal.
             self._let_fill(leaf)
             return
 
@@ -524,8 +522,8 @@ class _Making:
             self._let_fill(leaf, first)
 
     def _explain_fixed(self, leaf: Leaf) -> None:
-        """Leave a constant as it is, and note its other explanations, so that an answer says if it
-        may be wrong.
+        """Leave a constant as it is, and record its other explanations, so that an answer can say
+        that the constant may be wrong.
         """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
         if explanations is None:
@@ -536,8 +534,8 @@ class _Making:
             self._explain(leaf, explanations, explanations.by, reason)
 
     def _let_fill(self, leaf: Leaf, source: Explanation | None = None) -> None:
-        """Let a parameter fill a literal. With a source, the parameter only fills it if it is
-        passed.
+        """Let a parameter fill a literal. If the literal has a source, the parameter fills it only
+        when the caller passes it.
         """
         calls = self._lifted.aligned.calls
         tool = ""
@@ -556,13 +554,15 @@ class _Making:
         )
 
     def _repeats(self, leaf: Leaf, first: Explanation) -> bool:
-        """Return whether a literal repeats an earlier literal of a parameter with the same name."""
+        """Return whether a literal repeats the value of an earlier literal whose parameter has the
+        same name.
+        """
         literal = self._literal_read(first)
         return literal is not None and not literal[1] and literal[0].keys[-1:] == leaf.keys[-1:]
 
     def _literal_read(self, explanation: Explanation) -> tuple[Leaf, Path] | None:
-        """Return the earlier literal to which an explanation is a path, and the keys below it; None
-        if the explanation is something else.
+        """Return the earlier literal that an explanation reads, and the keys below it, or None if
+        the explanation is not such a path.
         """
         if isinstance(explanation, PathTo):
             return self._lifted.literal_of(explanation.reference)
@@ -580,8 +580,8 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant does not become a parameter: it is empty or a program, or it
-        tells a built-in tool what to do.
+        """Return whether a constant does not become a parameter: it is empty, it is a program, or
+        it controls what a built-in tool does.
         """
         if leaf.value in (None, {}, []):
             return True
@@ -615,12 +615,12 @@ class _Making:
         self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the path to the number that the run returns, such as the id of a new issue, if
-        exactly one call has made it; else None. The number may be written as a text.
+        """Return the path to the number that the run returns, such as the id of a new issue, or
+        None unless exactly one call produced it. The number may also be a string of digits.
 
-        The result of a call that only reads may contain an equal number by chance, such as a page
-        number. A truth value is equal by chance in half of all cases, so it may always be a mind's
-        judgement.
+        Results of read-only calls do not count: an equal number there, such as a page number, may
+        be a coincidence. Neither do Booleans: they are equal by chance in half of all cases, so
+        they may be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -633,8 +633,8 @@ class _Making:
         return sources[0] if len(sources) == 1 else None
 
     def _is_of_change(self, path: PathTo) -> bool:
-        """Return whether a path reads a whole result, or a part of the result of a call that may
-        have changed something.
+        """Return whether a path reads a whole result, or part of a result whose call may have
+        changed something.
         """
         match path.path:
             case ("results", place, *keys) if not path.has_positions:
@@ -645,14 +645,14 @@ class _Making:
     # -- parameters --------------------------------------------------------------------------------
 
     def _fill(self, parameter: Parameter) -> None:
-        """Put a parameter in the place of its literals."""
+        """Replace literals by their parameter."""
         for leaf in parameter.leaves:
             self._names[leaf.path] = parameter.name
             self._replaced[leaf.at] = parameter.reference
             explanations = self._lifted.explanations_by_path.get(leaf.path)
             if explanations is None:
                 continue
-            # The other explanations show when the default may be wrong.
+            # Keep the other explanations: they show when the default may be wrong.
             others = [
                 explanation
                 for explanation in explanations.by
@@ -663,8 +663,8 @@ class _Making:
                 self._explain(leaf, explanations, [PathTo(parameter.reference), *others], reason)
 
     def _name_literals(self, references: Mapping[Path, str]) -> None:
-        """Put the names of parameters into the explanations that read earlier literals, and note
-        the parameters that may be passed in place of followed literals.
+        """Insert parameter names into the explanations that read earlier literals, and record which
+        parameters may replace followed literals.
         """
         explained: list[Explained] = []
         sources: dict[Path, Explanation] = {}
@@ -686,8 +686,8 @@ class _Making:
                 parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Leave out the explanations that read earlier literals without a parameter. Return None if
-        only the constant is left.
+        """Drop explanations that read an earlier literal that has no parameter. Return None if only
+        the constant is left.
         """
         by = [
             explanation
@@ -735,8 +735,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Return the path as keys of each leaf, and of each value that contains leaves, by its
-        text. Whole calls are not included.
+        """Map path strings to their keys, for each leaf and each value that contains leaves. Whole
+        calls are not included.
         """
         return {
             path_of(at): at
@@ -747,15 +747,15 @@ class _Making:
 
 
 def _is_number(value: JSON) -> bool:
-    """Return whether a value is a number, or a text of only digits."""
+    """Return whether a value is a number or a string of digits."""
     if isinstance(value, str):
         return value.isdecimal()
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _copied_part(explanations: Found) -> str | None:
-    """Return why an unexplained literal may be wrong for other data, if a part of it appeared in an
-    earlier text. None if no part did, or if two runs had the same value.
+    """Return why an unexplained literal may be wrong for other data: part of it appeared in an
+    earlier text. Return None if no part did, or if two runs had the same value.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART
@@ -768,7 +768,7 @@ def _builtins() -> Toolbox:
 
 
 def _asking(calls: Sequence[JSON], catalogue: Catalogue) -> list[int]:
-    """Return the places of calls for which a mind is asked each time."""
+    """Return the places of calls that ask a mind each time."""
     places: list[int] = []
     for place, call in enumerate(calls):
         if not isinstance(call, dict) or "_output" in call:

@@ -1,15 +1,15 @@
-"""Evidence: computes what further runs of a published idea show about the literals that its plan
+"""Evidence: computes what later runs of a published idea show about the literals that its plan
 copied.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that
-the run used, and `view` the data that the explanations read. A view of more than `VIEW` bytes is
-null. Records are only added, and `learn` computes the present knowledge from all of them, so their
-order does not matter.
+the run used, and `view` the data that the explanations read. A view larger than `VIEW` bytes is
+stored as null. Records are never changed or removed. `learn` computes what is known from all of
+them, so their order does not matter.
 
-A record of kind `assistant` teaches nothing, and neither does one without a view. `record_of` makes
-the record of a replay, which contains only values that a person confirmed or that were determined.
-It reads the store; everything else here is pure.
+Records of kind `assistant` and records without a view teach nothing. `record_of` makes the record
+of a replay, which contains only values that a person confirmed or that were determined. Only
+`record_of` reads the store; everything else here is pure.
 """
 
 from __future__ import annotations
@@ -57,21 +57,20 @@ Kind: TypeAlias = Literal["run", "person", "assistant"]
 KINDS: Final[Mapping[Kind, str]] = {
     "run": "named at publication",
     "person": "confirmed by a person",
-    # This kind covers the assistant, a program, a script on a command line, and a grant: no person
-    # saw the values.
+    # This kind also covers programs, scripts on a command line, and grants, because no person saw
+    # the values.
     "assistant": "not confirmed by a person",
 }
-"""What each kind of record means, in words for people."""
+"""What each kind of record means, worded for users."""
 
 VIEW: Final = 65_536
-"""The most bytes of a view as JSON."""
+"""Maximum size of a view, in bytes of JSON."""
 
 RECORDS: Final = 100
-"""The most records of one version of an idea."""
+"""Maximum number of records for one version of an idea."""
 
 CONTRADICTED: Final = "a run had a value that no explanation gives"
-"""The reason why a literal is never determined once a run has contradicted all of its
-explanations."""
+"""The reason why a literal is never determined after a run contradicted all of its explanations."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,12 @@ class Record:
     Attributes:
         run: the id of the run.
         by: who started the run.
-        kind: `run`: it was named at publication; `person`: a person confirmed its assumptions;
-            `assistant`: a mind confirmed them.
+        kind: `run` if the run was named at publication, `person` if a person confirmed its
+            assumptions, `assistant` if a mind confirmed them.
         time: when the run ended, as ISO 8601 text.
-        values: the value of each literal, by its place; see `Explained.at`.
-        view: the values of the references that the explanations read. A missing reference had no
-            value. None: the view is too large.
+        values: the value of each literal, keyed by its path; see `Explained.at`.
+        view: the values of the references that the explanations read, or None if they are too
+            large. A reference that is absent had no value.
     """
 
     run: str
@@ -102,11 +101,11 @@ class Record:
         return self.kind != "assistant" and self.view is not None
 
     def read(self, reference: str) -> JSON | Missing:
-        """Return the value of a reference text in the view, or MISSING."""
+        """Return the value of a reference in the view, or MISSING."""
         return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
-        """Return the record in the form that the docstring of this file shows."""
+        """Return the record as JSON, in the form that the module docstring shows."""
         values: list[JSON] = [[list[JSON](at), value] for at, value in self.values.items()]
         view: JSON = None if self.view is None else dict(self.view)
         return {
@@ -120,8 +119,8 @@ class Record:
 
 
 def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | None:
-    """Return the values of all references that explanations read; None if they are larger
-    than `VIEW` bytes.
+    """Return the values of all references that explanations read, or None if they exceed `VIEW`
+    bytes.
     """
     view: dict[str, JSON] = {}
     size = 2
@@ -138,11 +137,11 @@ def view_of(explained: Iterable[Explained], read: Read) -> dict[str, JSON] | Non
 
 
 def read_record(raw: JSON, *, where: str = "evidence") -> Record:
-    """Read the form that `Record.to_json` returns.
+    """Read a record in the form that `Record.to_json` returns.
 
     Raises:
-        ExplanationError: the form is wrong, or its view is too large; the message says where and
-            what was expected.
+        ExplanationError: the record is malformed, or its view is too large; the message says where
+            and what was expected.
     """
     keys = ("run", "by", "kind", "time", "values", "view")
     if not isinstance(raw, dict) or sorted(raw) != sorted(keys):
@@ -205,12 +204,12 @@ def learn(
 
     Args:
         explained: the literals at publication.
-        profiles_before: the profiles of the values that were read, by reference; see
+        profiles_before: the profiles of the values that were read, keyed by reference; see
             `context/seen.py`.
-        records: all records of the version, including those of the runs from which it was made.
+        records: all records of the version, including the runs that it was made from.
 
-    A record removes the explanations that do not give its value. If it removes all of them, they
-    stay and the literal is never determined again, because its value comes from something that no
+    A record removes the explanations that give another value. If none would be left, all stay, and
+    the literal is never determined again, because its value comes from something that no
     explanation describes.
     """
     teaching = [record for record in records if record.teaches]
@@ -236,8 +235,8 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 
-    # Runs with the same data show the same thing, so they count once. The comparison includes all
-    # data of the literal, even data that only a removed explanation read.
+    # Runs with the same data show the same thing, so they count once. Compare all data that the
+    # literal's explanations read, even if only a removed explanation read it.
     different: list[list[JSON | Missing]] = []
     first = left[0]
     is_selected = selects(first)
@@ -245,7 +244,7 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
         if len(different) == RUNS_FOR_POSITION:
             break
         if is_selected and not first.positions(record.read):
-            # The run had no choice, so it shows nothing about the position.
+            # There was only one item to choose, so the run shows nothing about the position.
             continue
         data = [record.read(reference) for reference in explained.references]
         if not any(_same_data(data, earlier) for earlier in different):
@@ -275,8 +274,8 @@ def is_worth_keeping(
     new: Record,
 ) -> bool:
     """Return whether a record adds something to the records of a version: it changes what is known,
-    or an assistant made it and there are fewer than three of this kind. A version with `RECORDS`
-    records accepts no more.
+    or it is one of the first three of kind `assistant`. A version that has `RECORDS` records
+    accepts no more.
     """
     if len(records) >= RECORDS:
         return False
@@ -286,17 +285,17 @@ def is_worth_keeping(
 
 
 def teach(published: Publication, records: Iterable[JSONObject], new: Record) -> Evidence | None:
-    """Return a further record of a published version in the form that `Publications.add_evidence`
+    """Return a new record of a published version in the form that `Publications.add_evidence`
     stores.
 
     Args:
         published: the version as it was published.
         records: the version's records so far.
-        new: the further record.
+        new: the new record.
 
     Returns:
-        The record, and the result of learning from all records; None if the record adds nothing, or
-        the version has no explained values.
+        The record, and what all records together teach. None if the record adds nothing, or the
+        version has no explained values.
     """
     explained = explained_in(published.plan)
     if not explained:
@@ -307,8 +306,7 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
     ]
     seen = object_or_empty((published.plan or {}).get("seen"))
     profiles = {text: profile for text, profile in seen.items() if isinstance(profile, dict)}
-    # A named run is stored even if it shows nothing new, because the published explanations rest on
-    # it.
+    # Store a named run even if it shows nothing new, because the published explanations rest on it.
     if new.kind != "run" and not is_worth_keeping(explained, profiles, earlier, new):
         return None
 
@@ -338,18 +336,18 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     """Return the record of a replay of a published plan.
 
     A value counts if a person decided on its call, or if it was determined. A value that nobody saw
-    does not count, and neither does one that fills a parameter, because the caller may have passed
+    does not count. Neither does a value that fills a parameter, because the caller may have passed
     it.
 
     Args:
-        store: contains the run.
+        store: the store that contains the run.
         run_id: a run of this plan.
         published: the version, as it was published.
 
     Returns:
-        The record. None: the run is not done, its caller is not the owner of the version, nobody
-        decided on a call with explained values, the run did not make the calls of the plan, or the
-        run does not show all data that the explanations read.
+        The record. None if the run is not done, its caller does not own the version, nobody decided
+        on a call with explained values, the run did not make the plan's calls, or the run does not
+        show all data that the explanations read.
 
     Raises:
         PublicationError, ExplanationError: the run or the plan cannot be read.
@@ -365,8 +363,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     plan = published.plan or {}
     replay = _replay_of(plan, read_function(store, run_id, stored.caller))
     if replay is None or any(replay.source_at(text) is None for text in references_of(explained)):
-        # Another call may have overwritten a member of the state, so that no source of it is
-        # certain.
+        # Another call may have overwritten a member of the state, so its source is not certain.
         return None
 
     deciders = _deciders(replay.function.run)
@@ -399,7 +396,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
 
 def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
-    """Return a run aligned with a plan; None if it did not make the calls of the plan."""
+    """Align a run with a plan. Return None if the run did not make the plan's calls."""
     calls = plan.get("calls")
     executed, left_out = executed_calls(function.run)
     if function.run.machine.mode != "plan" or function.instances or left_out:
@@ -410,15 +407,15 @@ def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
 
 
 def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
-    """Return the value that a call used; MISSING if it had several, or none."""
+    """Return the value that a call used, or MISSING if it used several values or none."""
     if at[2:] == ("_each",):
         return _each_value(replay.calls[place])
     return replay.leaf(at)
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the items with which a replayed call ran, because its own `_each` is the list of the
-    plan. MISSING if no parameter is an item.
+    """Return the list of items that a replayed call ran over, or MISSING if no parameter is an
+    item. The call's own `_each` is no help, because it is the list in the plan.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):
@@ -431,13 +428,14 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
-    """Return who approved or edited calls, by place: a person who saw the question, or an
-    assistant. A grant approves a call without showing anybody its values.
+    """Return who approved or edited each call, by place: a person who saw the question, or an
+    assistant. A grant counts as an assistant, because it approves a call without showing anybody
+    its values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:
         if isinstance(event, CallDecided) and event.decision != "deny":
-            # A script can answer on a command line, so perhaps nobody has seen such a question.
+            # A script can answer on a command line, so perhaps no person saw such a question.
             is_person = (
                 event.by.kind == "person" and event.by.via != "command" and event.granted is None
             )

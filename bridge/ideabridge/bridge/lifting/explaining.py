@@ -8,12 +8,12 @@ each call:
 1. The results of the Requests before it enter the index.
 2. Its parameters are divided into leaves (leaves.py). A list or object is one leaf if something
    explains it as a whole.
-3. Each literal is looked up (search.py), which gives its explanations in this run. Further runs
-   remove the explanations that give another value in those runs. If none is left, the literal is
+3. Each literal is looked up (search.py), which gives its explanations in this run. An explanation
+   is removed if it gives a wrong value in another named run. If none is left, the literal is
    `contradicted`.
 4. If nothing explains a literal, but a part of it appears in an earlier text (inside.py), that is
    noted.
-5. A literal that nothing explains enters the index itself, because later ones may repeat it.
+5. A literal that nothing explains enters the index itself, because later literals may repeat it.
 
 The output comes last, because its author had seen everything.
 
@@ -30,9 +30,9 @@ Example. A mind lists a folder, and then reads a file and writes about it:
 | `calls.2.to` | the same and result 1 | `†results.1.owner`, the constant |
 | `calls.2.text` | the same | `"About " + †results.0.0`, the constant |
 
-A further run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". It leaves no
-explanation of `calls.1.path`, which is contradicted. So this literal enters the index as well, and
-explains `calls.2.text`.
+Suppose another run listed `["x.txt", "y.txt"]`, read `y.txt` and wrote "About y.txt". Then no
+explanation of `calls.1.path` is left: the literal is contradicted. So it enters the index as well,
+and explains `calls.2.text`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ from ideabridge.bridge.lifting.search import Found, explain_literal, is_common, 
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _PARTS: Final = 100
-"""The most values of a list whose places are searched."""
+"""Maximum length of a list whose positions are searched."""
 
 
 def explain_run(lifted: Lifted) -> None:
-    """List the leaves of a lifted run, and find the explanations of its literals in all runs
-    that were named.
+    """List the leaves of a lifted run, and find the explanations of its literals that fit all named
+    runs.
     """
     lifted.leaves = []
     lifted.explanations_by_path = {}
@@ -79,7 +79,7 @@ def explain_run(lifted: Lifted) -> None:
 
 class _Explaining:
     """Examines the calls in the order in which they were written, and indexes the values that each
-    author had seen.
+    call's author had seen.
     """
 
     def __init__(self, lifted: Lifted) -> None:
@@ -90,7 +90,8 @@ class _Explaining:
         self._looked_up: dict[Path, Found] = {}
         # The author of a plan had seen no results.
         self._unseen = list(range(len(self._calls))) if lifted.requests else []
-        # The calls of the last Request come first, because calls are taken from the end.
+        # Reversed order: calls are popped from the end, so the calls of the last Request come
+        # first.
         self._unseen.sort(key=lambda place: self._calls[place].step, reverse=True)
         self._readers: list[Read] = [partial(lifted.read, other) for other in lifted.others]
 
@@ -143,10 +144,10 @@ class _Explaining:
     # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a literal; None if its tool allows no other value, or it asks
-        a mind.
+        """Return the explanations of a literal, or None if its tool allows no other value or a mind
+        is asked for it.
 
-        An unexplained literal is noted, so that it can explain later ones.
+        An unexplained literal enters the index, so that it can explain later literals.
         """
         if leaf.demanded or leaf.keys[:1] == ("_output",):
             return None
@@ -160,7 +161,7 @@ class _Explaining:
 
     def _look_up(self, at: Path, value: JSON) -> Found:
         """Return the explanations of a literal that fit all runs."""
-        # The items of a list are looked up with the whole list, and later by themselves.
+        # The items of a list are looked up together as a list, and later one by one.
         explanations = self._looked_up.get(at)
         if explanations is None:
             names = [key for key in keys_below(at) if not key.isdecimal()]
@@ -171,8 +172,8 @@ class _Explaining:
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
-        """Yield the value of each further run in the same place, if it has one, with the function
-        that reads the values of that run.
+        """For each other run that has a value at the same place, yield that value and the function
+        that reads the run's values.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
             value = other.leaf(at)
@@ -180,8 +181,8 @@ class _Explaining:
                 yield value, read
 
     def _is_whole(self, at: Path, value: JSON) -> bool:
-        """Return whether a list or object is one leaf: it is explained as a whole, or is a list of
-        constants.
+        """Return whether a list or object is a single leaf: it is explained as a whole, or it is a
+        list of constants.
         """
         if self._look_up(at, value).is_explained:
             return True
@@ -200,21 +201,21 @@ class _Explaining:
         return any(self._has_explained((*at, key), member) for key, member in members.items())
 
     def _note_literal(self, leaf: Leaf) -> None:
-        """Let an unexplained literal explain later ones.
+        """Let an unexplained literal explain later literals.
 
-        Its reference is `†input` with its path, which no input has. The draft replaces it by the
-        reference of a parameter.
+        Until the draft replaces it with the reference of a parameter, its reference is `†input`
+        followed by the literal's path. No real input has such a member.
         """
         if self._lifted.requests and leaf.path not in (self._lifted.function.input or {}):
             self._lifted.literals[leaf.path] = leaf
             self._values.add(format_reference(("input", leaf.path)), leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that its explanations leave as it is, and where the part
-        appeared earlier; None if there is no such part.
+        """Return a part of a literal that its explanations do not account for, and where that part
+        appeared earlier. Return None if there is no such part.
 
-        A part that the user named is a parameter. The author of a plan wrote it for any input, so
-        its literals have no such parts.
+        A part that the user named does not count, because it is a parameter. The literals of a plan
+        have no such parts, because its author wrote it for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -223,7 +224,7 @@ class _Explaining:
             if stands_in(part, self._lifted.task):
                 continue
             for root in self._values.texts.roots_with(part):
-                # Constant texts around a value of the input count only if they appear in results of
+                # Constant text around a value of the input counts only if it appears in results of
                 # calls.
                 if not explanations.is_explained or operand_path(root)[0] != "input":
                     return Inside(part, root)
@@ -233,8 +234,9 @@ class _Explaining:
     # -- references --------------------------------------------------------------------------------
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations of a reference that selects from values its author had seen, the
-        reference first; None if the reference is taken at its word.
+        """Return the explanations of a reference, or None if the reference is certain. A reference
+        that selects from values its author had seen is not certain. It comes first among its
+        explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -256,7 +258,7 @@ class _Explaining:
 
     def _selects_from_seen(self, leaf: Leaf, operand: Reference) -> bool:
         """Return whether the author of a reference chose a position, or a key that is data, from
-        values that it had seen.
+        values that the author had seen.
         """
         source = self._aligned.source_in_plan(operand)
         if source is None or not self._lifted.requests:
@@ -272,7 +274,7 @@ class _Explaining:
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
         """Return how many of the runs have a value for a leaf. If its first explanation selects by
-        a position, return how many of them had a choice, but at least 1.
+        position, count only the runs that had a choice, but return at least 1.
         """
         others = [read for _, read in self._elsewhere(leaf.at)]
         if not selects(first):
@@ -282,7 +284,7 @@ class _Explaining:
 
 
 def _only_operand(reference: str) -> Reference | None:
-    """Return the only operand of a reference; None if it has several, or reads an instance or an
+    """Return the only operand of a reference, or None if it has several, or reads an instance or an
     item of `_each`.
     """
     first, *others = parse_reference(reference).operands()
@@ -292,8 +294,8 @@ def _only_operand(reference: str) -> Reference | None:
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
-    """Yield the parts of a literal that an explanation leaves as they are, and that are distinctive
-    enough to identify their origin.
+    """Yield the parts of a literal that an explanation does not account for and that are
+    distinctive enough to identify their origin.
     """
     if isinstance(explanation, Joined):
         yield str(literal)
@@ -310,8 +312,8 @@ def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
 
 
 def _is_option(schema: JSONObject | None) -> bool:
-    """Return whether the schema of a parameter, or of its items, lists all values. Such a value is
-    an option, not data.
+    """Return whether the schema of a parameter, or of its items, lists all allowed values. A value
+    from such a list is an option, not data.
     """
     if schema is None:
         return False

@@ -55,15 +55,15 @@ class Function:
     Attributes:
         stored: the idea.
         run: the run that ended with it.
-        input: the value of `†input`; None if the idea takes no input.
+        input: the value of `†input`, or None if the idea takes no input.
         input_schema: the parameters of the tool.
-        output_schema: the schema of the tool's result; None if none was declared.
-        part_schema: with instances, the schema of the output of each; otherwise None.
-        calls: the calls as the plan of the run listed them.
-        output: the output of the Solution, without the wrapping that a mind writes.
+        output_schema: the schema of the tool's result, or None if none was declared.
+        part_schema: the schema of the output of each instance, or None if the run has no instances.
+        calls: the run's calls, as its plan listed them.
+        output: the output of the Solution, without the wrapper that a mind writes.
         instances: the initial states, by instance.
-        tools: the tools that `tool` messages in its context define and that it called.
-        faults: the reasons why it cannot be a plan, as far as its context and output show them.
+        tools: the tools that the idea called and that `tool` messages in its context define.
+        faults: reasons why the idea cannot be a plan, as far as its context and output show.
     """
 
     stored: StoredIdea
@@ -79,7 +79,7 @@ class Function:
     faults: list[str]
 
     def plan(self) -> JSONObject:
-        """The idea's plan in the form of a publication; see `read_published`."""
+        """The idea's plan in the form in which it is published; see `read_published`."""
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
@@ -94,7 +94,7 @@ class Function:
 
 
 def read_function(store: Store, ref: str, caller: str) -> Function:
-    """Read the idea that `ref` names as a function, from a run of this caller.
+    """Read the idea that `ref` names as a function, from one of the caller's runs.
 
     Raises:
         UnknownIdeaError, UnknownRunError: this caller has no such idea or run.
@@ -124,7 +124,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     if not run.is_done and any(
         progress.status is not CallStatus.DONE for progress in machine.history
     ):
-        # Nobody knows the results of the calls that did not end, so the plan returns the state.
+        # The results of calls that did not end are unknown, so the plan returns the state.
         output = None
         fault = None
 
@@ -170,11 +170,11 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
     """Return the schema of the run's result and the schema of each instance's output, as the user
-    requested them; None for a missing one.
+    requested them. Either is None if it was not requested.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
-        # The run returns its state, which the schema of an output does not describe.
+        # The run returns its state, which an output schema does not describe.
         return None, None
     if run.machine.mode == "solve" and schema is None:
         return {"type": "string"}, None
@@ -187,8 +187,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Return the output without the `{"value": ...}` around a value that may be null, and the
-    reason if that is impossible; else None.
+    """Strip the `{"value": ...}` wrapper of a nullable output. Return the output and None, or the
+    reason why it cannot be unwrapped in place of None.
     """
     machine = run.machine
     output = machine.solution.output
@@ -218,8 +218,8 @@ def _own_tools(run: RecordedRun) -> list[JSONObject]:
 
 
 def _left_behind(run: RecordedRun) -> list[str]:
-    """Return the parts of a run's context that influence the results of its calls, but that a plan
-    cannot contain.
+    """Describe the parts of a run's context that influence the results of its calls, but that a
+    plan cannot contain.
     """
     parts: list[str] = []
     states: set[str] = set()
@@ -249,7 +249,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Return what a run did that a plan of its calls would not do: groups, cancelled steps,
+    """Describe what a run did that a plan with its calls would not do: groups, cancelled steps,
     replaced calls.
     """
     differences: list[str] = []
@@ -276,7 +276,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
 
 
 def first_of(texts: Sequence[str]) -> str:
-    """Join the first twenty texts, and say how many more there are."""
+    """Join the first twenty strings, and say how many more there are."""
     more = f"; and {len(texts) - 20} more" if len(texts) > 20 else ""
     return "; ".join(texts[:20]) + more
 
@@ -284,7 +284,7 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _NODES = 100_000
-"""The most values of one result that are examined."""
+"""How many values of one result are examined at most."""
 
 _DEPTH = 40
 
@@ -295,7 +295,7 @@ def is_distinctive(value: JSON) -> bool:
 
 
 def digest(value: JSON) -> str:
-    """Return a text that is equal for two values if and only if the values are the same."""
+    """Return a digest that two values share if and only if they are the same value."""
     if isinstance(value, str):
         return f"s{value}"
     if isinstance(value, bool) or value is None:
@@ -317,8 +317,8 @@ def _hash(kind: str, parts: Iterable[str]) -> str:
 
 
 def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
-    """Yield each value in a document, at most 100,000, with its path as in references, including
-    values in texts that are JSON.
+    """Yield up to 100,000 values in a document, each with its path as used in references. Values
+    inside strings that contain JSON are included.
     """
     return islice(_walk(document, ()), _NODES)
 
@@ -351,8 +351,8 @@ class Executed:
         step: the Request in which it ran.
         chosen: the Request in which it was first proposed. A failed call that is proposed again
             unchanged counts once.
-        raw: the call as it ran; a person's changes are literals in it.
-        edited: who changed it; None if nobody did.
+        raw: the call as it ran, with a person's changes as literals.
+        edited: who changed it, or None if nobody did.
     """
 
     progress: Progress
@@ -372,15 +372,15 @@ class Executed:
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return a placeholder for the call in a run that did not make it: without parameters and
-        without a result.
+        """Return a placeholder, without parameters and result, for the call in a run that did not
+        make it.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
         return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
 
     @property
     def key(self) -> ToolKey | None:
-        """The key of its tool; None if the tool is unknown."""
+        """The key of its tool, or None if the tool is unknown."""
         tool = self.progress.call.tool
         return None if tool is None else tool.key
 
@@ -407,7 +407,7 @@ class LeftOut:
         name: the name of its tool.
         why: the reason: `it failed`, `it was denied`.
         retried: True if it was proposed again, and the plan contains the repetition.
-        matters: True if it was not proposed again, and either was part of a plan, or ran and
+        matters: True if it was not proposed again, although it was part of a plan, or ran and
             failed.
     """
 
@@ -419,7 +419,7 @@ class LeftOut:
 
     @property
     def shown(self) -> str:
-        """The line of a report, with the call's number in the run: `calls.0 (send): it failed`."""
+        """The line for a report, with the call's number in the run: `calls.0 (send): it failed`."""
         again = ", and was proposed again" if self.retried else ""
         return f"calls.{self.index} ({self.name}): {self.why}{again}"
 
@@ -433,13 +433,13 @@ _NOT_RUN: Final = frozenset(
         CallStatus.CANCELLED,
     }
 )
-"""The statuses of calls without a result in a run that ended early."""
+"""Statuses of calls that have no result because the run ended early."""
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """Return the calls that ran, in listing order, and those that a plan leaves out: failed and
-    denied calls, and calls that had not ended when their run did. Calls that only showed values to
-    a mind are in neither list.
+    """Return the calls that ran, in listing order, and the calls that a plan leaves out: those that
+    failed, were denied, or had not ended when the run ended. Neither list contains calls that only
+    showed values to a mind.
     """
     edits: dict[int, CallDecided] = {}
     for event in run.events:
@@ -457,7 +457,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 
         chosen = failed.first_step(progress, step)
         if is_reader(progress.tool):
-            # This call only showed values to a mind. The plan passes the values on with references.
+            # This call only showed values to a mind. The plan passes these values on by reference.
             continue
 
         index = progress.call.index
@@ -480,7 +480,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 def _as_planned(
     raw: JSONObject, history: Sequence[Progress], readers: Mapping[Path, Progress]
 ) -> JSONObject:
-    """Return a call as written, with references to failed calls and to reading calls replaced."""
+    """Return a call as written, but replace its references to failed calls and to reading calls."""
     planned: JSONObject = {}
     with_error = partial(_with_error, history=history)
     for key, value in raw.items():
@@ -497,11 +497,11 @@ def written_parameters(raw: JSONObject) -> JSONObject:
 
 
 class _FailedCalls:
-    """The failed calls of a run, and which of them a later call repeats.
+    """The failed calls of a run, and which of them later calls repeat.
 
     Attributes:
         calls: the failed calls.
-        retried: the numbers of those that a later call repeats.
+        retried: the numbers of the failed calls that a later call repeats.
     """
 
     def __init__(self) -> None:
@@ -511,26 +511,26 @@ class _FailedCalls:
         self._steps: dict[tuple[ToolKey, str], int] = {}
 
     def add(self, call: Progress, step: int) -> None:
-        """Add a failed call of a Request."""
+        """Add a failed call that a Request proposed."""
         self.calls.append(call)
         for mark in self._marks(call):
             self._alike.setdefault(mark, []).append(call.call.index)
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that a later call repeats; `step` if it
-        repeats none.
+        """Return the Request of the first failed call that a call repeats, or `step` if it repeats
+        none.
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
-            # Of several repetitions, only the first finds its failed calls here.
+            # If a failed call is repeated several times, only the first repetition finds it here.
             self.retried.update(self._alike.pop(mark, ()))
         return min((self._steps[mark] for mark in marks if mark in self._steps), default=step)
 
     @staticmethod
     def _marks(call: Progress) -> Iterator[tuple[ToolKey, str]]:
-        """Yield what a call shares with its repetitions: its tool, together with its text as
-        written or its parameters as run.
+        """Yield what identifies the repetitions of a call: its tool with the parameters as written,
+        and its tool with the parameters as run.
         """
         tool = call.call.tool
         if tool is None:
@@ -544,7 +544,7 @@ class _FailedCalls:
 
 def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     denied = progress.error is not None and progress.error.get("kind") == "denied"
-    # A mind saw the failure of a call that ran, and may have made later calls because of it.
+    # A mind saw that this call ran and failed, and may have made later calls because of it.
     ran = any(item.started for item in progress.items)
     matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
     if progress.status in _NOT_RUN:
@@ -565,7 +565,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
     items = edited_parameters(edited)
     if progress.call.has_each:
-        # Each execution has its own parameters, which become the items.
+        # Each execution has its own parameters. They become the items.
         call["_each"] = [escaped(item) for item in items]
         for item in items:
             for key in item:
@@ -580,7 +580,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
 
 
 def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    """Return a value as written, with the parts that a person edited as literals."""
+    """Return a value as written, except that parts which a person edited are literals."""
     if written is not None and same(proposed, ran):
         return written
     if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):
@@ -592,8 +592,8 @@ def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_error(text: str, history: Sequence[Progress]) -> JSON:
-    """Return the value that a reference reads from a failed call (`†data.error.PLACE`), because a
-    plan does not contain that call. Return every other reference unchanged.
+    """Replace a reference to a failed call (`†data.error.PLACE`) by the value that it read, because
+    a plan does not contain that call. Return every other reference unchanged.
     """
     if not text.startswith(_ERRORS):
         return text
@@ -610,7 +610,7 @@ def _with_error(text: str, history: Sequence[Progress]) -> JSON:
 
 
 def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
-    """Return the calls that showed a value to a mind, by the path of their result, for
+    """Return the calls that showed a value to a mind, keyed by the path of their result, for use in
     `without_reads`.
     """
     return {call.wrote[0]: call for call in history if is_reader(call.tool) and call.wrote}
@@ -618,8 +618,8 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     """Replace the references to results of reading calls, which a plan does not contain, by
-    references to the values that these calls read. A part of a value, such as some lines of a text,
-    becomes a literal.
+    references to the values that these calls read. If a call read only part of a value, such as
+    some lines of a text, that part becomes a literal.
     """
     if not readers:
         return value

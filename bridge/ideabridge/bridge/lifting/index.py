@@ -1,13 +1,13 @@
-"""Index: the places of the values that existed when a literal was written.
+"""Index: where to find the values that existed when a literal was written.
 
 A search goes through the calls of a run in the order in which they were written. `Values.add` adds
 each document (the input, a result, an earlier literal) once the author of the next call had seen
-it, so everything in the index may explain the next literal. Each document is read once. A text or
-number is noted with its place: the list or object that contains it, and its key there. A `Node`,
-which knows the way to a value, is made only for the few places that a search examines.
+it, so everything in the index may explain the next literal. Each document is read once. A string or
+number is stored with its place: the list or object that contains it, and its key there. A `Node`,
+which knows the whole path to a value, is created only for the few places that a search examines.
 
-Bounds: `PLACES` places of one value, `_NODES` values of a run. `Values.is_cut` says whether a bound
-left something out.
+Limits: `PLACES` places for one value, `_NODES` values for a run. `Values.is_cut` says whether
+something is missing because of a limit.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from ideabridge.tools.encoding import JSON, list_or_empty, object_or_empty
 INPUT: Final = "†input"
 
 PLACES: Final = 60
-"""The most places of one value that are stored."""
+"""How many places of one value are stored at most."""
 
 LONGEST: Final = 2_000
-"""The longest text that is searched for in another notation, or as a text with a value in it."""
+"""Maximum length, in characters, of a string that is also searched for in other notations, or as a
+text that contains a value.
+"""
 
 _NODES: Final = 800_000
-"""The most values of one run that are indexed."""
+"""How many values of one run are indexed at most."""
 
 _DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100
 _SMALL: Final = 4
 _MEMBERS: Final = 100
-"""The number of members of an object that are examined to see whether its keys are data."""
+"""How many members of an object are examined to see whether its keys are data."""
 
 _NAME = re.compile(r"[A-Za-z_$@][\w$-]*")
 _BEGINNING = re.compile(r"\W*\w+")
@@ -51,15 +53,15 @@ _MAYBE_JSON: Final = frozenset("[{ \t\r\n")
 
 @dataclass(eq=False)
 class Node:
-    """A value in a document, with the way to it.
+    """A value in a document, with the path to it.
 
     Attributes:
         value: the value.
         root: the reference of the document.
-        parent: the list or object that contains it; None for the document itself.
+        parent: the list or object that contains it, or None for the document itself.
         key: its key in the parent.
-        listed: True if the way leads through a position in a list.
-        inner: the value, or the JSON value that a text contains.
+        listed: True if the path leads through a position in a list.
+        inner: the value, or, if it is a string that contains JSON, the parsed JSON.
     """
 
     value: JSON
@@ -78,14 +80,14 @@ class Node:
 
     @cached_property
     def reference(self) -> str:
-        """The text of the reference that reads it."""
+        """The reference that reads it, as a string."""
         if self.parent is None:
             return self.root
         return self.parent.reference + format_path((self.key,))
 
     @property
     def above(self) -> Iterator[Node]:
-        """The node and the nodes above it, from the bottom up."""
+        """The node and its ancestors, from the bottom up."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -93,8 +95,8 @@ class Node:
 
     @cached_property
     def data_keys(self) -> int:
-        """The number of keys on the way that look like data, such as ids of records, not like names
-        of fields.
+        """The number of keys in the path that look like data (such as record ids), not like field
+        names.
         """
         if self.parent is None:
             return 0
@@ -113,7 +115,7 @@ class Node:
 
 
 def is_like_a_map(value: JSON) -> bool:
-    """Return whether a value is an object whose members are all numbers, or all objects of one
+    """Return whether a value is an object whose members are all numbers, or all objects of the same
     form.
     """
     members = list(islice(object_or_empty(value).values(), _MEMBERS))
@@ -138,8 +140,8 @@ class IndexedDocument:
 
     Attributes:
         number: how many documents were added before it.
-        is_literal: it is an earlier literal of the run, not the input or a result.
-        is_small: it has so few values that a value is not in it by chance.
+        is_literal: True if it is an earlier literal of the run, not the input or a result.
+        is_small: True if it has so few values that a match in it is no coincidence.
     """
 
     number: int
@@ -151,13 +153,13 @@ class Values:
     """An index of the values of one run.
 
     Args:
-        documents: the first documents, by the reference that reads them; see `add`.
+        documents: the first documents, keyed by the reference that reads them; see `add`.
 
     Attributes:
         whole: False if not every value was indexed.
-        input_texts: the texts of the input with three characters or more, at most 100.
-        texts: the texts that are not JSON, for searches inside them.
-        documents: the added documents, by the reference that reads each.
+        input_texts: up to 100 strings of the input that have at least three characters.
+        texts: the strings that are not JSON, for searches inside them.
+        documents: the added documents, keyed by the reference that reads each.
     """
 
     def __init__(self, documents: Mapping[str, JSON] | None = None) -> None:
@@ -179,7 +181,8 @@ class Values:
         Args:
             root: the reference that reads it.
             document: its value.
-            literal: the document is an earlier literal of the run, not the input or a result.
+            literal: True if the document is an earlier literal of the run, not the input or a
+                result.
         """
         count_before = self._count
         # The node above a document is not part of any path.
@@ -200,7 +203,9 @@ class Values:
         self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
-        """Note the place of a value. Return the value, or the JSON value that a text contains."""
+        """Store the place of a value. Return the value, or the parsed JSON if it is a string that
+        contains JSON.
+        """
         self._count += 1
         if self._count > _NODES:
             self.whole = False
@@ -216,8 +221,8 @@ class Values:
         return value
 
     def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
-        """Note the other ways of finding a text. Return the JSON value that it contains; None if it
-        is not JSON.
+        """Index a string so that it can also be found in other notations. Return the JSON value
+        that it contains, or None if it is not JSON.
         """
         if is_new and len(text) <= LONGEST:
             self._notations.setdefault(_folded(text), []).append(text)
@@ -230,7 +235,7 @@ class Values:
 
         inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
         if not isinstance(inner, Missing):
-            # The texts within it are noted later.
+            # The strings inside it are indexed later.
             return inner
 
         if is_new:
@@ -239,13 +244,11 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return the nodes with an equal value, at most `PLACES`, in the order in which
-        they were added.
-        """
+        """Return up to `PLACES` nodes with an equal value, in the order they were added."""
         return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
-        """Yield the nodes with an equal value to which no position leads."""
+        """Yield the nodes that have an equal value and whose path contains no list position."""
         return self._nodes(value, loose=True)
 
     def _nodes(self, value: JSON, *, loose: bool = False) -> Iterator[Node]:
@@ -262,11 +265,11 @@ class Values:
                 yield _node(place, actual, actual)
 
     def is_cut(self, value: JSON) -> bool:
-        """Return whether a value may have more places than `equal` returns."""
+        """Return whether a value may occur in more places than `equal` returns."""
         return not self.whole or len(self._places.get(_key_of(value), ())) >= PLACES
 
     def begins(self, beginning: str) -> bool:
-        """Return whether an indexed text or a number may begin with these marks and this whole
+        """Return whether any indexed string or number may begin with these marks and this whole
         word.
         """
         if beginning in self._beginnings:
@@ -274,12 +277,12 @@ class Values:
         return beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
-        """Return the texts that are equal to a text apart from case and surrounding spaces."""
+        """Return the indexed strings that equal a string apart from case and surrounding spaces."""
         return self._notations.get(_folded(text), []) if text.strip() else []
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item of a list is the first whose field equals a value. Each field is
-        read only once.
+        """Return whether an item is the first in its list whose field equals a value. Each field of
+        a list is read only once.
         """
         items = holder.inner
         if isinstance(value, list | dict) or not isinstance(items, list):
@@ -293,7 +296,7 @@ class Values:
 
 
 def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
-    """Return the position of the first item with each value of a field, by `_scalar_key`."""
+    """Return the position of the first item for each value of a field, keyed by `_scalar_key`."""
     places: dict[tuple[bool, JSON], int] = {}
     for place, value in enumerate(column_of(items, name)):
         if not isinstance(value, list | dict | Missing):
@@ -303,13 +306,13 @@ def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
 
 
 def _scalar_key(value: JSON) -> tuple[bool, JSON]:
-    """Return a key that is equal for equal scalars only: to Python, true is equal to 1."""
+    """Return a key that is equal only for equal scalars. Needed because True equals 1 in Python."""
     return isinstance(value, bool), value
 
 
 def _key_of(value: JSON) -> object:
-    """Return a text or number itself, or a tuple for any other value. Equal values have the same
-    tuple, and different values may have it, too.
+    """Return a string or number itself, or a tuple for any other value. Equal values have equal
+    tuples, but different values may, too.
     """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))

@@ -1,14 +1,14 @@
 """Inside: finds a literal within longer texts that existed when it was written, such as an address
 in a page.
 
-Theory of operation. `Texts` has the texts of the input, the results and the earlier literals that
-an author had seen. A part is only found if it begins and ends at the boundaries of words, so that
-`cat` is not found in `concatenate`. So each word of the part is also a word of the text. `Texts`
-lists the texts of each word, and searches only the texts of the rarest word of a part. The lists
-are made at the first search.
+Theory of operation. `Texts` holds the texts of the input, the results and the earlier literals that
+an author had seen. A part is found only if it begins and ends at word boundaries, so that `cat` is
+not found in `concatenate`. This means that each word of the part is also a word of the text.
+`Texts` lists the texts that contain each word, and searches only those that contain the rarest word
+of the part. The lists are built at the first search.
 
-Bounds: words of `LISTED` characters are listed, and `_SEARCHED` characters are searched, in one
-run. Parts beyond these bounds are not found.
+Limits for one run: the words of the first `LISTED` characters are listed, and `_SEARCHED`
+characters are searched. Parts beyond these limits are not found.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED: Final = 4_000_000
-"""The most characters of the texts of one run whose words are listed."""
+"""How many characters of the texts of one run are split into words for the lists."""
 
 _SEARCHED: Final = 20_000_000
-"""The most characters that are searched in one run."""
+"""How many characters are searched in one run at most."""
 
 _EACH: Final = 50
-"""The number of characters that each searched text counts in addition to its length."""
+"""How many characters each searched text counts in addition to its length."""
 
 _SHORTEST: Final = 3
-"""The characters of the shortest part that can identify its text."""
+"""Minimum number of characters of a part that can identify its text."""
 
 _TRIES: Final = 50
-"""The most places in one text where a part is compared."""
+"""How many places in one text are compared with a part at most."""
 
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A part of a literal, and the place where it appeared earlier.
+    """A part of a literal, and where it appeared earlier.
 
     Attributes:
         part: the part.
-        root: the reference that reads the document with a text that contains the part.
+        root: the reference that reads the document in which the part appears.
     """
 
     part: str
@@ -68,14 +68,14 @@ class Texts:
         self._searched = 0
 
     def add(self, root: str, text: str) -> None:
-        """Add a text of the document that a reference reads."""
+        """Add a text from the document that a reference reads."""
         if len(text) >= _SHORTEST and self._characters + len(text) <= LISTED:
             self._characters += len(text)
             self._texts.append(_Text(root, text))
 
     def roots_with(self, part: str) -> Iterator[str]:
-        """Yield the references of the documents with a text that contains a part, in the order in
-        which they were added.
+        """Yield the references of the documents that contain a part, in the order in which they
+        were added.
         """
         self._list_words()
         words = _WORD.findall(part)
@@ -90,7 +90,7 @@ class Texts:
                 yield listed_text.root
 
     def _list_words(self) -> None:
-        """List the words of the texts that were added since the last time."""
+        """List the words of the texts that were added since the last call."""
         for number in range(self._unlisted, len(self._texts)):
             for word in set(_WORD.findall(self._texts[number].text)):
                 self._of_word.setdefault(word, []).append(number)
@@ -98,7 +98,7 @@ class Texts:
 
 
 def stands_in(part: str, text: str) -> bool:
-    """Return whether a text contains a part that begins and ends at the boundaries of words."""
+    """Return whether a text contains a part that begins and ends at word boundaries."""
     start = text.find(part)
     for _ in range(_TRIES):
         if start < 0:
@@ -117,7 +117,7 @@ def _is_within_word(text: str, at: int) -> bool:
 
 
 def core_of(text: str) -> str:
-    """Return a text without the marks before its first and after its last word: `letter.txt` for
+    """Strip the marks before the first and after the last word of a string: `letter.txt` for
     `/letter.txt`.
     """
     words = list(_WORD.finditer(text))

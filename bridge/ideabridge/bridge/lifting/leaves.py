@@ -1,5 +1,5 @@
-"""Leaves: the parts of a plan that are explained or become parameters one by one: the parameters of
-its calls, and its output.
+"""Leaves: the parts of a plan that are individually explained or made into parameters. They come
+from the parameters of its calls, and from its output.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Leaf:
     Attributes:
         path: its path in the plan: `calls.0.max_count`, `output.title`.
         at: the path as keys, as in `Explained.at`.
-        value: its value in the run; None for a reference.
-        reference: the reference that the plan has in this place; None for a literal.
+        value: its value in the run, or None for a reference.
+        reference: the reference that the plan has here, or None for a literal.
         demanded: True if the tool's schema allows no other value.
-        schema: the tool's schema of the parameter, as far as its keys lead; None without one.
+        schema: the part of the tool's schema that describes the leaf, or None if there is none.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Leaf:
 
     @property
     def place(self) -> int | None:
-        """The place of its call; None if the leaf belongs to the output."""
+        """The place of its call, or None if the leaf belongs to the output."""
         return place_in(self.at)
 
     @property
@@ -47,8 +47,8 @@ class Leaf:
 
     @property
     def above(self) -> list[Path]:
-        """The paths, as keys, of the call or the output, of the values that contain the leaf, and
-        of the leaf itself.
+        """The paths, as keys, from the call or output down to the leaf: of the call or output, of
+        each value that contains the leaf, and of the leaf itself.
         """
         root = len(self.at) - len(self.keys)
         return [self.at[:depth] for depth in range(root, len(self.at) + 1)]
@@ -59,38 +59,39 @@ class Leaf:
 
 
 def place_in(at: Path) -> int | None:
-    """Return the place of the call that a path in a plan leads to; None if it leads to the
+    """Return the place of the call that a path in a plan leads to, or None if it leads to the
     output.
     """
     return int(at[1]) if at[0] == "calls" else None
 
 
 def keys_below(at: Path) -> Path:
-    """Return the keys of a path in a plan below the call or the output."""
+    """Return the part of a path that lies below the call or the output."""
     return at[2:] if at[0] == "calls" else at[1:]
 
 
 def path_of(at: Path) -> str:
-    """Return a path in a plan as a text. A key that contains a dot is quoted."""
+    """Return a path in a plan as a string. A key that contains a dot is quoted."""
     return ".".join(map(dotted_key, at))
 
 
 Whole: TypeAlias = "Callable[[Path, JSON], bool]"
-"""Called with a path in the plan and a literal; returns whether a list or object is one leaf."""
+"""Takes a path in the plan and a list or object there; returns whether the value is a single leaf.
+"""
 
 
 def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -> Iterator[Leaf]:
     """Yield every leaf of the parameters of a call. An empty array or object is a leaf.
 
     `_each` over literal items and a latent `_output` count as parameters; the other meta-properties
-    are the plan's structure.
+    belong to the structure of the plan.
     """
     if not isinstance(call, dict):
         return
 
     schemas: JSONObject = {}
     tool = catalogue.look_up(call)
-    # A tool that is gone demands nothing. The check of the plan will name it.
+    # A tool that no longer exists has no schema. The check of the plan reports it.
     if tool is not None:
         schemas = catalogue.parameters_of(tool)
 
@@ -100,7 +101,7 @@ def leaves_of_call(call: JSON, place: int, catalogue: Catalogue, whole: Whole) -
 
 
 def leaves_of_output(output: JSON, whole: Whole) -> Iterator[Leaf]:
-    """Yield every leaf of an output. Null has none."""
+    """Yield every leaf of an output. A null output has no leaves."""
     if output is not None:
         yield from _leaves(output, ("output",), None, whole)
 
@@ -143,8 +144,8 @@ def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]
 
 
 def literal_of(written: JSON) -> JSON | Missing:
-    """Return the value of a literal as written in a plan, without its escapes; MISSING if it
-    contains a reference.
+    """Return the value of a literal as written in a plan, with its escapes removed, or MISSING if
+    it contains a reference.
     """
     holes: list[Hole] = []
     compiled = compile_value(written, holes, [])

@@ -1,5 +1,4 @@
-"""Lift: turns a finished run, which may have taken several Requests, into one plan for other
-inputs.
+"""Lift: turns a finished run, which may have several Requests, into one plan for other inputs.
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it
 calls `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the
@@ -8,24 +7,24 @@ keeps every explanation (`context/explanations.py`).
 
 1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and
    its output.
-2. `arranged` (lifted.py) puts the calls of all Requests into one list, in the order of their data,
-   and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
-   Requests may have effects or write to one path.
-3. `aligned_run` (alike.py) reads each further run of the same task that a person names.
+2. `arranged` (lifted.py) puts the calls of all Requests into one list, sorted by data dependency,
+and renumbers `†results.N`. `keep_order` (order.py) adds `_after` where two calls of different
+Requests may have effects or write to the same path.
+3. `aligned_run` (alike.py) reads each other run of the same task that a person names.
 4. `explain_run` (explaining.py) goes through the calls in the order in which they were written. It
    lists the leaves (leaves.py): every part of the parameters and of the output. It looks up each
    literal (search.py) in the values that its author had seen (index.py): the input, the results
-   before its Request, and the literals before it. Further runs remove the explanations that they
-   contradict. A part of a literal that no explanation gives is searched for inside longer texts
-   (inside.py).
+   before its Request, and the literals before it. The other runs remove the explanations that they
+   contradict. If no explanation accounts for a part of a literal, that part is searched for inside
+   longer texts (inside.py).
 5. A literal of a call that only its constant explains becomes an optional parameter with a default;
    one that is followed becomes an optional parameter without one (parameters.py).
 6. `PlanDraft` (draft.py) is the result: a plan with references, explained literals, and parameters.
 
 Invariants. With the recorded results, the plan makes the recorded calls and returns the recorded
-output (`PlanDraft.difference`). A run that was not named removes no explanation: it is only
-offered. A written reference is certain. But a reference to a position in a list that its author had
-seen is explained like a copied value.
+output (`PlanDraft.difference`). A run that nobody named removes no explanation: it is only
+suggested as evidence. A reference that the author wrote is certain, unless it selects a position in
+a list that its author had seen: then it is explained like a copied value.
 
 Cost. Everything here is linear in the calls, and in the values of the input, the results and the
 literals. A literal is looked up a bounded number of times, and each look-up returns a bounded
@@ -47,7 +46,7 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
     """Lift a run, or the run of an idea.
 
     Args:
-        store: contains the runs.
+        store: the store that contains the runs.
         ref: a reference that `find_idea` accepts.
         caller: the owner of the runs.
         runs: other runs of the same task.
@@ -62,7 +61,7 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
 def lift_function(
     function: Function, store: Store, caller: str, runs: Iterable[str] = ()
 ) -> Lifted:
-    """Lift a run that was read as a function; see `lift`."""
+    """Lift a run that was already read as a function; see `lift`."""
     lifted = arranged(function)
     lifted.others = [aligned_run(lifted, store, run, caller) for run in dict.fromkeys(runs)]
     if not lifted.function.instances:

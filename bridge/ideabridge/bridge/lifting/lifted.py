@@ -1,4 +1,4 @@
-"""Lifted: a run with the calls of all its Requests in one list, and with the explanations of its
+"""Lifted: a run with the calls of all its Requests in one list, and the explanations of its
 literals.
 """
 
@@ -35,35 +35,36 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON
 
 MOST_CALLS: Final = 10_000
-"""The most calls of a liftable run of several Requests."""
+"""Maximum number of calls of a liftable run that has several Requests."""
 
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
 RECORDED: Final = "recorded text"
-"""The reason why a text of the output that only its constant explains is never determined."""
+"""The reason why a string in the output is never determined if only its constant explains it."""
 
 JUDGED: Final = "recorded value"
-"""The same for a number, a truth value, or another value that a mind may have judged or counted."""
+"""The same reason for a number, a Boolean, or another value that a mind may have judged or counted.
+"""
 
 
 @dataclass
 class Lifted:
-    """A run as a plan, with the explanations of its literals.
+    """A run in the form of a plan, with the explanations of its literals.
 
     Attributes:
         function: the run as a function.
-        aligned: the run with its calls in the places of the plan.
+        aligned: the run with its calls matched to the places of the plan.
         calls: the calls as the plan lists them.
         output: the output of the plan.
         left_out: the calls that the plan does not contain.
         catalogue: the tools of the run.
-        kept_order: by place, the calls that a call follows only because it followed them in the
-            run.
-        others: the named runs of the same task, with their calls in the same places.
+        kept_order: for each place, the calls that its call must follow only because it followed
+            them in the run.
+        others: the named runs of the same task, with their calls matched to the same places.
         leaves: every part of the calls and the output.
-        explanations_by_path: the explanations of each literal that fit all runs, the cheapest
-            first, by the path of the literal.
-        literals: the literals that may explain later ones, by path; see `literal_of`.
+        explanations_by_path: the explanations of each literal that fit all runs, cheapest first,
+            keyed by the literal's path.
+        literals: the literals that may explain later literals, by path; see `literal_of`.
     """
 
     function: Function
@@ -87,7 +88,7 @@ class Lifted:
 
     @cached_property
     def task(self) -> str:
-        """The user's words."""
+        """The task in the user's words."""
         messages = self.function.run.machine.messages
         return "\n".join(
             str(message.value)
@@ -97,12 +98,12 @@ class Lifted:
 
     @cached_property
     def first_step(self) -> int:
-        """The Request of the first calls, whose author had seen no results."""
+        """The Request that made the first calls. Their author had seen no results."""
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
-        """Return the first explanation of a literal, which the plan uses in its place; None if that
-        is its constant.
+        """Return the first explanation of a literal, which replaces the literal in the plan, or
+        None if that explanation is its constant.
         """
         explanations = self.explanations_by_path.get(leaf.path)
         if explanations is None or not explanations.is_explained:
@@ -110,7 +111,7 @@ class Lifted:
         return explanations.by[0]
 
     def explained(self, leaf: Leaf) -> Explained | None:
-        """Return a literal with its explanations; None if the constant comes before all others."""
+        """Return a literal with its explanations, or None if the constant comes first."""
         first = self.cheapest(leaf)
         if first is None:
             return None
@@ -129,7 +130,7 @@ class Lifted:
         )
 
     def _is_at_data_key(self, explanation: Explanation) -> bool:
-        """Return whether an explanation is a path through a key that may be data."""
+        """Return whether an explanation is a path with a key that may be data."""
         if not isinstance(explanation, PathTo):
             return False
         if self.literal_of(explanation.reference) is not None:
@@ -138,9 +139,9 @@ class Lifted:
         return source is not None and is_data_key(self.aligned, source)
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
-        """Return the earlier literal that a reference of an explanation reads, and the keys below
-        it; None if it reads something else. Such a reference is `†input."PATH OF THE LITERAL"`
-        until the draft has named the parameter of the literal.
+        """Return the earlier literal that a reference in an explanation reads, and the keys below
+        it, or None if it reads something else. Such a reference is written `†input."PATH OF THE
+        LITERAL"` until the draft has named the literal's parameter.
         """
         match operand_path(reference):
             case ("input", path, *keys) if path in self.literals:
@@ -149,7 +150,7 @@ class Lifted:
                 return None
 
     def read(self, run: AlignedRun, reference: str) -> JSON | Missing:
-        """Return the value that a reference of an explanation reads in one of the runs."""
+        """Return the value that a reference in an explanation reads in one of the runs."""
         literal = self.literal_of(reference)
         if literal is None:
             return run.read(reference)
@@ -159,13 +160,13 @@ class Lifted:
 
     @cached_property
     def decisions(self) -> list[int]:
-        """The places of calls that were made after results had been seen, but that read none of
-        these results.
+        """The places of calls that were made after some results had been seen, but that read none
+        of them.
 
-        Such a call may have been made because of a result. A result without a value, such as the
-        result of a tool that only sends, decides nothing. If a further run is named, a call that
-        looks at what an earlier call has changed counts as reading that call. The places are
-        computed once, after `explain_run`.
+        Such a call may have been made because of a result. A result without a value, such as that
+        of a tool that only sends, cannot be the reason. If another run is named, a call that looks
+        at what an earlier call changed counts as reading that call. The places are computed once,
+        after `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -189,8 +190,8 @@ class Lifted:
         return places
 
     def _looks_at_change(self, place: int) -> bool:
-        """Return whether a call only reads, and takes all its values from sources of earlier calls
-        that may have changed something in the same module.
+        """Return whether a call is read-only and takes values only from sources that earlier calls
+        of its module, which may have changed something, also used.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -203,8 +204,8 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """The Request of the first call that may have changed something and took a value from a
-        source, by the module of the call and the reference of the source.
+        """For each module and source reference, the Request of the first call of that module that
+        may have changed something and took a value from that source.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):
@@ -219,10 +220,10 @@ class Lifted:
 
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
-        """The references of the values that each call takes, by its place (None for the output):
-        the references that explain its literals, the references that it writes, and those with
-        which later literals read its literals. An option, such as a truth value or a small number,
-        has no reference.
+        """The references of the values that each call takes, keyed by its place (None for the
+        output): the references that explain its literals, the references that it writes, and the
+        references through which later literals read its literals. An option, such as a Boolean or a
+        small number, has no reference.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
@@ -239,8 +240,8 @@ class Lifted:
 
     @cached_property
     def needed(self) -> set[int]:
-        """The places of the calls that lead to a change or to the output, by their cheapest
-        explanations. They are computed once, after `explain_run`.
+        """The places of the calls that, according to the cheapest explanations, lead to a change or
+        to the output. They are computed once, after `explain_run`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -248,9 +249,7 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """The calls whose results each call reads, or may have read, by its place (None for the
-        output).
-        """
+        """For each place (None for the output), the calls whose results it reads or may read."""
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
             for operand in self._operands(leaf):
@@ -274,7 +273,7 @@ class Lifted:
 
 
 def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return a set of calls with all calls that it reads, in one step or several."""
+    """Return the given calls together with all calls that they read directly or indirectly."""
     reached: set[int] = set()
     waiting = list(start)
     while waiting:
@@ -287,8 +286,8 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a reference selects a source by a position, or by a key that is data, that its
-    author had seen.
+    """Return whether a reference selects its source by a list position, or by a key that is data,
+    which its author had seen.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False

@@ -1,10 +1,10 @@
 """Naming: names parameters and tools after what a run did.
 
-A parameter has the name of the tool's parameter that it fills. If several would have the same name,
+A parameter is named after the tool parameter that it fills. If several would have the same name,
 each gets a prefix from the first of these that distinguishes it: the object around it
 (`from_city`), the key from which its value was copied (`owner_id`), its tool (`write_file_path`),
 the file or folder that it names (`notes_folder`) or that its call names (`notes_content`). If
-nothing distinguishes them, they are counted in words (`first_city`), and beyond ten with a number.
+nothing distinguishes them, they are numbered: in words (`first_city`) up to ten, then in digits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ideabridge.bridge.context.references import Path
 from ideabridge.tools.encoding import JSON
 
 LONGEST_PARAMETER: Final = 64
-"""The most characters of a parameter's name."""
+"""Maximum length, in characters, of a parameter's name."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -30,8 +30,9 @@ _FILE: Final = re.compile(r"(?P<stem>.+)\.[A-Za-z][A-Za-z0-9]{0,7}")
 _PLACES: Final = frozenset(
     {"path", "file", "filename", "filepath", "dir", "directory", "folder", "uri", "url"}
 )
-"""The last words of the names of parameters that contain the path or address of a file or a
-folder."""
+"""If a parameter's name ends in one of these words, its value is the path or address of a file or
+folder.
+"""
 
 _ORDINALS: Final = (
     "first",
@@ -47,11 +48,11 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""The most words in the name of a tool."""
+"""Maximum number of words in the name of a tool."""
 
 _LONGEST_SENTENCE: Final = 300
 _SENTENCE_END: Final = re.compile(r"(?<![\s(.]\w)[.!?](?=[\s\"')\]])|[\u3002\uff01\uff1f]")
-"""The end of a sentence, if another one follows. The points of `e.g.` do not end a sentence."""
+"""Matches the end of a sentence that another one follows. The full stops in `e.g.` do not count."""
 
 _FILLERS: Final = frozenset(
     [
@@ -69,15 +70,15 @@ _FILLERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The value that a parameter fills, for the choice of its name.
+    """What a parameter fills. Its name is chosen from this.
 
     Attributes:
         tool: the tool of the first call that it fills.
         keys: the keys that lead to the value in that call.
         value: the recorded value.
-        source: the keys below the result or the input from which the value was copied; empty if it
+        source: the keys, below the result or the input, of the value that was copied; empty if it
             was not copied.
-        call: the place of that call; None if the parameter belongs to the output.
+        call: the place of that call, or None if the parameter belongs to the output.
     """
 
     tool: str
@@ -88,7 +89,7 @@ class Filled:
 
 
 def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) -> list[str]:
-    """Return a name for each parameter: letters, digits, `_` and `-`, at most 64, no two equal.
+    """Return a name for each parameter: unique, of at most 64 letters, digits, `_` and `-`.
 
     Args:
         filled: the values that the parameters fill.
@@ -122,7 +123,7 @@ def _name_unique(
     names: dict[int, str],
     names_in_use: set[str],
 ) -> None:
-    """Name each unnamed parameter whose candidate for a name is unique."""
+    """Name each unnamed parameter whose candidate name is unique."""
     candidates: dict[int, str] = {}
     for number, parameter in enumerate(filled):
         if number not in names:
@@ -176,8 +177,8 @@ def _counted(base: str, before: int) -> str:
 
 
 def own_name(keys: Path) -> str:
-    """Return the name that a parameter has if it is the only one, from the keys that lead to the
-    value that it fills.
+    """Return the name that a parameter would have if it were the only one. The name comes from the
+    keys that lead to the value that it fills.
     """
     words = _named_keys(keys)
     key = words[-1] if words else "output"
@@ -199,7 +200,7 @@ def _with_parents(parameter: Filled) -> str:
 
 
 def _with_source(parameter: Filled) -> str:
-    # After the source `issue.id`, a parameter `id` becomes `issue_id`. After `head.sha`, a `ref`
+    # With the source `issue.id`, a parameter `id` becomes `issue_id`. With `head.sha`, a `ref`
     # becomes `sha_ref`.
     for key in reversed(_named_keys(parameter.source)):
         name = _name_after([key], parameter)
@@ -213,8 +214,8 @@ def _with_tool(parameter: Filled) -> str:
 
 
 def _with_place(parameter: Filled) -> str:
-    """Return, for example, `notes_folder` for the path of a folder `notes`, and `report_file` for
-    the path of `report.md`; empty if there is no such path.
+    """Return a name such as `notes_folder` for the path of a folder `notes`, or `report_file` for
+    the path of `report.md`. Return an empty string if there is no such path.
     """
     words = _place_words(parameter)
     if not words:
@@ -226,13 +227,13 @@ def _with_place(parameter: Filled) -> str:
     if "://" in text:
         kind = own_words[-1]
 
-    # The other words of the name say which path it is, such as `source` in `source_path`.
+    # The other words of the name, such as `source` in `source_path`, say which path it is.
     return "_".join([*own_words[:-1], *words, kind])[:LONGEST_PARAMETER]
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """Return the words of the file or folder that the parameters of a call name, for each call that
-    names only one.
+    """For each call whose parameters name exactly one file or folder, return the words of that
+    name.
     """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
@@ -243,8 +244,8 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 
 def _place_words(parameter: Filled) -> list[str]:
-    """Return the words of the last segment of a parameter's path or address, without its extension;
-    empty if the parameter has neither.
+    """Return the words of the last segment of a parameter's path or address, without the file
+    extension. Return nothing if the parameter is neither a path nor an address.
     """
     if not isinstance(parameter.value, str):
         return []
@@ -270,8 +271,8 @@ def _last_segment(text: str) -> str:
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """Return the name of a parameter after other words; empty if these words add nothing to the
-    name.
+    """Return a parameter's name with other words in front, or an empty string if these words add
+    nothing to it.
     """
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
@@ -291,7 +292,7 @@ def _named_keys(keys: Path) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text or a name in ASCII, in lower case and without accents."""
+    """Return the words of a string in lower-case ASCII, without accents."""
     plain = text
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
@@ -303,23 +304,23 @@ def words_of(text: str) -> list[str]:
 
 
 def tool_name(tasks: Sequence[tuple[str, Collection[str]]], tools: Sequence[str]) -> str:
-    """Return a name for a repeated task: the words that all its descriptions share, or else the
-    names of its tools.
+    """Return a name for a repeated task: the words that all its descriptions share, or the names of
+    its tools if they share none.
 
     Args:
-        tasks: for each time, the task in words, and those of its words that are data, such as the
+        tasks: for each repetition, the task in words, and the words in it that are data, such as
             values of its calls.
         tools: the tools that were called, in order.
 
     Returns:
-        At most five words with `_` between them. The name may need `safe_name`.
+        At most five words joined by `_`. The result may still need `safe_name`.
     """
     in_tools = {word for name in tools for word in words_of(name)}
     shared: list[str] | None = None
     for task, data in tasks:
         words = [word for word in words_of(task) if _says_something(word) and word not in data]
         if set(words) <= in_tools:
-            # The title of a run without a task consists of the names of its tools.
+            # A run without a task has a title made of the names of its tools.
             words = []
 
         if shared is None:
@@ -342,8 +343,8 @@ def _says_something(word: str) -> bool:
 
 
 def first_sentence(task: str) -> str:
-    """Return the first sentence of a task, on one line; empty if it is longer than 300 characters,
-    because a cut sentence may say something else.
+    """Return the first sentence of a task, on one line. Return an empty string if it is longer than
+    300 characters, because a truncated sentence may have another meaning.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

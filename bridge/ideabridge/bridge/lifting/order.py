@@ -1,5 +1,5 @@
-"""Order: puts the calls of several Requests into one list that keeps the order of their data and of
-their effects.
+"""Order: puts the calls of several Requests into one list that preserves their data dependencies
+and the order of their effects.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _AT_ONCE: Final = 16
-"""The most calls with effects from one Request that the plan may run at once. If there are more,
-each waits for the previous one."""
+"""How many calls with effects from one Request the plan may run at once. If there are more, each
+waits for the previous one.
+"""
 
 _AS_WRITTEN: Final = frozenset(
     {"_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"}
@@ -44,9 +45,7 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Return the calls in an order in which each reads only earlier calls: the listed order if
-    possible.
-    """
+    """Sort the calls so that each reads only earlier calls. Keep the listed order if possible."""
     by_index = {call.index: call for call in calls}
     data: dict[int, list[int]] = {}
     is_in_order = True
@@ -77,11 +76,11 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return the calls of the run that the plan contains, the same calls as the plan lists them,
-    and its output. There, `†results.N` refers to places in the plan.
+    """Return the run's calls that the plan contains, the same calls as the plan lists them, and the
+    plan's output. In the last two, `†results.N` refers to places in the plan.
 
     Args:
-        calls: the calls in the order of their data.
+        calls: the calls, sorted by data dependency.
         output: the output as written.
 
     Raises:
@@ -95,7 +94,7 @@ def arrange(
             listed = _renumbered_call(call.raw, places)
         except _GoneError as error:
             if call.progress.status is CallStatus.SKIPPED:
-                # The run did not take the branch of this call.
+                # The run did not take the branch that contains this call.
                 continue
             raise PublicationError(
                 f"{call.progress.call.label} reads {error}, which is left out"
@@ -112,7 +111,7 @@ def arrange(
 
 
 class _GoneError(Exception):
-    """A reference has no value, because the call that it reads is left out."""
+    """A reference cannot be resolved because the call that it reads is left out."""
 
 
 def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -135,7 +134,7 @@ def _with_dagger(item: JSON) -> JSON:
 
 
 def _renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
-    """Return a value as written, with the places of a plan in its references to results."""
+    """Return a value as written, except that its references to results use places in the plan."""
     return map_references(value, partial(_renumbered_reference, places=places))
 
 
@@ -146,7 +145,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         return text
 
     if all(_in_place(operand, places) == operand.text for operand in expression.operands()):
-        # The text stays exactly as written, including its spaces.
+        # The reference stays exactly as written, including its spaces.
         return text
 
     alternatives: list[str] = []
@@ -161,7 +160,9 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
 
 
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """Return an operand with the place of its call in the plan; None if that call is left out."""
+    """Return an operand that uses its call's place in the plan, or None if that call is left
+    out.
+    """
     if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
         return operand.text
 
@@ -180,16 +181,16 @@ def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
 def keep_order(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Keep the order of calls from different Requests if they may have effects or write to one
-    path. This adds `_after` to `written`, and `_id` if it is needed.
+    """Preserve the order of calls from different Requests where they may have effects or write to
+    the same path. Adds `_after` to the entries of `written`, and `_id` where needed.
 
     Args:
-        calls: the calls in the places of the plan, in the order of their data.
+        calls: the executed calls, indexed by their place in the plan and sorted by data dependency.
         written: the calls as the plan lists them.
         arguments: the input of the run.
 
     Returns:
-        For each place, the additional places for which its call now waits.
+        For each place, the set of earlier places that its call must now also wait for.
     """
     waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
@@ -224,7 +225,7 @@ def keep_order(
 def _waits_of(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Return, for each place, the calls for which its call already waits because of data or its own
+    """Return, for each place, the calls that its call already waits for because of data or its own
     `_after`.
     """
     places = {call.index: place for place, call in enumerate(calls)}
@@ -252,8 +253,8 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write what an expression reads. Alternatives after one that certainly
-    exists are never read.
+    """Return the calls that write what an expression reads. An alternative that certainly exists
+    hides those after it: they are never read.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -266,19 +267,19 @@ def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObj
 
 
 def _is_input(operand: Reference, arguments: JSONObject) -> bool:
-    """Return whether an operand reads a value that the input has."""
+    """Return whether an operand reads a value that exists in the input."""
     return operand.kind == "input" and not isinstance(read(arguments, operand.path), Missing)
 
 
 @dataclass
 class _Past:
-    """The calls of earlier Requests for which a later call has to wait. All other calls come before
-    one of these.
+    """The calls of earlier Requests that a later call must wait for. There is no need to wait for
+    any other call, because one of these already does.
 
     Attributes:
-        effects: the calls with effects of the last Request that had any.
-        reads: the reading calls of that Request, and of those after it.
-        writers: the last calls that wrote to each path of the state, or below it.
+        effects: the calls with effects from the latest Request that had any.
+        reads: the reading calls of that Request and of later Requests.
+        writers: for each path of the state, the last calls that wrote to it or below it.
     """
 
     effects: set[int] = field(default_factory=set[int])
@@ -286,7 +287,7 @@ class _Past:
     writers: dict[Path, set[int]] = field(default_factory=dict[Path, set[int]])
 
     def before(self, call: Executed) -> set[int]:
-        """Return the calls for which a call has to wait."""
+        """Return the calls that a call must wait for."""
         places = set(self.effects)
         if not call.reads_only:
             places |= self.reads
@@ -294,7 +295,7 @@ class _Past:
         for path in call.progress.call.writes:
             places.update(self.writers.get(path, ()))
             for length in range(len(path)):
-                # The calls that wrote a value above the path as a whole.
+                # The calls that wrote a whole value above the path.
                 places.update(self.writers.get((*path[:length], _WHOLE), ()))
 
         return places
@@ -317,11 +318,13 @@ class _Past:
 
 
 _WHOLE: Final = "†whole"
-"""A key that no path has. A path followed by it names the calls that wrote to that path itself."""
+"""A key that occurs in no path. Appended to a path, it leads to the calls that wrote to exactly
+that path.
+"""
 
 
 class _Ids:
-    """Gives each call a unique id, and keeps the meaning of `_after`."""
+    """Gives each call a unique id, and preserves the meaning of `_after`."""
 
     def __init__(self, calls: Sequence[Executed], written: Sequence[JSONObject]) -> None:
         self._written = written
@@ -344,12 +347,12 @@ class _Ids:
             after = calls[place].progress.call.after
             if after:
                 ids = [names.get((step, own), latest.get(own)) for own in after]
-                # An earlier call that is left out had ended, so nothing needs to wait for it.
+                # A call that is left out had already ended, so nothing needs to wait for it.
                 written[place]["_after"] = [name for name in ids if name is not None]
 
     def _free(self, own: str) -> str:
         name = own
-        # Each Request may use the same id, so the search begins after the last number.
+        # Every Request may use the same id, so start the search after the last number tried.
         number = self._numbers.get(own, 2)
         while name in self._ids_in_use:
             name = f"{own}_{number}"
@@ -360,7 +363,7 @@ class _Ids:
         return name
 
     def of(self, place: int) -> str:
-        """Return the id of the call in a place."""
+        """Return the id of the call at a place."""
         call = self._written[place]
         if "_id" not in call:
             call["_id"] = self._free(f"call_{place}")

@@ -1,17 +1,17 @@
-"""Parameters: the input of the tool that a run becomes, made from the run's input and its literals.
+"""Parameters: the input of the tool that a run becomes, built from the run's input and literals.
 
 A literal of a call that neither the input nor an earlier value explains becomes an optional
-parameter, named after the parameter that it fills, with the recorded value as its default. So the
-tool repeats its run when it is called without arguments, and every constant is visible and can be
-changed. Equal literals with the same name are one parameter. If a run has more than 1,000 such
-values, the others stay as they are, unless the publisher makes parameters of them.
+parameter, named after the parameter that it fills, with the recorded value as its default. So a
+call of the tool without arguments repeats the run, and every constant is visible and can be
+changed. Equal literals with the same name become one parameter. If a run has more than 1,000 such
+values, those beyond 1,000 stay as they are, unless the publisher turns them into parameters.
 
 A literal that is *followed* (an earlier result, or an earlier literal of another name, explains it)
-becomes an optional parameter without a default: if it is left out, the value is followed; if it is
-passed, the passed value is used, and nothing about it is assumed. The first eight are members of
-the input, starting with those whose recorded value appears in the text of the task. The others are
-members of one object `also`, so that schemas stay small. A literal that follows a member of the
-input needs no parameter: passing that member changes it.
+becomes an optional parameter without a default: if the caller leaves it out, the value is followed;
+if the caller passes it, that value is used and nothing about it is assumed. The first eight are
+members of the input, starting with those whose recorded value appears in the text of the task. The
+others are members of one object `also`, so that schemas stay small. A literal that follows a member
+of the input needs no parameter: passing that member changes it.
 
 In the plan, the reference `†input.NAME` replaces a literal with a default. A followed literal stays
 as recorded, and its entry in `explained` names the parameter as `given`:
@@ -51,22 +51,24 @@ _SOURCE: Final = 80
 _WORD: Final = re.compile(r"[\w.-]*\w")
 
 ALSO: Final = "also"
-"""The member of the input that contains the followed values beyond the first eight."""
+"""The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""The most followed values that are members of the input themselves, unless the publisher
-decides about more."""
+"""How many followed values are direct members of the input, unless the publisher decides about
+more.
+"""
 
 _ABOUT_ALSO: Final = (
     "More values of the calls that are taken from earlier results where they are left out."
 )
 
 _MOST_ALSO: Final = 200
-"""The most members of `also`."""
+"""Maximum number of members of `also`."""
 
 _MOST_CONSTANTS: Final = 1_000
-"""The most parameters with a default, unless the publisher decides about more: nobody reads a
-longer schema. The other literals stay as they are."""
+"""Maximum number of parameters with a default, unless the publisher decides about more. Nobody
+reads a longer schema, so the remaining literals stay as they are.
+"""
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")
 
@@ -87,8 +89,9 @@ _COPIED: Final = (
     "maxItems",
     "uniqueItems",
 )
-"""The keywords that a parameter copies from a tool's schema. Others may refer to parts of that
-schema."""
+"""The keywords that a parameter copies from a tool's schema. Other keywords may refer to parts of
+that schema that are not copied.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,11 @@ class ParameterDecision:
 
     Attributes:
         rename: the new name of the parameter.
-        merge: the parameter that takes its place; both have the same recorded value.
-        fix: True if it is not to be a parameter: the recorded value stays.
+        merge: the parameter that replaces this one; both have the same recorded value.
+        fix: True if it should not be a parameter and the recorded value stays.
         description: its description.
         required: True if callers must pass it.
-        default: its default, as a tuple of one value; empty means the recorded value.
+        default: a tuple with its default, or an empty tuple to keep the recorded value.
         at: the paths of constants that become this new parameter.
     """
 
@@ -118,7 +121,7 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
     """Read `{NAME: {"rename"?, "merge"?, "fix"?, "description"?, "required"?, "default"?, "at"?}}`.
 
     Raises:
-        PublicationError: the form is wrong; the message says where and what was expected.
+        PublicationError: the value has another shape; the message says where and what was expected.
     """
     return {name: _decision(name, value) for name, value in (raw or {}).items()}
 
@@ -180,14 +183,14 @@ def _malformed(where: str, expected: str, value: JSON) -> PublicationError:
 
 @dataclass(slots=True)
 class Parameter:
-    """A parameter that was made from literals.
+    """A parameter that replaces literals.
 
     Attributes:
         name: its name.
         value: the recorded value, its default.
         leaves: the literals that it fills.
-        tool: the tool of the first of them.
-        source: the source of a followed value; None if the parameter has a default.
+        tool: the tool that the first of these literals belongs to.
+        source: the source of a followed value, or None if the parameter has a default.
         source_in_words: the same source in words.
         also: True if it is a member of the object `also`.
     """
@@ -202,21 +205,19 @@ class Parameter:
 
     @property
     def followed(self) -> bool:
-        """True if the parameter is only used when it is passed, and the value is followed
-        otherwise.
-        """
+        """True if the value is followed unless the caller passes the parameter."""
         return self.source is not None
 
     @property
     def reference(self) -> str:
-        """The reference that reads it."""
+        """The reference that reads the parameter."""
         if self.also:
             return format_reference(("input", ALSO, self.name))
         return format_reference(("input", self.name))
 
     @property
     def filled(self) -> Filled:
-        """The value that it fills, for the choice of its name."""
+        """What the parameter fills. Its name is chosen from this."""
         leaf = self.leaves[0]
         source_keys: Path = ()
         if isinstance(self.source, PathTo):
@@ -225,8 +226,9 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """Its JSON Schema: the schema of the tool's parameter, as far as it can be copied, with the
-        recorded value as default, or with the source that is followed if it is left out.
+        """The JSON Schema of the parameter. It copies what it can from the schema of the tool's
+        parameter, and adds the recorded value as default, or names the source that is followed if
+        the caller leaves it out.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}
@@ -274,12 +276,13 @@ def parameters_of(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> list[Parameter]:
-    """Return a parameter for each group of equal literals with the same name.
+    """Return one parameter for each group of equal literals with the same name.
 
     Args:
         literals: a parameter without a name for each literal.
         reserved: the names of the members of the run's input.
-        decisions: the publisher's decisions by name; the literals in `at` become one parameter.
+        decisions: the publisher's decisions, keyed by parameter name. The literals in a decision's
+            `at` become one parameter.
         task: the text of the task.
     """
     placed = {path: name for name, decision in decisions.items() for path in decision.at}
@@ -305,7 +308,7 @@ def parameters_of(
                 f"parameters.{name}.at: no constant is at {path!r}.{did_you_mean(path, paths)}"
             )
 
-    # Parameters with a default are named first, and get the simplest names.
+    # Name the parameters with a default first, so that they get the simplest names.
     ordered = sorted(unnamed.values(), key=lambda parameter: parameter.followed)
     filled = [parameter.filled for parameter in ordered]
     names = parameter_names(filled, {*reserved, *by_decision, ALSO})
@@ -331,8 +334,8 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Put all followed parameters but the first under `also`. Return the names of those for which
-    there is no room.
+    """Move the followed parameters, except the first few, under `also`. Return the names of those
+    that do not fit.
     """
     words = set(_WORD.findall(task))
     undecided = [parameter for parameter in followed if parameter.name not in decisions]
@@ -355,7 +358,7 @@ def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
 
 
 def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> None:
-    """Let a parameter that the publisher names fill one more literal.
+    """Let a parameter that the publisher named fill one more literal.
 
     Raises:
         PublicationError: the parameter already fills literals with another value.
@@ -375,12 +378,13 @@ def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> N
 
 @dataclass(slots=True)
 class Inputs:
-    """The input of the tool after every decision.
+    """The input of the tool after all decisions.
 
     Attributes:
         schema: the JSON Schema of the input.
-        fixed: the members of the run's input that are not parameters: the plan reads these values.
-        renamed: the new names of members, by the names under which the plan was lifted.
+        fixed: the members of the run's input that are not parameters. The plan uses their recorded
+            values.
+        renamed: maps the names that members had when the plan was lifted to their new names.
         unfilled: the names of parameters whose literals stay as they are.
     """
 
@@ -401,11 +405,11 @@ def inputs_of(
     Args:
         schema: the schema of the run's input.
         run_input: the run's input.
-        parameters: the parameters made from literals.
-        decisions: what the publisher decides, by name.
+        parameters: the parameters that replace literals.
+        decisions: the publisher's decisions, keyed by parameter name.
 
     Raises:
-        PublicationError: a decision names no existing parameter, or does not fit it.
+        PublicationError: a decision names a parameter that does not exist, or does not fit it.
     """
     return _Deciding(schema, run_input, parameters).inputs(decisions)
 
@@ -432,7 +436,7 @@ class _Deciding:
         self._inputs = Inputs({})
 
     def inputs(self, decisions: Mapping[str, ParameterDecision]) -> Inputs:
-        """Return the input of the tool after the decisions.
+        """Return the input of the tool after all decisions.
 
         Raises:
             PublicationError: see `inputs_of`.
@@ -537,7 +541,8 @@ class _Deciding:
 
 
 def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
-    """Return the new name of a parameter. If it is merged, this is the name of the other parameter.
+    """Return the new name of a parameter. If it is merged, return the name of the parameter that
+    replaces it.
 
     Raises:
         PublicationError: parameters are merged in a circle, or into a value that is fixed.
@@ -562,7 +567,7 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
 
 
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
-    """Return a value as written, with the new names of members of the input in its references."""
+    """Return a value as written, except that its references use the new names of input members."""
     if not names:
         return value
     return map_references(value, partial(_with_new_names, names=names))

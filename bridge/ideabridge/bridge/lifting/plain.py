@@ -1,13 +1,13 @@
-"""Plain: decides whether copied values settle what a draft does with other input, or lists what
-they leave open.
+"""Plain: decides whether copied values alone settle what a draft does with other input, and lists
+the questions that they leave open.
 
 A draft is plain if each value of its calls is a reference that its author wrote, a value of the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere
 before; if no failed call was left out; if nothing in it is a mind's own words; and if no call that
-changes something selects its value only by a position. Three or more copied calls of one tool may
-have been a loop, and so may a list that was put together from earlier values. The author of a plan
-wrote its references for any input, and is believed. A value that the user named in the task is a
-parameter, wherever else it appears.
+changes something selects a value only by list position. Three or more copied calls of one tool may
+have been a loop, and so may a list that was put together from earlier values. References that the
+author of a plan wrote are trusted, because they were written for any input. A value that the user
+named in the task is a parameter, wherever else it appears.
 
 The open points are for the author of a program: they say what to settle, and prove nothing.
 """
@@ -53,9 +53,9 @@ OpenKind: TypeAlias = Literal[
 """The kinds of open points:
 
 - `several_places`: a value appears in more than one earlier place;
-- `computed`: no earlier value is equal to the whole value;
+- `computed`: no earlier value equals the whole value;
 - `inside`: a value, or an item of a list, appears inside an earlier text;
-- `put_together`: a list has values of earlier results as its items;
+- `put_together`: the items of a list are values from earlier results;
 - `varies`: a value differed between the runs, and nothing explains it;
 - `position`: a call that changes something takes its value from a position in a list;
 - `own_words`: a parameter has a mind's own words as its default, written after results were seen;
@@ -64,17 +64,18 @@ OpenKind: TypeAlias = Literal[
 - `recorded_text`: a part of the output is a mind's own words;
 - `dropped_result`: nobody said what the run should return, and a result is neither returned nor
   read by a later call;
-- `no_plan`: the run cannot become a plan."""
+- `no_plan`: the run cannot become a plan.
+"""
 
 REPEATED: Final = 3
-"""The least number of calls of one tool that may have been a loop."""
+"""From this number of calls on, the calls of one tool may have been a loop."""
 
 LONG_TEXT: Final = 40
-"""A text with more characters than this is a mind's own words, even without a space."""
+"""A string with more characters than this counts as a mind's own words, even without a space."""
 
 _SHOWN: Final = 60
 _MOST: Final = 50
-"""The most points that are returned."""
+"""Maximum number of open points that are returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,14 @@ class OpenPoint:
 
     @property
     def line(self) -> str:
-        """The point in one line."""
+        """The open point as one line of text."""
         return f"{self.at}: {self.why}" if self.at else self.why
 
 
 def read_open(raw: JSON) -> list[OpenPoint]:
-    """Read a list of what `OpenPoint.to_json` returns; malformed entries are left out."""
+    """Read a list of open points as `OpenPoint.to_json` returns them. Malformed entries are left
+    out.
+    """
     points: list[OpenPoint] = []
     for entry in list_or_empty(raw):
         match entry:
@@ -115,7 +118,7 @@ def read_open(raw: JSON) -> list[OpenPoint]:
 
 
 def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoint]:
-    """Return what a draft leaves open, at most 50 points; empty if the draft is plain.
+    """Return up to 50 points that a draft leaves open; none if the draft is plain.
 
     Args:
         draft: the draft.
@@ -146,7 +149,7 @@ def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield calls that only read, but whose results are neither read nor returned."""
+    """Yield read-only calls whose results are neither read nor returned."""
     read = {_place_read(operand_path(text)) for text in draft.references}
     for place, call in enumerate(draft.lifted.aligned.calls):
         if call.reads_only and place not in read:
@@ -229,12 +232,12 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield calls that change something and take a value from a position in a list, directly or
-    through other calls.
+    """Yield calls that change something and take a value from a list position, directly or through
+    other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
-    # The position for which each call was made, by its place.
+    # For each place, the list position that its call depends on.
     chosen: dict[int, str] = {}
     for leaf in draft.lifted.leaves:
         if leaf.place is None or leaf.place >= len(calls):
@@ -253,7 +256,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _position_behind(
     draft: PlanDraft, leaf: Leaf, cheapest: Explanation | None, chosen: Mapping[int, str]
 ) -> str | None:
-    """Return the position on which a value depends; None if it depends on none."""
+    """Return the list position that a value depends on, or None if there is none."""
     if isinstance(cheapest, PathTo):
         if _has_position(draft, cheapest):
             return cheapest.reference
@@ -271,7 +274,7 @@ def _position_behind(
 
 
 def _place_read(path: Path) -> int:
-    """Return the place of the call whose result a path reads; -1 if it reads something else."""
+    """Return the place of the call whose result a path reads, or -1 if it reads something else."""
     match path:
         case ("results", place, *_) if place.isdecimal():
             return int(place)
@@ -289,7 +292,7 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield values that differ between the runs although nothing explains them.
 
     A value that was written before any result was seen is a parameter: it differs because callers
-    want something else.
+    want different things.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
@@ -325,8 +328,8 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
-    """Return the path of the outermost list with several items that contains a part of a call; None
-    without one.
+    """Return the path of the outermost list that has several items and contains a part of a call,
+    or None if there is none.
     """
     if leaf.place is None:
         return None
@@ -352,8 +355,8 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield unexplained literals, if a part of them appeared in an earlier text or they are a
-    mind's own words.
+    """Yield unexplained literals that are a mind's own words, or that contain a part of an earlier
+    text.
     """
     parameter_paths = {
         leaf.path
@@ -395,11 +398,11 @@ def _where(draft: PlanDraft, inside: Inside) -> str:
 
 
 def _is_after_results(draft: PlanDraft, place: int) -> bool:
-    """Return whether a call was written when results had been seen."""
+    """Return whether a call was written after results had been seen."""
     calls = draft.lifted.aligned.calls
     return place < len(calls) and calls[place].chosen > draft.lifted.first_step
 
 
 def _is_own_words(value: JSON) -> bool:
-    """Return whether a value is a text of over 40 characters, or of several words."""
+    """Return whether a value is a string of over 40 characters or of several words."""
     return isinstance(value, str) and (len(value) > LONG_TEXT or len(value.split()) > 1)

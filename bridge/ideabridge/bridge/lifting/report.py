@@ -1,5 +1,5 @@
-"""Report: describes the tool that a lifted run becomes, as a table for people and a short text for
-models.
+"""Report: describes the tool that a lifted run becomes, as a table for people and as a short text
+for models.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _FOR_MODELS: Final = 2_000
-"""The most bytes of a report for a model."""
+"""Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""The part of these bytes that is reserved for the names of omitted parts."""
+"""How many of these bytes are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
 _ALTERNATIVES: Final = 3
 _CALLS: Final = 8
-"""The most calls or runs that a line names."""
+"""How many calls or runs one line names at most."""
 
 _WIDE: Final = 100
-"""The width from which a table has a column for descriptions, in columns of a terminal."""
+"""Minimum width, in terminal columns, of a table that includes descriptions."""
 
 
 def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") -> dict[str, Any]:
-    """Return the report of a lifting. It contains no whole results.
+    """Return the report on a lifted run. It never contains a whole result.
 
     Args:
-        draft: the run as a plan.
-        store: the store that is searched for runs of the same shape, to offer them; None: none are
-            offered.
+        draft: the plan that is published from the run.
+        store: the store to search for runs of the same shape, which the report offers as evidence,
+            or None to offer none.
         caller: the owner of these runs.
 
     Returns:
@@ -62,7 +62,7 @@ def report_of(draft: PlanDraft, store: Store | None = None, caller: str = "") ->
         "literals": [{"path", "recorded", "from", "instead": [text...], "runs", "why"?}],
         "references", "taken", "rows": [the table, see `ReportRow`], "left_out": [text...],
         "consistent", "difference", "confirmed_by", "not_confirmed_by", "offers": [{"run",
-        "settles": [paths]}]}`. `literals` lists only the values that are not certain.
+        "settles": [paths]}]}`. `literals` lists only values that are not certain.
     """
     lifted = draft.lifted
     try:
@@ -157,8 +157,8 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Yield runs of the same shape, each with the literals that would lose an explanation if it
-    was named.
+    """Yield runs of the same shape, each with the literals that would lose an explanation if the
+    run were named.
     """
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
@@ -179,20 +179,20 @@ def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
 
 
 Line: TypeAlias = tuple[str, str | None]
-"""A line and its style."""
+"""A line of text and its style."""
 
 _PARAMETERS: Final = ("parameter", "example", "if it is left out")
 _VALUES: Final = ("value", "example", "for other input")
 
 
 def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
-    """Return the report for a terminal, as lines with their styles.
+    """Format the report for a terminal, as lines with their styles.
 
     Args:
-        report: the result of `report_of`. For a program: `{"reproduces": [runs], "copied":
-            [text...], "unreached"?: [text...], "rows"?}`; for a run that cannot be a plan:
+        report: the result of `report_of`; or, for a program, `{"reproduces": [runs], "copied":
+            [text...], "unreached"?: [text...], "rows"?}`; or, for a run that cannot be a plan,
             `{"left_open": text}`.
-        width: the columns of the terminal; None: tables are as wide as their cells.
+        width: the width of the terminal in columns, or None to make tables as wide as their cells.
     """
     if "left_open" in report:
         return [(f"no plan: {report['left_open']}", "yellow")]
@@ -215,12 +215,12 @@ def report_lines(report: JSONObject, width: int | None = None) -> list[Line]:
 
 
 def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Line]:
-    """Return the table of a tool as lines: its parameters, and then the values that cannot be
+    """Format the table of a tool as lines: first its parameters, then the values that cannot be
     passed.
 
     Args:
         rows: the rows.
-        width: the columns of the terminal; None: as wide as the cells.
+        width: the width of the terminal in columns, or None to make the table as wide as its cells.
     """
     parameters = [row for row in rows if row.is_parameter]
     values = [row for row in rows if not row.is_parameter]
@@ -262,9 +262,7 @@ def _program_lines(report: JSONObject) -> Iterator[Line]:
 
 
 def _checked_lines(report: JSONObject) -> Iterator[Line]:
-    """Yield the lines that say whether the plan, given the recorded results, does what the run
-    did.
-    """
+    """Yield lines that say whether the plan does what the run did, given the recorded results."""
     if not report["consistent"]:
         yield f"not self-consistent: {report['difference']}", "red"
         return
@@ -279,10 +277,10 @@ def _checked_lines(report: JSONObject) -> Iterator[Line]:
 
 
 def evidence_line(records: Sequence[JSONObject]) -> str:
-    """Return a line with the number of further runs on which the explanations of a plan rest.
+    """Return a line that says how many later runs support the explanations of a plan.
 
     Args:
-        records: the records of its evidence.
+        records: the records of the plan's evidence.
     """
     counts = Counter(str(record.get("kind")) for record in records)
     runs = [f"{counts[kind]} {words}" for kind, words in KINDS.items() if counts[kind]]
@@ -290,8 +288,8 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 
 def report_text(report: JSONObject) -> str:
-    """Return the report for a model in at most 2,000 bytes: the most important parts, and the names
-    of the omitted ones.
+    """Format the report for a model in at most 2,000 bytes: the most important parts, and the names
+    of the omitted parts.
     """
     groups = _groups(report)
     room = _FOR_MODELS - _FOR_REST
@@ -319,7 +317,7 @@ def report_text(report: JSONObject) -> str:
 
 
 def _groups(report: JSONObject) -> list[tuple[str, list[str]]]:
-    """Return the lines of a report for a model, grouped by subject, the most important first."""
+    """Return the lines of a report for a model, grouped by subject, most important group first."""
     if "left_open" in report:
         return [("reasons", [f"no plan: {report['left_open']}"])]
 

@@ -1,5 +1,5 @@
-"""Rows: the table of a tool for people, with its parameters, an example of each, and the value that
-is used if nobody passes it.
+"""Rows: the table that describes a tool to people. For each parameter, it has an example, and the
+value that is used if the caller leaves it out.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ OPTIONAL: Final = "may be left out"
 SAME: Final = "always the same"
 
 _SHOWN: Final = 200
-"""The most characters of an example."""
+"""Maximum length, in characters, of an example."""
 
 _READ: Final = 5
-"""The most sources that a note about the kinds of values names."""
+"""How many sources a note about the kinds of values names at most."""
 
 _OTHERS: Final = 2
-"""The most alternative explanations that a row names."""
+"""How many alternative explanations a row names at most."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
 
@@ -47,9 +47,9 @@ class ReportRow:
     Attributes:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
-        example: the recorded value as JSON; empty without one.
-        otherwise: what is used if nobody passes it: `required`, `may be left out`,
-            `always the same`, `taken from ...`.
+        example: the recorded value as JSON, or an empty string if there is none.
+        otherwise: what is used if the caller leaves it out: `required`, `may be left out`, `always
+            the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value may be wrong for other data.
         description: the description of the parameter.
@@ -68,7 +68,7 @@ class ReportRow:
 
 
 def read_rows(raw: JSON) -> list[ReportRow]:
-    """Read a list of what `ReportRow.to_json` returns; malformed entries are left out."""
+    """Read a list of rows as `ReportRow.to_json` returns them. Malformed entries are left out."""
     rows: list[ReportRow] = []
     for entry in list_or_empty(raw):
         match entry:
@@ -88,12 +88,12 @@ def read_rows(raw: JSON) -> list[ReportRow]:
 def rows_of(
     schema: JSONObject, arguments: JSONObject, explained: Sequence[Explained], plan: JSONObject
 ) -> list[ReportRow]:
-    """Return the table of a plan: its parameters first, and then the values that cannot be passed.
+    """Return the table of a plan: first its parameters, then the values that cannot be passed.
 
     Args:
         schema: the JSON Schema of the input.
-        arguments: the input with which the plan repeats its run.
-        explained: the literals that several explanations may make.
+        arguments: the input that makes the plan repeat its run.
+        explained: the literals that have several possible explanations.
         plan: the plan's calls and output.
     """
     tools = _tools_of(plan)
@@ -123,16 +123,16 @@ def rows_of(
 
 
 def publication_rows(publication: Publication) -> list[ReportRow]:
-    """Return the table of a published tool, given its present evidence."""
+    """Return the table of a published tool, based on its current evidence."""
     plan = publication.present_plan or {}
     arguments = object_or_empty(object_or_empty(publication.recorded).get("input"))
     return rows_of(publication.input_schema or {}, arguments, explained_in(plan), plan)
 
 
 def publication_notes(publication: Publication) -> list[str]:
-    """Return the notes on a published plan, one line each. They name what is uncertain but hardly
-    ever makes an answer wrong: bounds of the search, keys that may be data, calls that may have
-    been decisions, and sources whose kind of value is checked.
+    """Return the notes on a published plan, one line each. They name uncertainties that hardly ever
+    make an answer wrong: limits of the search, keys that may be data, calls that may have been
+    decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan or {}
     notes: list[str] = []
@@ -185,8 +185,8 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """Return the parameter whose value fills a literal, whatever else may explain it; None without
-    one.
+    """Return the parameter that fills a literal, even if something else may explain it, or None if
+    there is none.
     """
     match literal.by[0]:
         case PathTo(path=("input", name)):
@@ -203,7 +203,7 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Say where a copied value comes from for other data, and what it may be instead.
+    """Say where a copied value comes from when the data differ, and what else may explain it.
 
     Args:
         literal: the value with its explanations.
@@ -221,7 +221,7 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """Say what a value may be instead: `; or from owner of result 0 (get_issue); or the same`."""
+    """Say what else may explain a value: `; or from owner of result 0 (get_issue); or the same`."""
     text = ""
     for other in others[:_OTHERS]:
         if isinstance(other, Constant):
@@ -251,7 +251,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
         place = keys.pop(0) if keys else ""
         if keys[:1] == ["result"]:
-            # The member in which servers wrap a result that is not an object.
+            # The member that servers use to wrap a result that is not an object.
             keys.pop(0)
 
         result = f"result {place}"
@@ -264,7 +264,7 @@ def source_in_words(shown: str, tools: Sequence[str]) -> str:
 
 
 def joined(texts: Sequence[str], most: int) -> str:
-    """Join at most `most` texts with commas, and say how many more there are."""
+    """Join at most `most` strings with commas, and say how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 
@@ -275,5 +275,5 @@ def _tools_of(plan: JSONObject) -> list[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text, cut if it has more characters than `most`."""
+    """Return a string, truncated if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

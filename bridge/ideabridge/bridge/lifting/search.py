@@ -1,25 +1,26 @@
-"""Search: the explanations of a literal in the values that existed before it was written.
+"""Search: finds explanations of a literal among the values that existed before it was written.
 
-Theory of operation. `Values` (index.py) has the input, the results and the earlier literals that
+Theory of operation. `Values` (index.py) holds the input, the results and the earlier literals that
 the author of a literal had seen. `explain_literal` looks the literal up there and turns each place
-into explanations:
+where it occurs into explanations:
 
 - the path to an equal value, also in another notation (number or text, case, surrounding spaces);
 - if the path leads through a list: the item whose field equals a value that also appears elsewhere;
-- for a text: one value that it contains, between constant texts.
+- for a string: one value that it contains, with constant text around it.
 
 Other things that a mind may have done (arithmetic, parts of texts, the largest item, a loop) are
 not explanations, because a program expresses them better. `fitting` keeps the explanations that
-also give the recorded values of further runs.
+also give the values that other runs recorded.
 
 Order. Explanations are ordered by cost (`COSTS` in `context/explanations.py`). If costs are equal,
 the source whose name is most like the parameter's comes first, then the source with the fewest
-keys, then the one in the latest document. The constant is always one of the explanations. The place
-of a value that is not distinctive (a small number, a truth value, a short text) comes after the
-constant, because the value may be there by chance, unless the field has the name of the parameter.
+keys, then the one in the latest document. The constant is always one of the explanations. If the
+value is not distinctive (a small number, a Boolean, a short string), other explanations come after
+the constant, because an equal value may be a coincidence, unless the field has the name of the
+parameter.
 
-Bounds. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
-examined. If there are more, the result is `cut`.
+Limits. At most `MOST` explanations are returned, and at most `PLACES` places of a value are
+examined. If there are more, `cut` is set in the result.
 """
 
 from __future__ import annotations
@@ -53,22 +54,22 @@ from ideabridge.bridge.lifting.naming import words_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 _WORDS: Final = 12
-"""The most words of a value within a text."""
+"""Maximum number of words in a value that is found within a text."""
 
 _MARKED_WORDS: Final = 300
-"""The most words of a text at which the search looks for the beginning of a value."""
+"""How many words of a text are tried as the start of a value."""
 
 _PIECES: Final = 8
-"""The most values within one text that are explained."""
+"""How many values within one text are explained at most."""
 
 _SOURCES: Final = 4
-"""The most places of a value within a text, or of a value that selects an item."""
+"""How many places are considered for a value within a text, or for a value that selects an item."""
 
 _WEAK: Final = 1_000
-"""The addition to the cost of an explanation that comes after the constant."""
+"""Added to the cost of an explanation so that it comes after the constant."""
 
 _OWN_NAME: Final = 4
-"""The likeness of a key that equals the name of the parameter."""
+"""The likeness score of a key that equals the name of the parameter."""
 
 _MARKED_WORD: Final = re.compile(r"(?P<before>[^\w\s]*)(?P<word>\w+)(?P<after>[^\w\s]*)")
 
@@ -78,12 +79,12 @@ class Found:
     """The explanations of a literal.
 
     Attributes:
-        by: the explanations, the preferred one first; never empty.
+        by: the explanations, best first; never empty.
         cut: True if there may be more.
         contradicted: True if the runs have different values, and no explanation fits all of them.
-        runs: the number of runs that agree.
-        inside: a part of the literal that the explanations leave as it is, and that appeared in an
-            earlier text; None without one.
+        runs: the number of runs that the explanations fit.
+        inside: a part of the literal that no explanation accounts for, but that appeared in an
+            earlier text, or None if there is none.
     """
 
     by: list[Explanation]
@@ -98,11 +99,11 @@ class Found:
         return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that fit further runs. If none fits, only the constant of the
-        first run is left.
+        """Return the explanations that also fit other runs. If none fits, only the first run's
+        constant is left.
 
         Args:
-            runs: for each run, the literal in the same place, and the function that reads the
+            runs: for each run, the literal at the same place, and the function that reads the
                 values of that run.
         """
         by = self.by
@@ -137,7 +138,7 @@ class _Search:
         self._explanations: set[Explanation] = set()
 
     def run(self) -> Found:
-        """Return the explanations, the preferred one first."""
+        """Return the explanations, best first."""
         value = self._value
         if is_distinctive(value):
             is_cut = self._values.is_cut(value)
@@ -148,8 +149,8 @@ class _Search:
         else:
             is_cut = not self._values.whole
             for node in self._values.loose(value):
-                # Such a value is everywhere, so only a field with the same name comes before the
-                # constant.
+                # Such a value occurs everywhere, so only a field with the parameter's name may come
+                # before the constant.
                 weakness = 0 if self._is_named(node) else _WEAK
                 self._add(PathTo(node.reference), weakness, node)
 
@@ -164,10 +165,11 @@ class _Search:
         """Add an explanation.
 
         Args:
-            explanation: the explanation, which gives the literal.
-            more: the addition to its cost.
+            explanation: the explanation, whose value is the literal.
+            more: an amount to add to its cost.
             node: the value that it reads.
-            length: the length of a value within a text, because a longer one says more.
+            length: the length, in characters, of a value within a text. A longer match is stronger
+                evidence.
         """
         if explanation in self._explanations:
             return
@@ -180,7 +182,7 @@ class _Search:
     def _likeness(self, node: Node) -> int:
         path = node.path
         if self._values.documents[node.root].is_literal:
-            # An earlier literal has the name of the parameter that contained it.
+            # An earlier literal is named after the parameter that contained it.
             path = (*operand_path(node.root)[-1].split("."), *path)
         return likeness_of(self._name, path)
 
@@ -188,7 +190,7 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the addition to the cost of a place, because a common value may be there by
+        """Return the amount to add to the cost of a place, because a common value may be there by
         chance.
         """
         if not is_common(self._value) or self._is_named(node):
@@ -203,11 +205,11 @@ class _Search:
 
         Args:
             value: the value.
-            step: the conversion that turns it into the literal; None if it is the literal.
+            step: the conversion that turns it into the literal, or None if it equals the literal.
         """
         for node in self._values.equal(value):
             weakness = self._weakness(node)
-            # A key that is data selects like a position.
+            # A key that looks like data (such as a record id) costs as much as a list position.
             selected = COSTS["other position"] * min(node.data_keys, 2)
             self._add(_after(PathTo(node.reference), step), weakness + selected, node)
             if weakness == 0:
@@ -215,7 +217,7 @@ class _Search:
                     self._add(_after(explanation, step), 0, node)
 
     def _selected(self, node: Node) -> Iterator[Explanation]:
-        """Yield the conditions that select a value from the only list on the way to it."""
+        """Yield the conditions that select a value from the only list in its path."""
         path_down = list(reversed(list(node.above)))
         lists = [
             depth for depth, above in enumerate(path_down[:-1]) if isinstance(above.inner, list)
@@ -241,9 +243,7 @@ class _Search:
                     yield ItemOf(holder.reference, take, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
-        """Return paths to a value that do not select by a position, so none leads through a
-        list.
-        """
+        """Return paths to a value that do not lead through a list position."""
         if not is_distinctive(value):
             return []
         nodes = self._values.loose(value)
@@ -254,7 +254,7 @@ class _Search:
     # -- other notations ---------------------------------------------------------------------------
 
     def _other_notations(self) -> None:
-        """Add the places of values that a conversion makes equal to the literal."""
+        """Add the places of values that equal the literal after a conversion."""
         value = self._value
         if isinstance(value, str):
             number = _number_in(value)
@@ -271,7 +271,7 @@ class _Search:
     # -- a value within a text ---------------------------------------------------------------------
 
     def _within(self, text: str) -> None:
-        """Add each value that the literal contains, with the constant texts around it."""
+        """Add each value that the literal contains, with the constant text around it."""
         if not 3 < len(text) <= LONGEST:
             return
         for piece in self._pieces(text):
@@ -287,9 +287,9 @@ class _Search:
                 self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
     def _pieces(self, text: str) -> list[_Piece]:
-        """Return the longest parts of a text that are values, without overlap."""
+        """Return the longest non-overlapping parts of a text that are values."""
         spans = dict(_spans(text, self._values.begins))
-        # A value of the input may also be a part of a word.
+        # A value of the input may also match part of a word.
         for input_text in self._values.input_texts:
             start = text.find(input_text)
             if start >= 0:
@@ -310,8 +310,8 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the longest value that begins at `start` in a text, and is not the whole text;
-        None without one.
+        """Return the longest value that begins at `start` in a text and is not the whole text, or
+        None.
         """
         for end in ends:
             part = text[start:end]
@@ -324,8 +324,8 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places of a part of a text, as a text or as a number. Places with the most
-        similar name come first.
+        """Return the places where a part of a text is a value, as a string or as a number. Those
+        whose name is most like the parameter's come first.
         """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
@@ -347,7 +347,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """An explanation with its rank. Smaller ranks come first."""
+    """An explanation with its rank. Lower ranks come first."""
 
     explanation: Explanation
     rank: tuple[int, int, int, int, int]
@@ -355,7 +355,7 @@ class _Ranked:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a text, with the places where it is a value."""
+    """A part of a text, with the places where the same value occurs."""
 
     start: int
     end: int
@@ -367,14 +367,15 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each place where a value may begin in a text, with the places where it may end, the
+    """Yield each position where a value may begin in a text, with the positions where it may end,
     farthest first.
 
-    A value begins and ends where words do, or where the marks around a word do: `/tmp/x`, `#5`.
+    A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
+    `/tmp/x`, `#5`.
 
     Args:
         text: the text.
-        begins: returns whether a value begins with some marks and a word.
+        begins: returns whether a value begins with the given marks and word.
     """
     words = list(islice(_MARKED_WORD.finditer(text), _MARKED_WORDS))
     for number, first in enumerate(words):
@@ -399,8 +400,8 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how similar the keys of a path are to the name of a parameter: 4 if the last key is
-    this name, 0 if they have no word in common.
+    """Return how similar the keys of a path are to the name of a parameter: from 4 if the last key
+    is this name to 0 if they have no word in common.
     """
     keys = [key for key in path if not key.isdecimal()]
     return _likeness_of(name, tuple(keys[-2:]))
@@ -419,7 +420,7 @@ def _likeness_of(name: str, keys: Path) -> int:
     own = set(words)
     around = set(words_of("_".join(keys)))
     if around == own:
-        # For example, `issue.id` is like `issue_id`.
+        # For example, the path `issue.id` resembles the name `issue_id`.
         return 3
     if own & set(last):
         return 2
@@ -432,7 +433,7 @@ def _likeness_of(name: str, keys: Path) -> int:
 
 
 def is_common(value: JSON) -> bool:
-    """Return whether a value often appears by chance, such as a number below 100 or a text of one
+    """Return whether a value often occurs by chance, such as a number below 100 or a string of one
     or two characters.
     """
     if isinstance(value, str):
@@ -441,8 +442,8 @@ def is_common(value: JSON) -> bool:
 
 
 def _number_in(text: str) -> int | float | None:
-    """Return the number that a text spells; None if it is not a number."""
-    # Most texts are words, which is cheaper to see than to find by conversion.
+    """Return the number that a string spells, or None if it is not a number."""
+    # Most strings are words. Testing for that is cheaper than a failed conversion.
     number = convert(text, "number") if text[-1:].isdigit() else None
     if isinstance(number, int | float) and convert(number, "text") == text:
         return number
@@ -450,7 +451,7 @@ def _number_in(text: str) -> int | float | None:
 
 
 def _texts_of(number: float) -> list[str]:
-    """Return the usual spellings of a number."""
+    """Return the usual ways to write a number."""
     if isinstance(number, int) or number.is_integer():
         whole = str(int(number))
         return [whole, f"{whole}.0", f"{whole}.00"]
@@ -475,7 +476,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 
 def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
-    """Yield those of the first members of an object whose keys a FIELD can name."""
+    """Look at the first members of an object, and yield those whose keys can be used as a FIELD."""
     for key, member in islice(value.items(), most):
         if key and "." not in key:
             yield key, member
@@ -487,11 +488,10 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation may select by a position from a list. For particular data,
+    """Return whether an explanation may select a list item by position. For particular data,
     `positions` says whether it does.
 
-    A run shows something about the position only if it had a choice: several items, or several
-    matches.
+    A run is evidence for a position only if there was a choice: several items, or several matches.
     """
     if isinstance(explanation, PathTo):
         return explanation.has_positions

@@ -1,4 +1,4 @@
-"""Tables: formats rows of cells as lines of text, as wide as a terminal."""
+"""Tables: formats rows of cells as lines of text that fit a terminal."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from unicodedata import east_asian_width
 from ideabridge.tools.names import printable_line
 
 _NARROW: Final = 8
-"""The least width of a column of a table."""
+"""Minimum width of a table column."""
 
 
 def table_rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with the number of its row. The row of the titles has number
-    0. Long cells are wrapped in their column.
+    """Yield the lines of a table, each with its row number. The title row is number 0. Long cells
+    are wrapped within their column.
 
     Args:
         heads: the titles of the columns.
-        rows: the cells, as many in each row.
-        width: the columns of the terminal; None: as wide as the cells.
+        rows: the cells; every row has as many cells as there are titles.
+        width: the width of the terminal in columns, or None to make the table as wide as its cells.
     """
     listed = [[printable_line(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(_columns(cell) for cell in column) for column in zip(*listed, strict=True)]
@@ -40,8 +40,8 @@ def table_rows(
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """Return the widths of columns that share some room: short columns keep their width, and long
-    ones share the rest.
+    """Divide the available width among columns: short columns keep their width, and long ones share
+    the rest.
     """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])
@@ -55,7 +55,7 @@ def _fitted(widths: list[int], room: int) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines of at most `width` columns, broken at spaces if possible."""
+    """Break a string into lines of at most `width` columns, at spaces if possible."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):

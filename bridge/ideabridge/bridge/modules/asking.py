@@ -2,9 +2,9 @@
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
 direct call can be asked whatever it declares support for: forms, addresses to open, sampling,
-roots. A question is checked and bounded before anybody sees it, and shown as the module's own
-words; an answer is checked before the module gets it. These checks are the same for runs and for
-direct calls.
+roots. Before anybody sees a question, it is checked, limited in size, and marked as the module's
+own words. An answer is checked before the module gets it. These checks are the same for runs and
+for direct calls.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KEPT: Final = "\n\t\u200d\ufe0f"
 emoji."""
 
 _VALUE: Final = 1000
-"""The most characters of a choice or of a default."""
+"""Maximum length, in characters, of a choice or of a default."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -67,15 +67,14 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """A question that nobody is asked, because it is not a form or is a hostile one."""
+    """The question is not passed on, because it is not a form or the form is hostile."""
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
     """Check and read a module's question.
 
     Raises:
-        FormError: nobody may be asked this question. The message gives the module and the run the
-            reason.
+        FormError: the question must not be passed on. The message tells the module and the run why.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
         raise FormError(
@@ -124,7 +123,7 @@ def _read_message(message: str) -> str:
 
 
 def _check_address(params: types.ElicitRequestURLParams) -> None:
-    """Check that a person sees the whole address, and that it leads where it seems to lead.
+    """Check that a person can see the whole address, and that it leads where it seems to lead.
 
     Raises:
         FormError: the address is too long, malformed, or could mislead a person.
@@ -152,10 +151,10 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
 
 
 def _check_sampling(params: types.CreateMessageRequestParams) -> None:
-    """Check that a question to a model is bounded.
+    """Check that a question to a model has limits.
 
     Raises:
-        FormError: the question has no bounds, or is too large.
+        FormError: the question sets no limit, or is too large.
     """
     prompt = params.system_prompt or ""
     if len(prompt) > _SYSTEM_PROMPT:
@@ -172,7 +171,7 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
 def read_response(
     module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
 ) -> types.InputResponse:
-    """Return the answer of a direct call's client in the form that the module gets.
+    """Convert the answer of a direct call's client to the form that the module receives.
 
     Raises:
         AnswerError: the answer does not fit the question or contains a secret, so the module must
@@ -271,7 +270,7 @@ def _check_choices(where: str, field: JSONObject) -> None:
 
 
 def _check_words(where: str, field: JSONObject) -> None:
-    """Check that labels are texts, and that a person can see all of a default."""
+    """Check that labels are strings, and that a person can see the whole default."""
     names = field.get("enumNames", [])
     if not isinstance(names, list) or not all(isinstance(text, str) for text in names):
         raise FormError(f"{where}: expected enumNames to be texts")
@@ -311,41 +310,45 @@ def _list(value: JSON) -> list[JSON]:
 # -- asking ----------------------------------------------------------------------------------------
 
 MAX_ASKS: Final = 3
-"""The most times that a form is shown. It is shown again, with the reason, if an answer is not
-accepted."""
+"""How many times a form is shown at most. If an answer is not accepted, the form is shown again
+with the reason.
+"""
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""The most times that a module may answer one call with questions (2026)."""
+"""How many times a module may answer one call with questions (2026-07-28)."""
 
 QUESTIONS: Final = 20
-"""The most questions that one call may ask a person."""
+"""How many questions one call may ask a person."""
 
 _MESSAGE: Final = 300
 
 LONGEST: Final = 10
-"""A module that reports progress may extend its call to this many time-outs in all."""
+"""Limit on the total duration of a call that reports progress, as a multiple of its time-out."""
 QUESTION_BYTES: Final = 256 * 1024
-"""The most bytes of JSON in one question to the client of a direct call, in all questions that
-replace one result (with the module's state), and in one log message."""
+"""Limits, in bytes of JSON: one question to the client of a direct call; all questions that replace
+one result, including the module's state; and one log message.
+"""
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
-"""The capabilities that a call within a run declares, in wire form."""
+"""The capabilities that a call within a run declares, as JSON of the protocol."""
 
 LOG_MESSAGES: Final = 1000
-"""The most log messages of a call that wait for a slow client. Older ones are dropped."""
+"""How many log messages of a call may wait for a slow client. When there are more, the oldest are
+dropped.
+"""
 
 _LOG_SECONDS: Final = 1.0
-"""The longest that the result of a call waits for its log messages and progress, in seconds."""
+"""How long, in seconds, the result of a call waits for its log messages and progress at most."""
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task."""
+"""A function that starts a task."""
 
 _LEVELS: Final = get_args(types.LoggingLevel)
 _LOG_MESSAGE: Final = TypeAdapter(types.LoggingMessageNotificationParams)
 _LOG_PARTS: Final = ("level", "logger", "data")
 
 NOBODY: Final = "nobody was asked"
-"""The first words of each error about a question that did not reach the client of a direct call."""
+"""Prefix of every error about a question that did not reach the client of a direct call."""
 
 _QUESTION: Final[TypeAdapter[types.InputRequest]] = TypeAdapter(types.InputRequest)
 _KINDS: Final[Mapping[str, str]] = {
@@ -353,7 +356,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-"""The capability that a client needs for each kind of question, by the method of the question."""
+"""Maps the method of a question to the capability that a client needs to answer it."""
 
 
 class DirectClient(Protocol):
@@ -361,55 +364,54 @@ class DirectClient(Protocol):
 
     @property
     def capabilities(self) -> JSONObject:
-        """The questions that it declares it can answer, in wire form: `elicitation`, `sampling`,
-        `roots`.
+        """The capabilities that the client declares for questions, as JSON of the protocol:
+        `elicitation`, `sampling`, `roots`.
         """
         ...
 
     @property
     def takes_rounds(self) -> bool:
-        """Whether it accepts questions in place of a result, and then repeats the call with the
-        answers (2026-07-28).
+        """Whether the client accepts questions in place of a result, and then repeats the call with
+        the answers (2026-07-28).
         """
         ...
 
     @property
     def responses(self) -> Mapping[str, types.InputResponse] | None:
-        """The answers that it sent when it repeated the call."""
+        """The answers that the client sent when it repeated the call."""
         ...
 
     @property
     def state(self) -> str | None:
-        """The module's state that it sent back when it repeated the call."""
+        """The module's state that the client sent back when it repeated the call."""
         ...
 
     @property
     def meta(self) -> types.RequestParamsMeta | None:
-        """The `_meta` of its request, without the members about its connection."""
+        """The `_meta` of the client's request, without the members about its connection."""
         ...
 
     @property
     def session(self) -> Hashable:
-        """A value that is equal for all calls of one client. A module's log messages reach no other
-        client.
+        """A value that identifies the client and is equal for all its calls. A module's log
+        messages reach no other client.
         """
         ...
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """The lowest level of log messages that it wants; None if it wants no log messages."""
+        """The lowest level of log messages that the client wants, or None if it wants none."""
         ...
 
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question as a person or a model sees it: the words that the module wrote are
-        marked as such.
+        """Return a question as a person or a model sees it, with the module's words marked as such.
 
         Args:
             module: the module that asks.
             question: its question, checked and without secrets.
-            fault: why the last answer was not accepted; None for the first time.
+            fault: why the last answer was not accepted, or None if there was no answer yet.
         """
         ...
 
@@ -426,7 +428,9 @@ class DirectClient(Protocol):
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell the client that the interaction at an address it was asked to open is complete."""
+        """Tell the client that the interaction at an address is complete. The client was asked to
+        open this address.
+        """
         ...
 
 
@@ -435,7 +439,8 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
     result.
 
     Attributes:
-        questions: the questions by name, in wire form: checked, without secrets, and not marked.
+        questions: the questions by name, as JSON of the protocol. They are checked and contain no
+            secrets, but are not marked yet.
         state: the module's state.
     """
 
@@ -450,18 +455,18 @@ class Asking:
 
     Args:
         module: the module of the call.
-        tool: the name of the call in errors.
+        tool: what errors call the tool.
         seconds: the time-out of the call. Its clock stops while a person is asked.
-        asker: passes questions to the caller; None if nobody can be asked.
+        asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
-        client: the client of a direct call. It is asked in place of `asker`.
+        client: the client of a direct call, which is asked instead of `asker`.
 
     Attributes:
         scope: ends the call after its time-out.
         allowed: the seconds that the call may take, not counting the time in which a person is
             asked.
-        refused: messages to the caller, one for each question that nobody was asked.
-        own_ids: the ids that the client gets for addresses, by the module's ids for them.
+        refused: messages to the caller, one for each refused question.
+        own_ids: maps the module's ids for addresses to the ids that the client gets.
     """
 
     def __init__(
@@ -496,12 +501,12 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The client capabilities that are declared to the module, in wire form."""
+        """The client capabilities that are declared to the module, as JSON of the protocol."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the time-out because the module reports progress. All extensions together allow
-        at most `LONGEST` time-outs.
+        """Restart the time-out because the module reports progress. With all extensions, the call
+        may take at most `LONGEST` time-outs.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, LONGEST * self._seconds - self.allowed)
@@ -514,7 +519,7 @@ class Asking:
             self.scope.deadline += more
 
     def logged(self, message: dict[str, Any], start: Start) -> None:
-        """Pass a log message of the module on to the client of a direct call.
+        """Forward a log message from the module to the client of a direct call.
 
         Args:
             message: the parameters of the notification.
@@ -534,7 +539,7 @@ class Asking:
         try:
             while self._logs:
                 sent = self._logs.popleft()
-                # The message is built from known fields, because a module may add anything to its
+                # Build the message from known fields only, because a module may add anything to its
                 # own.
                 parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
@@ -560,7 +565,9 @@ class Asking:
 
     @contextmanager
     def telling(self) -> Generator[None]:
-        """Pass progress on within this context. The result of the call waits until that is done."""
+        """Context manager around forwarding progress. The result of the call waits until the block
+        ends.
+        """
         self._telling += 1
         try:
             yield
@@ -571,7 +578,7 @@ class Asking:
                 self._told = anyio.Event()
 
     async def all_passed_on(self) -> None:
-        """Wait until the log messages and the progress so far have reached the client, or for a
+        """Wait until all log messages and progress so far have reached the client, but at most a
         second.
         """
         with anyio.move_on_after(_LOG_SECONDS):
@@ -602,7 +609,7 @@ class Asking:
     async def _answered(
         self, client: DirectClient, question: types.InputRequest
     ) -> types.InputResponse:
-        """Ask until the answer fits the question, `MAX_ASKS` times at most."""
+        """Ask until the answer fits the question, but at most `MAX_ASKS` times."""
         fault: str | None = None
         for _ in range(MAX_ASKS if isinstance(question, types.ElicitRequest) else 1):
             response = await client.ask(client.marked(self._module, question, fault))
@@ -656,7 +663,7 @@ class Asking:
             raise self._nobody(question, str(error)[:500]) from None
 
     def _checked(self, question: types.InputRequest) -> types.InputRequest:
-        """Return the question without secrets, after the same checks as for a question to a run."""
+        """Check the question as if it were for a run, and return it without secrets."""
         params = question.params
         if isinstance(params, types.ElicitRequestFormParams):
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -686,8 +693,8 @@ class Asking:
         if self._secrets.mask(params.url) != params.url:
             raise FormError("its address holds a secret of the configuration")
 
-        # Clients of 2025-11-25 need an id; 2026-07-28 has none. The module's own id may contain
-        # anything, so the client gets another one.
+        # Clients of 2025-11-25 need an id, and 2026-07-28 has none. The module's own id may contain
+        # anything, so give the client a different one.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
             own_id = self.own_ids.setdefault(params.elicitation_id, own_id)
@@ -698,7 +705,7 @@ class Asking:
 
     def addresses(self, client: DirectClient, error: MCPError) -> MCPError:
         """Check and mark the addresses in an error that asks the client to open them (2025-11-25).
-        Any other error is returned as it is.
+        Return any other error unchanged.
         """
         if error.code != types.URL_ELICITATION_REQUIRED:
             return error
@@ -726,7 +733,7 @@ class Asking:
         return MCPError(types.INVALID_REQUEST, reason)
 
     def asked_by(self, required: types.InputRequiredResult) -> ModuleAsks:
-        """Return the questions of a result as `ModuleAsks`, for a client that accepts questions.
+        """Convert the questions in a result to `ModuleAsks`, for a client that accepts questions.
 
         Raises:
             ModuleInputRequiredError: the client cannot answer one of them.
@@ -747,7 +754,7 @@ class Asking:
             ) from None
 
         for _, name in self._secrets.places({**questions}):
-            # The module gets its answers by these names, so the names cannot be masked.
+            # The module recognizes answers by these names, so the names cannot be masked.
             raise ModuleInputRequiredError(
                 self._module,
                 f"{self._tool} asks questions whose names hold the secret "
@@ -767,8 +774,8 @@ class Asking:
     async def put(
         self, params: types.ElicitRequestParams, *, apart: bool = False
     ) -> types.ElicitResult:
-        """Ask a question and wait for the answer. A question that cannot be asked is declined and
-        reported to the run.
+        """Ask a question and wait for the answer. If it cannot be asked, decline it and report it
+        to the run.
 
         Args:
             params: the question.
@@ -794,7 +801,7 @@ class Asking:
         with self._stopped_clock(), anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
-                # A person sees only one form of a call at a time.
+                # Show a person only one form of a call at a time.
                 async with self._one:
                     return _result(await self._ask(self._asker, inquiry, apart=apart))
             finally:
@@ -822,7 +829,7 @@ class Asking:
             raise
 
     def end(self) -> None:
-        """End the call: cancel its open questions, and let it ask no more."""
+        """End the call: cancel its open questions and refuse new ones."""
         self._ended = True
         for scope in self._open:
             scope.cancel()
@@ -841,8 +848,8 @@ class Asking:
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """Return the answers to the questions in a result (2026). The call is then sent again with
-        them.
+        """Ask the questions in a result (2026-07-28) and return the answers, with which the call is
+        sent again.
 
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.
@@ -896,7 +903,9 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Name a kind of request that is refused whenever a module sends it, with the reason."""
+    """Return a line that names a kind of request that modules may not send, and says why it is
+    refused.
+    """
     if isinstance(request, types.CreateMessageRequest):
         return (
             "an answer of a model (sampling), which is refused: a connected server "

@@ -1,16 +1,16 @@
-"""Authorization: puts access tokens into the requests to a module, and gets them (OAuth 2.1 with
+"""Authorization: obtains access tokens and adds them to the requests to a module (OAuth 2.1 with
 the MCP SDK).
 
     Authorization       one for each module over HTTP; an `httpx2.Auth`
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
-      SignInFile            stores the tokens
-      Person                opens an address and returns where the browser came back to; None in a server
-      DevicePerson          instead of it: enters a code in a browser on another device
+      SignInFile            stores the tokens Person                opens an address and returns the
+      redirect address; None in a server DevicePerson          alternative to Person: enters a code
+      in a browser on another device
 
-The SDK's provider would hold one lock from a request to its answer, and calls would wait for each
-other. So it runs only when it is needed: a token has expired, or the module has answered 401 or
-`insufficient_scope`. Without a person, it renews tokens and gets tokens that need no person. For
-anything else, the error says which command signs in.
+The SDK's provider would hold one lock from a request to its answer, so that calls would wait for
+each other. So it runs only when it is needed: a token has expired, or the module has answered 401
+or `insufficient_scope`. Without a person, it only renews tokens and gets tokens that need no
+person. Otherwise the error says which command signs in.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ from ideabridge.bridge.modules.sign_ins import (
 from ideabridge.bridge.secrets import Secrets
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""An access token (RFC 6750 allows fewer characters)."""
+"""What an access token may look like (RFC 6750 allows fewer characters)."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The statuses with which an authorization server finally refuses to renew a token."""
+"""HTTP statuses that mean an authorization server has finally refused to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -77,18 +77,18 @@ _SERVER_METADATA: Final = (
 )
 """Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
-"""The most times that a request is sent again with another token."""
+"""How many times a request is sent again with another token."""
 _SECONDS: Final = 20.0
-"""The time-out of one request to an authorization server, in seconds."""
+"""Time-out of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
-"""A token is renewed this many seconds before it expires, because a request must arrive in time."""
+"""How many seconds before its expiry a token is renewed, so that requests arrive in time."""
 _MOST_BYTES: Final = 1024 * 1024
-"""The most bytes in an answer of an authorization server."""
+"""Maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
-"""The most scopes that a module may demand, counting those that were granted or demanded before."""
+"""How many scopes a module may demand, including those that were granted or demanded before."""
 
 LONGEST_SCOPE: Final = 500
-"""The most characters of one scope."""
+"""Maximum length, in characters, of one scope."""
 
 _PAST: Final = 1.0
 _SHOWN: Final = 400
@@ -96,8 +96,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
-# The SDK also raises an error for each of its warnings, which is then reported with the
-# module's name.
+# For each of its warnings, the SDK also raises an error, and that is reported with the module's
+# name.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -112,30 +112,32 @@ class Person(Protocol):
         ...
 
     async def authorize(self, url: str) -> str:
-        """Let the person open an address, and return the one to which the browser was sent back.
+        """Let the person open an address, and return the address to which the browser was
+        redirected.
 
         Raises:
-            SignInError: nobody came back.
+            SignInError: the browser did not come back.
         """
         ...
 
 
 class Authorization(httpx2.Auth):
-    """The tokens of one person for one module. Any number of requests may use it at once.
+    """One person's tokens for one module. Any number of requests may use an instance at once.
 
     Args:
         module: the module's name.
-        launch: its address, headers and `auth`. No request to another origin gets a token. If
-            headers are configured, a refusal may be about them, unless it mentions tokens.
-        secrets: hides every token.
-        file: the file with the person's sign-in. None: requests have no token.
-        person: signs in when the module asks for it, with a browser here or on another device.
-            Earlier tokens are then not used. None: nobody can sign in.
-        at_once: sign in before the module asks for it.
+        launch: the module's address, headers and `auth`. Requests to another origin get no token.
+            If headers are configured, a refusal is assumed to be about them, unless it mentions
+            tokens.
+        secrets: masks every token in output.
+        file: the file with the person's sign-in, or None to send requests without a token.
+        person: signs in when the module asks for it, with a browser here or on another device;
+            earlier tokens are then not used. None if nobody can sign in.
+        at_once: True to sign in before the module asks for it.
 
     Attributes:
-        signed_in: where the tokens are stored once a person has signed in; None before.
-        oddities: what was repaired in the answers of authorization servers.
+        signed_in: where the tokens are stored after a person has signed in, or None before that.
+        oddities: repairs that were made to answers of authorization servers.
     """
 
     def __init__(
@@ -170,7 +172,7 @@ class Authorization(httpx2.Auth):
         self.oddities = Oddities()
         # The issuer in the spelling of the authorization server; see `repair_server`.
         self._written_issuer: str | None = None
-        # Why metadata of the authorization server could not be read in this sign-in.
+        # Why the authorization server's metadata could not be read in this sign-in.
         self._server_fault: str | None = None
         self._provider = self._make_provider()
 
@@ -238,7 +240,7 @@ class Authorization(httpx2.Auth):
 
         async def signed(audience: str) -> str:
             try:
-                # The server may compare the audience with its own name, letter by letter.
+                # The server may compare the audience with its own name, character by character.
                 return await sign(self._written_issuer or audience)
             except (PyJWTError, ValueError, TypeError):
                 problem = (
@@ -271,7 +273,7 @@ class Authorization(httpx2.Auth):
 
     @property
     def has_token(self) -> bool:
-        """True if requests have a token."""
+        """True if there is a token to send with requests."""
         return self._provider.context.current_tokens is not None
 
     # -- requests to the module --------------------------------------------------------------------
@@ -322,7 +324,7 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """True if another token may help."""
+        """True if the module refuses the request, but may accept it with another token."""
         if response.status_code == _UNAUTHORIZED:
             # The refusal may be about the key in a configured header.
             return (
@@ -344,12 +346,12 @@ class Authorization(httpx2.Auth):
         return True
 
     def _demanded(self, challenge: httpx2.Response, before: Iterable[str]) -> list[str]:
-        """The scopes that a module demands.
+        """Return the scopes that a module demands.
 
         Args:
             challenge: the module's refusal.
-            before: the scopes that were demanded or granted before, and are stored together with
-                these.
+            before: the scopes that were demanded or granted before. They are stored together with
+                the new ones.
 
         Raises:
             ModuleSignInError: the scopes are too many, or one is too long.
@@ -374,7 +376,7 @@ class Authorization(httpx2.Auth):
         return scopes
 
     def _is_due(self) -> bool:
-        """True if the token can be renewed, and has expired or will expire soon."""
+        """True if the token can be renewed, and has expired or expires soon."""
         context = self._provider.context
         tokens = context.current_tokens
         ends = context.token_expiry_time
@@ -392,17 +394,17 @@ class Authorization(httpx2.Auth):
         *,
         may_refresh: bool,
     ) -> None:
-        """Get a token that the module may accept.
+        """Get a new token for a request that was refused or whose token has expired.
 
         Args:
             request: the request to the module.
-            challenge: the module's refusal of it; None: the token has expired.
-            refused: the token that was refused; None: the request had none.
+            challenge: the module's refusal of the request, or None if the token has expired.
+            refused: the token that was refused, or None if the request had none.
             may_refresh: whether the token may be renewed; false if the module has refused a renewed
                 token.
 
         Raises:
-            ModuleSignInError: there is no such token.
+            ModuleSignInError: no such token can be obtained.
         """
         if self._failure is not None:
             raise self._failure
@@ -421,7 +423,7 @@ class Authorization(httpx2.Auth):
                         return
 
                 if challenge is None:
-                    return  # the module's answer will say what it needs
+                    return  # the module's answer will say what is needed
                 if self._is_personal and self._person is None:
                     await self._load(again=True)
                     if self._has_newer(refused, challenge):
@@ -448,7 +450,7 @@ class Authorization(httpx2.Auth):
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
-            # The SDK does not catch errors about malformed answers and addresses.
+            # The SDK does not catch the errors that malformed answers and addresses raise.
             failure = self._failed(error)
             if self._person is not None:
                 self._failure = failure  # a person is asked only once
@@ -461,8 +463,8 @@ class Authorization(httpx2.Auth):
         challenge: httpx2.Response | None,
         refused: str | None,
     ) -> None:
-        """Renew the access token, unless another process has done so. If that fails, there is no
-        token afterwards.
+        """Renew the access token, unless another process has already done so. If the renewal fails,
+        the token is dropped.
         """
         context = self._provider.context
         if self._person is None:
@@ -470,7 +472,8 @@ class Authorization(httpx2.Auth):
             if self._has_newer(refused, challenge) or not context.can_refresh_token():
                 return
 
-        # A call that is cancelled meanwhile must not lose the new tokens: the old ones are used up.
+        # If the call is cancelled meanwhile, the new tokens must not be lost, because the old ones
+        # can no longer be used.
         with anyio.CancelScope(shield=True):
             tried = context.current_tokens
             context.token_expiry_time = _PAST  # the SDK renews what has expired
@@ -488,7 +491,7 @@ class Authorization(httpx2.Auth):
                     outgoing = await flow.asend(response)
 
             if context.current_tokens is None and self._is_personal:
-                # Perhaps a person has signed in again, and the server has withdrawn the earlier
+                # Perhaps a person has signed in again, so that the server revoked the earlier
                 # tokens.
                 await self._load(again=True)
                 if status not in _REFUSALS:
@@ -559,8 +562,8 @@ class Authorization(httpx2.Auth):
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """True if there is a valid token that was not refused: another request has meanwhile got
-        it.
+        """True if there is a valid token other than the refused one, which another request has got
+        meanwhile.
         """
         context = self._provider.context
         tokens = context.current_tokens
@@ -573,7 +576,7 @@ class Authorization(httpx2.Auth):
         this machine or on the module's host.
 
         Raises:
-            OAuthFlowError: they must not be sent there.
+            OAuthFlowError: the address is not allowed.
         """
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -602,8 +605,8 @@ class Authorization(httpx2.Auth):
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """Return the challenge with the configured scopes and those that were granted or demanded
-        before.
+        """Return the challenge, extended with the configured scopes and those that were granted or
+        demanded before.
 
         Raises:
             ModuleSignInError: the module demands too much.
@@ -645,9 +648,9 @@ class Authorization(httpx2.Auth):
         issuer = one("iss")
         metadata = self._provider.context.oauth_metadata
         if issuer is not None and metadata is not None and issuer == self._written_issuer:
-            # The SDK compares this issuer with the spelling in the metadata. The protocol allows no
-            # normalisation, so an additional slash would be a mismatch. The server's own spelling
-            # is therefore replaced.
+            # The SDK compares this issuer with the one in the metadata. The protocol allows no
+            # normalisation, so even an additional slash would be a mismatch. So replace the
+            # server's own spelling.
             issuer = str(metadata.issuer)
 
         return AuthorizationCodeResult(code=one("code") or "", state=one("state"), iss=issuer)
@@ -659,7 +662,7 @@ class Authorization(httpx2.Auth):
 
     @property
     def command(self) -> str:
-        """The command with which this person signs in."""
+        """The command this user runs to sign in."""
         return login_command(self._module, self._user)
 
     # -- errors ------------------------------------------------------------------------------------
@@ -702,7 +705,9 @@ class Authorization(httpx2.Auth):
     # -- what is kept ------------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read the sign-in of this module from its file, unless it is read; `again` reads it anyway."""
+        """Read this module's sign-in from its file, unless that was done before. `again` forces a
+        new read.
+        """
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
 
@@ -751,7 +756,7 @@ class Authorization(httpx2.Auth):
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
-        """Hold the lock of the file, unless this request holds it already."""
+        """Hold the file's lock, unless this request already holds it."""
         if self._file is None or self._holds:
             yield
             return
@@ -769,11 +774,11 @@ class Authorization(httpx2.Auth):
         return await anyio.to_thread.run_sync(self._file.write, sign_in)
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens, for the SDK."""
+        """Return the tokens to the SDK."""
         return self._provider.context.current_tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store the tokens that the SDK has got, with the data that renews them.
+        """Store the tokens that the SDK obtained, with the data that is needed to renew them.
 
         Raises:
             OAuthFlowError: the token cannot be sent in a header.
@@ -798,20 +803,20 @@ class Authorization(httpx2.Auth):
             resource=context.protected_resource_metadata,
         )
         if not self._is_personal:
-            # Each process gets its own tokens.
+            # Every process gets its own tokens, so there is nothing to share.
             self._sign_in = sign_in
             sign_in.learn(self._module, self._secrets)
             return
 
-        # The lock keeps another process, which renews the tokens of an earlier sign-in, from
+        # The lock prevents another process that renews the tokens of an earlier sign-in from
         # overwriting these.
         async with self._locked():
             try:
                 place = await self._keep(sign_in)
             except SignInError:
                 if self._person is not None:
-                    # Otherwise, the person would be told that they are signed in, but only this
-                    # process would know it.
+                    # Otherwise, the person would see that they are signed in, but no other process
+                    # would know.
                     context.clear_tokens()
                 raise
 
@@ -819,7 +824,7 @@ class Authorization(httpx2.Auth):
             self.signed_in = place
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client, for the SDK: the configured one, or the one that was registered."""
+        """Return the client to the SDK: the configured one, or the one that was registered."""
         settings = self._settings
         if settings.client_id is None:
             client = self._provider.context.client_info
@@ -836,13 +841,13 @@ class Authorization(httpx2.Auth):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Hide the secret of the client that the SDK has registered. The client is stored with the
-        tokens.
+        """Mask the secret of the client that the SDK has registered. The client itself is stored
+        later, with the tokens.
         """
         self.hide(client_info.client_secret or "")
 
     def hide(self, value: str) -> None:
-        """Hide a value with which tokens can be got."""
+        """Mask a value that could be used to obtain tokens."""
         self._secrets.add(f"{self._module} token", value, certain=True)
 
 
@@ -871,8 +876,7 @@ class _DeviceProvider(_PersonalProvider):
     """The SDK's provider for a sign-in on another device, where a person enters a code (RFC 8628).
 
     Args:
-        authorization: the authorization that sends the requests, checks addresses and hides
-            secrets.
+        authorization: sends the requests, checks addresses and masks secrets.
         person: enters the code.
         arguments: the arguments of `_PersonalProvider`.
     """
@@ -882,13 +886,14 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. The module may name another server later.
+        # The metadata that named the endpoint. Kept because the module may name another server
+        # later.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Return the request for tokens, without the code. `answer` gets the tokens in its
-        place.
+        """Return the request for tokens, without the code. `answer` intercepts this request and
+        gets the tokens.
         """
         self._for_tokens = httpx2.Request("POST", self._get_token_endpoint())
         return self._for_tokens
@@ -899,8 +904,7 @@ class _DeviceProvider(_PersonalProvider):
         before: httpx2.Response,
         send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     ) -> httpx2.Response:
-        """Return the answer to a POST of the SDK: the registration of a client, or the person's
-        tokens.
+        """Answer a POST of the SDK, which registers a client or asks for the person's tokens.
 
         Args:
             request: the POST.
@@ -927,7 +931,7 @@ class _DeviceProvider(_PersonalProvider):
                 self._form(str(request.url), {"grant_type": DEVICE_GRANT, "device_code": code})
             )
 
-        # The issuer's host is shown, not the endpoint's: a server could choose an endpoint that
+        # Show the issuer's host, not the endpoint's: a server could choose an endpoint that
         # resembles the page.
         server = "" if metadata is None else urlsplit(str(metadata.issuer)).hostname or ""
         with waiting_on_a_person():
@@ -939,7 +943,7 @@ class _DeviceProvider(_PersonalProvider):
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthRegistrationError("it names no authorization server")
-        # The SDK reads this document just before its first POST, and keeps only the fields that it
+        # The SDK reads this document just before its first POST, but keeps only the fields that it
         # knows.
         if OAuthMetadata.model_validate_json(response.content) != metadata:
             raise OAuthFlowError("its authorization server has sent other metadata than before")
@@ -965,7 +969,7 @@ class _DeviceProvider(_PersonalProvider):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer. Reading it raises an error beyond a limit."""
+    """The body of an answer. Reading past a limit raises an error."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)
@@ -984,7 +988,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _with_content(response: httpx2.Response, content: bytes) -> httpx2.Response:
-    """Return a response with other content."""
+    """Return a copy of a response with different content."""
     if content == response.content:
         return response
     headers = {"content-type": "application/json"}

@@ -1,5 +1,5 @@
 """Backchannel: finds the call that a module's question or log message belongs to, and declares to
-the module what it may ask.
+the module which questions it may ask.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""The capabilities that are declared to an exposed module for messages without a call: its
-questions go to the clients of direct calls, which may answer any of these."""
+"""The capabilities that are declared to an exposed module for messages that belong to no call. Its
+questions go to the clients of direct calls, which may be able to answer any of these.
+"""
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""The most addresses that are remembered after a client was asked to open them, until the module
-reports that it has what it needs."""
+"""How many addresses are remembered after a client was asked to open them, until the module reports
+that the interaction there is complete.
+"""
 
 _TOLD_SECONDS: Final = 5.0
 _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
@@ -46,12 +48,11 @@ class Backchannel:
     error.
 
     Args:
-        on_ask: called for each question; after the first, the calls of the module run one at a
-            time.
+        on_ask: called for each question; after the first, the module's calls run one at a time.
         exposed: whether the module may ask the clients of direct calls.
 
     Attributes:
-        start: starts a task of the connection; None until it is up.
+        start: starts a task of the connection, or None until the connection is up.
     """
 
     def __init__(self, on_ask: Callable[[], None], *, exposed: bool) -> None:
@@ -59,18 +60,21 @@ class Backchannel:
         self._on_ask = on_ask
         self._declared = _EVERYTHING if exposed else FORMS
         self.start: Start | None = None
-        # The calls of the unanswered requests, by the id of the request; None for a cancelled call.
+        # The calls of the unanswered requests, keyed by request id. The value is None if the call
+        # was cancelled.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
-        # The calls that were unanswered when a question arrived, by the id of the question as text.
+        # The calls that were unanswered when a question arrived, keyed by the question's id as a
+        # string.
         self._asking: dict[str, list[Asking | None]] = {}
-        # The call whose client was asked to open an address, by the module's id for the address.
+        # The call whose client was asked to open an address, keyed by the module's id for the
+        # address.
         self._addresses: OrderedDict[str, Asking] = OrderedDict()
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Attribute the requests that this task sends to a call. A module may still ask something
-        after its call was cancelled.
+        """Attribute the requests that this task sends to a call. They stay attributed if the call
+        is cancelled, because the module may still ask something.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -91,7 +95,7 @@ class Backchannel:
                     del self._unanswered[request]
 
     def sent(self, message: JSONRPCRequest) -> None:
-        """Note a request that was sent."""
+        """Record a request that was sent."""
         asking = _CALLING.get()
         if message.method in _MAY_ASK:
             self._unanswered[message.id] = asking
@@ -104,23 +108,24 @@ class Backchannel:
         client = asking.client
         meta = _meta(message)
         if client is not None and types.CLIENT_CAPABILITIES_META_KEY in meta and client.log_level:
-            # From 2026-07-28 on, each request names the level of log messages that it wants.
+            # Since 2026-07-28, each request names the level of log messages that it wants.
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
-        """Note that the module has answered a request. No later question belongs to it."""
+        """Record that the module has answered a request. Later questions cannot belong to it."""
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Note a question of the module, and which calls are unanswered now. Messages arrive here
-        in order. `elicit` runs in another task, and may start only after the call was answered.
+        """Record a question of the module and the calls that are unanswered now. This must happen
+        here, where messages arrive in order: `elicit` runs in another task, which may start after
+        the call has been answered.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def logged(self, params: dict[str, Any]) -> None:
-        """Pass on a log message if all unanswered calls are from one client, because the message
-        does not say which call it belongs to.
+        """Forward a log message only if all unanswered calls come from one client, because the
+        message does not say which call it belongs to.
         """
         last: Asking | None = None
         sessions = set[object]()
@@ -134,8 +139,8 @@ class Backchannel:
             last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
-        """Note that the client of a call is asked to open the address to which the module gave this
-        id.
+        """Record that the client of a call is asked to open the address with this id. The module
+        chose the id.
         """
         if name is None:
             return
@@ -144,7 +149,9 @@ class Backchannel:
             self._addresses.popitem(last=False)
 
     def completed(self, name: str) -> None:
-        """Tell the client that was asked to open an address that the module has what it needs."""
+        """Tell the client that was asked to open an address that the interaction there is
+        complete.
+        """
         asking = self._addresses.pop(name, None)
         if asking is None:
             return
@@ -154,14 +161,14 @@ class Backchannel:
             return
 
         async def tell() -> None:
-            # A client that is gone or does not read must not delay or end the module's connection.
+            # A client that has left or does not read must not delay or end the module's connection.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
                 await client.tell_completed(own_id)
 
         self.start(tell)
 
     def settled(self, request: str) -> None:
-        """Note that a question was answered, or that the module cancelled it."""
+        """Record that a question was answered, or that the module cancelled it."""
         self._asking.pop(request, None)
 
     async def elicit(
@@ -176,8 +183,8 @@ class Backchannel:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass on the module's question to a model, or refuse it. It goes to the client of the
-        direct call that it belongs to.
+        """Pass the module's sampling request to the client of the direct call that it belongs to,
+        or refuse it.
         """
         answer = await self._answer(context, types.CreateMessageRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ListRootsResult):
@@ -187,8 +194,8 @@ class Backchannel:
     async def list_roots(
         self, context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
-        """Pass on the module's question for folders, or refuse it. It goes to the client of the
-        direct call that it belongs to.
+        """Pass the module's request for roots to the client of the direct call that it belongs to,
+        or refuse it.
         """
         answer = await self._answer(context, types.ListRootsRequest())
         if isinstance(answer, types.ListRootsResult | types.ErrorData):
@@ -226,7 +233,7 @@ class Backchannel:
     async def _answer_of(
         self, owner: Asking, question: types.InputRequest
     ) -> types.InputResponse | types.ErrorData:
-        """Return the answer to a question that belongs to this call."""
+        """Ask a question that belongs to this call, and return the answer."""
         if owner.client is not None:
             if isinstance(question.params, types.ElicitRequestURLParams):
                 self.addressed(question.params.elicitation_id, owner)
@@ -241,20 +248,20 @@ class Backchannel:
 
     @property
     def is_idle(self) -> bool:
-        """True if no call is at work."""
+        """True if no call is running."""
         return not self._live
 
     @property
     def is_spent(self) -> bool:
-        """True if a question of a cancelled call could be mistaken for one of a later call, and no
-        call is running.
+        """True if no call is running, and a question of a cancelled call could be mistaken for a
+        question of a later call.
         """
         return self._asked and not self._live and bool(self._unanswered)
 
 
 def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
-    """Replace the declared capabilities by these: the SDK declares everything that it has a
-    function for.
+    """Declare exactly these capabilities. By default, the SDK declares everything that it has a
+    callback for.
     """
     params: dict[str, Any] = message.params or {}
     if message.method == "initialize":
