@@ -3,9 +3,9 @@ the MCP SDK).
 
     Authorization       one for each module over HTTP; an `httpx2.Auth`
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
-      SignInFile            stores the tokens Person                opens an address and returns the
-      redirect address; None in a server DevicePerson          alternative to Person: enters a code
-      in a browser on another device
+      SignInFile            stores the tokens
+      Person                opens an address and returns the redirect address; None in a server
+      DevicePerson          alternative to Person: enters a code in a browser on another device
 
 The SDK's provider would hold one lock from a request to its answer, so that calls would wait for
 each other. So it runs only when it is needed: a token has expired, or the module has answered 401

@@ -1,17 +1,17 @@
 """Blocks: takes images, sounds and resources out of values, so that answers contain them as content
 blocks.
 
-A tool answers with content blocks, and a call keeps them in its value as JSON. A model sees an
+A tool answers with content blocks, and a call stores them as JSON in its value. A model sees an
 image only if it is a block in the content of an answer; within text it is a few thousand characters
-of base64. So an answer takes the blocks out of the values that it shows, puts a placeholder in the
-place of each, and appends the blocks to its text:
+of base64. So an answer takes the blocks out of the values that it shows, replaces each with a
+placeholder, and appends the blocks to its text:
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 
-An object is a block only if the protocol defines every member of it. So no member is lost, and an
-object in somebody's data that only looks like a block stays data. A view (a page that hosts run,
-see `views`) stays JSON, too, because this code does not know which server it comes from. HTML that
-is not a view becomes plain text, as in direct calls.
+An object counts as a block only if the protocol defines all its members. So no member is lost, and
+user data that only resembles a block stays data. A view (a page that hosts run; see `views`) also
+stays JSON, because this code does not know which server it comes from. HTML that is not a view
+becomes plain text, as in direct calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ideabridge.bridge.modules.views import is_html, is_view, without_views
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 MOST_BLOCKS: Final = 20
-"""The most blocks in one answer."""
+"""Maximum number of blocks in one answer."""
 
 _MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
     "image": TypeAdapter(types.ImageContent),
@@ -37,23 +37,24 @@ _MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
     "resource": TypeAdapter(types.EmbeddedResource),
     "resource_link": TypeAdapter(types.ResourceLink),
 }
-"""The types of blocks that are taken out of values. Text is readable inside the value."""
+"""The types of blocks that are taken out of values. Text blocks stay, because they are readable
+inside the value.
+"""
 
 _MARKS: Final = (b'"mimeType"', b'"type":"resource')
-"""A value has no block if its JSON contains none of these."""
+"""A value contains no block if its JSON contains none of these strings."""
 
 _MOST_VALUES: Final = 100_000
-"""The most values that are searched for blocks. Blocks after these stay in the value."""
+"""How many values are searched for blocks. Blocks after these stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""The most characters of base64 that are checked: a whole image of megabytes would block the event
-loop."""
+"""How many characters of base64 are checked. Checking a whole image of megabytes would block the
+event loop.
+"""
 
 
 def native(value: JSONObject) -> JSONObject | None:
-    """Return a value as a content block that an answer may contain; None if the value is not a
-    content block.
-    """
+    """Return a value as a content block for an answer, or None if it is not a content block."""
     kind = value.get("type")
     model = _MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -64,7 +65,7 @@ def native(value: JSONObject) -> JSONObject | None:
     except ValidationError:
         return None
 
-    # A content block would lose a member that the protocol does not define.
+    # Converting it to a content block would lose a member that the protocol does not define.
     if block.model_dump(mode="json", by_alias=True, exclude_unset=True) != value:
         return None
     if isinstance(block, types.ImageContent | types.AudioContent):
@@ -84,8 +85,8 @@ def native(value: JSONObject) -> JSONObject | None:
 
 
 def _native_resource(resource: JSONObject) -> JSONObject | None:
-    """Return a resource in the form that a block may contain; None if it is a view, or its data is
-    not base64.
+    """Return a resource in the form that a block may contain, or None if it is a view or its data
+    is not base64.
     """
     if is_view(resource):
         return None
@@ -104,7 +105,7 @@ def _native_resource(resource: JSONObject) -> JSONObject | None:
 
 
 def _base64(text: str) -> str | None:
-    """Return the base64 of a block without line ends; None if it is empty or not base64."""
+    """Return the base64 of a block without line ends, or None if it is empty or not base64."""
     data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
@@ -128,24 +129,24 @@ def _without_views(part: JSONObject) -> JSONObject:
 class Blocks:
     """Takes the blocks out of the values of one answer.
 
-    Call `take` with each value, shorten the values that it returns, and then call `place` with
+    Usage: call `take` with each value, shorten the values that it returns, then call `place` with
     everything that is shown.
     """
 
     def __init__(self) -> None:
-        # The blocks by the `id()` of their placeholders. The entry holds the placeholder, so that
-        # Python does not use its id again.
+        # Blocks, keyed by the `id()` of their placeholder. Each entry keeps its placeholder alive
+        # so that the id cannot be reused.
         self._taken: dict[int, tuple[JSONObject, JSONObject]] = {}
         self._left = 0
 
     @property
     def placeholders(self) -> list[JSON]:
-        """The placeholders of the blocks that were taken, in their order."""
+        """The placeholders of the blocks that were taken, in order."""
         return [placeholder for placeholder, _ in self._taken.values()]
 
     def take(self, value: JSON) -> JSON:
-        """Return the value with a placeholder in the place of each block; the same object if it has
-        no block.
+        """Return the value with each block replaced by a placeholder. Return the same object if it
+        contains no block.
         """
         if not isinstance(value, dict | list):
             return value
@@ -182,15 +183,14 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """Return the blocks whose placeholders are shown, in their order, and write into each
-        placeholder which block it stands for.
+        """Return the blocks whose placeholders are shown, in order. Write the number of its block
+        into each placeholder.
 
         Args:
             shown: the parts of the values that the answer shows.
             first: the number of the first block among the content blocks of the answer.
-            room: the most bytes of JSON of the blocks.
-            otherwise: the words of a placeholder, after the size, if there is no room for its
-                block.
+            room: maximum total size of the blocks, in bytes of JSON.
+            otherwise: what a placeholder says, after the size, if there is no room for its block.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}
@@ -209,7 +209,7 @@ class Blocks:
                     continue
 
                 if data not in numbers:
-                    # If the same image is in two places, one block is enough.
+                    # If the same image occurs twice, one block is enough.
                     numbers[data] = first + len(blocks)
                     room -= len(data)
                     blocks.append(block)

@@ -6,9 +6,9 @@
           StdioTransport or HTTPTransport
       Backchannel       finds the call that a question of the module belongs to
 
-An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that
-task, and every attempt to connect makes a new Connection. Meanwhile any number of other tasks call
-through `client`.
+An `mcp.Client` must be entered and left by the same task and cannot be reused. So the task that
+runs `hold` does both, and every attempt to connect creates a new Connection. Meanwhile any number
+of other tasks call through `client`.
 """
 
 from __future__ import annotations
@@ -75,17 +75,18 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""The most notifications of a module that are passed on in one burst. After it, those above
-`NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer."""
+"""How many notifications of a module are forwarded in one burst. After that, those above
+`NOTIFICATIONS_RATE` are dropped: each costs as much as a small call, and none is an answer.
+"""
 
 NOTIFICATIONS_RATE: Final = 200.0
-"""Notifications per second that are passed on in the long run."""
+"""How many notifications per second are forwarded in the long run."""
 
 MOST_QUESTIONS: Final = 100
-"""The most unanswered requests of a module at a time. Each is a task."""
+"""How many requests of a module may be unanswered at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
-"""Requests of a module per second that are read in the long run."""
+"""How many requests of a module per second are read in the long run."""
 
 _UNSETTLED: Final = "2025-11-25"
 
@@ -110,25 +111,25 @@ class _TokenBucket:
 
 
 class Tap:
-    """A transport around another one. It watches, repairs and limits the messages.
+    """A transport that wraps another one, and watches, repairs and limits its messages.
 
-    It notices the end of the transport, which the SDK reports only to calls in flight. It repairs
-    messages that the SDK would refuse as a whole. It limits the notifications and requests of a
-    module.
+    It notices when the transport ends, which the SDK reports only to calls in flight. It repairs
+    messages that the SDK would reject as a whole. It limits how many notifications and requests a
+    module can send.
 
     Args:
-        transport: the other transport.
+        transport: the wrapped transport.
         backchannel: receives requests, answers and questions.
         handshake: sees the first messages.
         oddities: receives notes on what is repaired or skipped.
-        on_event: called for a notification of a change, which is then not passed on.
+        on_event: called for a change notification, which is then not forwarded.
 
     Attributes:
         ended: set when the other side has ended the connection.
         version: the protocol version, set by the connection once it is negotiated.
-        listed: bytes of the pages of tools so far.
+        listed: size, in bytes, of the pages of tools received so far.
         left_out: the number of dropped notifications.
-        fault: the violation of the protocol for which the connection was ended; None without one.
+        fault: the protocol violation that ended the connection, or None.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Note the message that is sent, and whether it asks for a page of a list."""
+        """Record a message that is sent, and whether it asks for a page of a list."""
         message = item.message
         self.handshake.outgoing(item)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -182,8 +183,8 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Return whether a message is passed on. Wait if the module sends requests faster than
-        allowed.
+        """Return whether a message is forwarded. Wait first if the module sends requests faster
+        than allowed.
 
         Raises:
             anyio.EndOfStream: the module has too many unanswered requests, so the connection ends.
@@ -223,23 +224,23 @@ class Tap:
             self._backchannel.asked(message)
             if seconds := self._questions.missing():
                 await anyio.sleep(seconds)
-                self._questions.missing()  # takes the token that is available now
+                self._questions.missing()  # consumes the token that has become available
 
         return True
 
     def _settle(self, request: object) -> bool:
-        """Note that a request of the module is answered or cancelled. Return False if the request
+        """Record that a request of the module is answered or cancelled. Return False if the request
         is unknown.
         """
-        # Like the SDK, this takes 7 and "7" for the same id.
+        # Like the SDK, treat 7 and "7" as the same id.
         was_unanswered = str(request) in self._unanswered
         self._unanswered.discard(str(request))
         self._backchannel.settled(str(request))
         return was_unanswered
 
     async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """Return the item with its message repaired, or None if it is skipped. Note answers and log
-        messages.
+        """Return the item with its message repaired, or None if it is skipped. Record answers and
+        log messages.
         """
         if isinstance(item, Exception):
             return item
@@ -306,7 +307,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
             raise
 
     async def _next(self) -> SessionMessage | Exception | None:
-        """Return the next message; None if the handshake has dealt with it."""
+        """Return the next message, or None if the handshake has dealt with it."""
         handshake = self._tap.handshake
         item: SessionMessage | Exception | None = None
         if handshake.may_be_silent:
@@ -351,14 +352,16 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""The longest that a connecting module waits for the pages after the first, in seconds. Tools that
-arrive later are listed later."""
+"""How long, in seconds, a connecting module waits for the pages after the first. Tools that arrive
+later are added to the list later.
+"""
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
 _LIST_AGAIN_SECONDS: Final = 1.0
 _LIST_AGAIN_MOST: Final = 60.0
-"""The first and the longest pause before an incomplete or missing list is read again, in
-seconds."""
+"""The first and the longest pause, in seconds, before an incomplete or missing list is read
+again.
+"""
 
 _REFRESH_SECONDS: Final = 0.25
 _REFRESH_MOST: Final = 2.0
@@ -373,7 +376,7 @@ _OFFERED: Final[Mapping[Kind, ServerEvent]] = {
 
 
 class _Begun(Protocol):
-    """Called whenever a subscription begins, also when it is renewed."""
+    """Called whenever a subscription begins, including when it is renewed."""
 
     def __call__(self, *, again: bool) -> None: ...
 
@@ -396,20 +399,21 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionStart:
-    """The settings of an attempt to connect, and the functions that are called about its events.
+    """The settings of an attempt to connect, and the callbacks for its events.
 
     Attributes:
-        launch: the program or the address.
+        launch: the program to start or the address to connect to.
         kind: the kind of connection that is tried first.
-        legacy: send `initialize` first.
-        auth: gets tokens; None: requests have no token.
-        max_bytes: the most bytes of one message.
-        secrets: hides secret values.
+        legacy: True to send `initialize` first.
+        auth: gets tokens, or None to send requests without a token.
+        max_bytes: maximum size, in bytes, of one message.
+        secrets: masks secret values.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        exposed: clients may call its tools directly.
+        exposed: True if clients may call the module's tools directly.
         watched: the resources whose changes are reported; the owner of the connection changes it.
-        log_level: the level of the log messages that the module sends; None: its own.
-        on_ask: called when the module sends a question as in the handshake era.
+        log_level: the level of the log messages that the module should send, or None to leave it to
+            the module.
+        on_ask: called when the module sends a question the way that versions with a handshake do.
         on_event: called when resources or prompts have changed.
         on_listing: called with the tools when the module has listed them again.
     """
@@ -433,17 +437,17 @@ class Connection:
     """One attempt to connect, and the connection that results.
 
     Attributes:
-        peer: the server; None until the module is up.
+        peer: the server, or None until the module is up.
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
-        legacy: whether `initialize` is sent first.
-        may_be_era: True if the attempt failed with the first messages, so that it may succeed in
-            the other era.
-        listing: the tools, refreshed when they change; None until the module has listed them.
-        list_fault: why the tools, or some of them, could not be listed the last time; None if they
-            could.
+        legacy: True if `initialize` is sent first.
+        may_be_era: True if the attempt failed during the first messages, so that it may succeed
+            with the other first message.
+        listing: the tools, refreshed when they change, or None until the module has listed them.
+        list_fault: why some or all tools could not be listed the last time, or None if there was no
+            fault.
         offering: the resources, templates and prompts.
-        backchannel: the backchannel, which finds the call that a question belongs to.
+        backchannel: finds the call that a question belongs to.
         oddities: notes on messages that were skipped or repaired.
     """
 
@@ -515,7 +519,7 @@ class Connection:
         self._negotiated = False
         self.listing: Listing | None = None
         self.list_fault: str | None = None
-        # The processor time that the last list took, in seconds.
+        # The processor time, in seconds, that the last list took.
         self._listing_seconds = 0.0
 
     @property
@@ -530,14 +534,14 @@ class Connection:
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The kind of connection that reaches the module. The module decides it unless the
-        configuration does.
+        """The kind of connection that works with this module. If the configuration does not set it,
+        the module decides.
         """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the module does not answer `server/discover`, which costs time at each start."""
+        """True if the module leaves `server/discover` unanswered, which makes each start slower."""
         return self._tap.handshake.is_silent
 
     @property
@@ -549,8 +553,8 @@ class Connection:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people about its tools, about output that is not a message, and about dropped
-        notifications.
+        """Notes for people about the module's tools, about output that is not a message, and about
+        dropped notifications.
         """
         notes = [*(self.listing.notes if self.listing is not None else ()), *self.oddities.lines]
         if self.list_fault is not None:
@@ -654,8 +658,8 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the module is up. If it refuses, it is up without tools, and is
-        asked again later.
+        """List the tools before the module counts as up. If it refuses to list them, it starts
+        without tools and is asked again later.
         """
         left = self._scope.deadline - anyio.current_time()
         patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
@@ -669,7 +673,7 @@ class Connection:
             )
 
     async def _list(self, patience: Patience) -> Listing:
-        """Return the tools of the pages that arrive.
+        """Return the tools from all pages that arrive.
 
         Raises:
             MCPError, pydantic.ValidationError: the first page does not arrive.
@@ -704,7 +708,8 @@ class Connection:
             self._listing_seconds = time.thread_time() - began
             return listing
 
-        # In a thread: compiling thousands of schemas, or a few hostile ones, takes a second.
+        # Runs in a thread, because compiling thousands of schemas, or a few hostile ones, takes a
+        # second.
         return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -721,8 +726,8 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second. A list
-        that is incomplete is read again after a growing pause.
+        """List the tools when the module reports a change, at most four times per second. Read an
+        incomplete list again after a pause that grows each time.
         """
         pause = _LIST_AGAIN_SECONDS
         while True:
@@ -745,7 +750,8 @@ class Connection:
             else:
                 self.list_fault = None
                 self._take(listing)
-            # A long list that changes constantly may use a tenth of the time, and of the processor.
+            # A long list that changes constantly may use at most a tenth of the time and of the
+            # processor.
             took = anyio.current_time() - began
             pause_after = max(
                 _REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took), 9 * self._listing_seconds
@@ -753,7 +759,9 @@ class Connection:
             await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
-        """Use a new list. If pages of it did not arrive, the tools of the former list stay."""
+        """Switch to a new list. If some of its pages did not arrive, keep the tools of the previous
+        list as well.
+        """
         if self.listing is not None and listing.unfinished:
             missing = {
                 name: tool
@@ -766,7 +774,7 @@ class Connection:
             self._on_listing(listing)
 
     async def _listen(self) -> None:
-        """Subscribe to changes of the lists (version 2026-07-28)."""
+        """Subscribe to list changes (version 2026-07-28)."""
         declared = self.client.server_capabilities
         tools, prompts, resources = (
             capability is not None and capability.list_changed is True
@@ -781,7 +789,7 @@ class Connection:
         ]
 
         def begun(*, again: bool) -> None:
-            # Changes before the subscription were not reported.
+            # Changes that happened before the subscription were not reported.
             if tools:
                 self._changed.set()
             for event in events:
@@ -800,7 +808,7 @@ class Connection:
         self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun
     ) -> None:
         """Hold a subscription, whose events arrive as messages. If it is lost, renew it after a
-        growing pause.
+        pause that grows each time.
         """
         pause = _LISTEN_AGAIN_SECONDS
         again = False
@@ -870,8 +878,8 @@ class Connection:
         await self.client.session.send_request(request, types.EmptyResult)
 
     async def _tell_again(self) -> None:
-        """Repeat the settings of an earlier connection (up to version 2025-11-25): the level of log
-        messages and the watched resources.
+        """Send the settings of the previous connection again (up to version 2025-11-25): the level
+        of log messages and the watched resources.
         """
         if self._log_level is not None:
             with suppress(MCPError):
@@ -886,8 +894,8 @@ class Connection:
             self._heard(ResourceUpdated(uri))
 
     async def _watch(self, group: TaskGroup) -> None:
-        """Subscribe to the watched resources (version 2026-07-28). A new subscription begins
-        before the last ends.
+        """Subscribe to the watched resources (version 2026-07-28). Each new subscription begins
+        before the previous one ends.
         """
         current: anyio.CancelScope | None = None
         watched_before: frozenset[str] = frozenset()
@@ -927,7 +935,7 @@ class Connection:
             await self._hold(
                 partial(self.client.listen, resource_subscriptions=sorted(uris)), begun
             )
-            # The module takes no subscriptions.
+            # The module does not support subscriptions.
             begun_once.set()
 
         with anyio.CancelScope() as scope:
@@ -939,7 +947,9 @@ class Connection:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that the program wrote to standard error, masked and shortened."""
+        """The last lines that the program wrote to standard error, with secrets masked, and
+        shortened.
+        """
         words = self._stdio.last_words if self._stdio is not None else []
         return [shown(line, self._secrets, _WORDS) for line in words]
 
@@ -949,7 +959,7 @@ class Connection:
 
     def _may_be_era(self, failure: ModuleError) -> bool:
         """Return whether a failed attempt may succeed with another first message: the server was
-        reached, but ended or refused the handshake.
+        reached, but it ended the connection or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False
@@ -999,12 +1009,12 @@ def _text(error: BaseException, secrets: Secrets) -> str:
     if isinstance(error, MCPError):
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return "no answer in time"
-        # Servers use the same code for their own errors, whose messages say more.
+        # Servers use the same code for their own errors, and their messages say more.
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 
-        # The text is one line, because it becomes part of notes and tables, where the module must
-        # not forge a line.
+        # Keep the text on one line, because it becomes part of notes and tables, where the module
+        # must not forge lines.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)
         return text if is_ours else f"{text} ({error.code})"

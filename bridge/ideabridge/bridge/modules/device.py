@@ -1,9 +1,9 @@
 """DevicePerson: signing in with a browser on another device (RFC 8628). A person enters a code
-there, and this process asks the authorization server for the tokens until the person has done so.
+there. Meanwhile this process keeps asking the authorization server for the tokens.
 
 The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
-shows them as they are. No answer makes this process ask more often than once a second, or after the
-person's time is over.
+displays them unchanged. No answer can make this process ask more often than once a second, or after
+the person's time has run out.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 """The grant type (RFC 8628, section 3.4)."""
 
 _MOST_SECONDS: Final = 600.0
-"""The longest that a person has to sign in, in seconds."""
+"""How long, in seconds, a person has to sign in at most."""
 
 _INTERVAL: Final = 5.0
-"""Seconds between two requests for the tokens if the server names no interval. `slow_down` adds as
-many."""
+"""Interval, in seconds, between requests for the tokens if the server names none. Each `slow_down`
+adds as many seconds.
+"""
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0
 _WAITING: Final = ("authorization_pending", "slow_down")
@@ -40,7 +41,7 @@ _SHOWN: Final = 200
 _T = TypeVar("_T")
 _Address = Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")]
 _Optional = Annotated[_T | None, BeforeValidator(lambda value: value or None)]
-"""Some servers send an empty text for a missing value."""
+"""Some servers send an empty string for a missing value."""
 
 _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -51,15 +52,16 @@ class TemporaryError(OAuthFlowError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person needs to sign in. All texts are one line of printable ASCII.
+    """What a person needs to sign in. All strings are one line of printable ASCII.
 
     Attributes:
         address: where the person enters the code.
         code: the code, of at most 40 characters.
-        complete: an address that contains the code; None if the server gives none.
-        seconds: the time that the person has: as long as the code is valid, at most 10 minutes.
-        stranger: the host of the module's authorization server if the address is on another host;
-            else None.
+        complete: an address that contains the code, or None if the server sends none.
+        seconds: how long, in seconds, the person has: as long as the code is valid, but at most 10
+            minutes.
+        stranger: the host of the module's authorization server if the address is on another host,
+            otherwise None.
     """
 
     address: str
@@ -87,11 +89,11 @@ class _Endpoint(BaseModel):
 
 
 def endpoint_of(metadata: bytes) -> str | None:
-    """Return the address for device authorization requests in an authorization server's metadata;
-    None without one.
+    """Return the address for device authorization requests from an authorization server's metadata,
+    or None if it contains none.
 
     Raises:
-        OAuthFlowError: the member is not an address.
+        OAuthFlowError: the member does not contain an address.
     """
     try:
         address = _Endpoint.model_validate_json(metadata).device_authorization_endpoint
@@ -139,7 +141,7 @@ class DevicePerson:
             server: the host of the authorization server.
 
         Raises:
-            OAuthFlowError: the server refuses to begin, the person refuses or is too late, or an
+            OAuthFlowError: the server refuses to begin, the person refuses or takes too long, or an
                 answer is malformed.
         """
         response = await begin()
@@ -200,7 +202,7 @@ class DevicePerson:
 
                 trouble = f"its authorization server answers HTTP {response.status_code}"
 
-            # The server may be overloaded, so it is asked less often.
+            # The server may be overloaded, so ask less often.
             interval = max(interval, min(2 * interval, _MOST_INTERVAL))
 
         late = "nobody has signed in with the code in time"

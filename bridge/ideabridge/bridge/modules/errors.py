@@ -1,8 +1,8 @@
 """Errors of modules, one class for each cause.
 
-Messages are bounded and masked (see `secrets`), because minds and people see them. Each contains
-the module's name. The `outcome` of an error says whether the failed call was sent, and whether it
-may have taken effect.
+Messages are limited in length, and secrets in them are masked (see `secrets`), because minds and
+people see them. Each contains the module's name. The `outcome` of an error says whether the failed
+call was sent, and whether it may have taken effect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 MAX_ERROR: Final = 4096
-"""Characters of the text of an error."""
+"""Maximum length, in characters, of the text of an error."""
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
-    """Return text from outside for an error message: without secrets and shortened."""
+    """Prepare text from outside for an error message: mask secrets and shorten it."""
     masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
     is_whole = len(text) <= limit and len(masked) <= limit
     return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
@@ -29,12 +29,12 @@ class ModuleError(IdeabridgeError):
 
     Args:
         module: the module's name in `mcpServers`.
-        outcome: the outcome of the call; None means the outcome of the class.
+        outcome: the outcome of the call, or None for the outcome of the class.
 
     Attributes:
         sent: the parts of the tool's result that the message does not contain:
-            `{"structuredContent"?, "content"?}`, without secrets. They are not checked, so they are
-            not the value of the call.
+            `{"structuredContent"?, "content"?}`, without secrets. They are not checked against the
+            schema, so they do not become the value of the call.
     """
 
     sent: JSONObject | None = None
@@ -47,7 +47,7 @@ class ModuleError(IdeabridgeError):
 
 
 class UnknownModuleError(ModuleError):
-    """No module of this name is configured; the message contains the nearest names."""
+    """No module of this name is configured. The message suggests similar names."""
 
     outcome = "not_run"
 
@@ -63,11 +63,13 @@ class ToolNotAllowedError(UnknownModuleToolError):
 
 
 class ToolLeftOutError(UnknownModuleToolError):
-    """The module lists the tool, but its definition cannot be used; the message says why."""
+    """The module lists the tool, but its definition cannot be used. The message says why."""
 
 
 class ModuleListError(ModuleError):
-    """The module is up but has not listed its tools; the message says why. It is asked again."""
+    """The module is up but has not listed its tools. The message says why. The module is asked
+    again later.
+    """
 
     outcome = "not_run"
 
@@ -86,7 +88,7 @@ class ModuleConfigurationError(ModuleError):
 
 class ModuleConnectError(ModuleError):
     """The module cannot be reached: the command does not exist, the process ended, or the server
-    refused or did not answer in time. `lasting` means that another attempt soon would be useless;
+    refused or did not answer in time. `lasting` means that trying again soon would be useless;
     `unreachable` means that nothing was sent to the module.
     """
 
@@ -101,8 +103,8 @@ class ModuleConnectError(ModuleError):
 
 
 class ModuleSignInError(ModuleConnectError):
-    """The module wants a person to sign in, or to sign in for more (`lasting`), or its
-    authorization server cannot be reached or refuses. The message says what to do.
+    """A person must sign in to the module, or grant more scopes (`lasting`), or its authorization
+    server cannot be reached or refuses. The message says what to do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -110,16 +112,18 @@ class ModuleSignInError(ModuleConnectError):
 
 
 class ModuleDownError(ModuleError):
-    """The connection ended during the call (`unknown`) or before the call was sent (`not_run`)."""
+    """The connection ended during the call (outcome `unknown`) or before the call was sent
+    (`not_run`).
+    """
 
     outcome = "not_run"
 
 
 class ModuleToolError(ModuleError):
-    """The tool itself failed (`isError`); the message is the text of the result.
+    """The tool itself failed (`isError`). The message is the text of the result.
 
     Attributes:
-        result: the whole result of a direct call, in wire form and without secrets.
+        result: the whole result of a direct call, as JSON of the protocol, without secrets.
     """
 
     def __init__(
@@ -139,7 +143,8 @@ class ModuleOutputError(ModuleError):
     """The result does not satisfy the tool's own output schema, or is not JSON.
 
     Attributes:
-        result: the whole result of a direct call, as an error in wire form and without secrets.
+        result: the whole result of a direct call, as an error in JSON of the protocol, without
+            secrets.
     """
 
     outcome = "ran"
@@ -162,8 +167,8 @@ class ModuleProtocolError(ModuleError):
     (`unknown`).
 
     Attributes:
-        code: the JSON-RPC error code; None without one.
-        said: only the message of the JSON-RPC error.
+        code: the JSON-RPC error code, or None if there is none.
+        said: the message of the JSON-RPC error alone.
         data: the data of the error, without secrets.
     """
 
@@ -184,11 +189,11 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asks a question as in version 2025-11-25 and before, which it cannot do in a call of
-    version 2026-07-28.
+    """The tool asked a question in the way of version 2025-11-25 and earlier, which is not possible
+    in a call of version 2026-07-28.
 
     Attributes:
-        repeatable: whether the call may be sent again, in the older protocol version.
+        repeatable: True if the call may be sent again with the older protocol version.
     """
 
     def __init__(self, module: str, message: str, *, repeatable: bool = False) -> None:
@@ -203,6 +208,6 @@ class ModuleTimeoutError(ModuleError):
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for something that it cannot get: the user's model (sampling), folders, a
+    """The module asks for something that is not available: the user's model (sampling), folders, a
     form when nobody can be asked, or too many answers.
     """

@@ -1,9 +1,9 @@
 """Events: cuts a stream of bytes into server-sent events.
 
-An `EventReader` does no input or output: `feed` takes bytes as they arrive, cut anywhere, and
-returns the events that they complete. `end` returns the last one, which some servers do not end
-with a blank line. Lines end with LF, CR or CRLF. Every event is bounded: only the two ends of an
-event over the limit are stored, which is enough to find the request that it answers.
+An `EventReader` does no input or output. `feed` accepts bytes as they arrive, cut anywhere, and
+returns the events that they complete. `end` returns the last event, which some servers do not end
+with a blank line. Lines end with LF, CR or CRLF. Memory is limited: of an event over the limit,
+only the first and last bytes are stored, which is enough to find the request that it answers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _END_BYTES: Final = 512
 _NAME_CHARACTERS: Final = 100
 _ID: Final = re.compile(rb"[\x20-\x7e]{1,1024}")
-"""The ids that may be sent back in a header."""
+"""The event ids that may be sent back in a header."""
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: its name, shortened, and its data, whose lines are joined by LF."""
+    """An event: its name, shortened, and its data, with lines joined by LF."""
 
     name: str
     data: bytes
@@ -41,26 +41,25 @@ class EventReader:
     """Reads the events of one stream.
 
     Args:
-        limit: the most bytes of one event.
+        limit: maximum size, in bytes, of one event.
 
     Attributes:
-        last_id: the id of the last whole event that has one, as text for a header; None without
-            one.
-        retry: milliseconds after which the server wants a lost stream to be opened again; None if
-            it names none.
+        last_id: the id of the last complete event that has one, as a string for a header, or None.
+        retry: how long, in milliseconds, the server wants clients to wait before they reopen a lost
+            stream, or None if it does not say.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.last_id: str | None = None
         self.retry: int | None = None
-        # The pieces of the line that has not ended yet, and the sum of their bytes.
+        # The pieces of the unfinished line, and their total size in bytes.
         self._pieces: list[bytes] = []
         self._line_size = 0
         self._is_first_line = True
-        # If an LF follows, it belongs to the end of the last line.
+        # True if the last line ended with CR, so that an LF that follows belongs to it.
         self._after_cr = False
-        # The event that has not ended yet.
+        # The unfinished event.
         self._name = ""
         self._data: list[bytes] = []
         self._event_id: str | None = None
@@ -71,7 +70,7 @@ class EventReader:
 
     @property
     def pending(self) -> int:
-        """The number of bytes of the event that has not ended yet."""
+        """The size, in bytes, of the unfinished event."""
         return self._size
 
     def feed(self, chunk: bytes) -> list[Event | LongEvent]:
@@ -93,13 +92,12 @@ class EventReader:
         return events
 
     def end(self) -> list[Event | LongEvent]:
-        """End the stream. Return the last event, if no blank line has ended it, as a list of at
-        most one.
+        """End the stream. Return a list with the last event if no blank line has ended it,
+        otherwise an empty list.
         """
         if self._line_size:
             self._end_line()
-        # The event may be cut off, so its id must not count: a reopened stream begins with this
-        # event.
+        # The event may be cut off, so ignore its id: a reopened stream must begin with this event.
         self._event_id = None
         event = self._end_event()
         return [] if event is None else [event]
@@ -117,7 +115,9 @@ class EventReader:
             self._pieces.append(text)
 
     def _drop(self, text: bytes) -> None:
-        """Store only both ends of an event over the limit, whose next piece is `text`."""
+        """Drop the middle of an event over the limit, and store only its first and last bytes.
+        `text` is its next piece.
+        """
         pieces = [*self._data, *self._pieces, text]
         start = b""
         for piece in pieces:
@@ -138,7 +138,7 @@ class EventReader:
         self._pieces.clear()
 
     def _end_line(self) -> Event | LongEvent | None:
-        """Read a line that has ended. A blank line ends the event."""
+        """Process a complete line. A blank line ends the event."""
         if not self._line_size:
             return self._end_event()
 

@@ -1,4 +1,4 @@
-"""Fair limiter: limits how many calls run at once, and lets their senders take turns."""
+"""Fair limiter: limits how many calls run at once, and makes their senders take turns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ideabridge.tools.turns import asked_by
 
 
 class FairLimiter:
-    """Limits how many calls run at once. Callers (`asked_by`) that wait take turns, and so do the
-    runs of one caller, however many calls each has. With one queue for all calls, a run of a
-    thousand calls would delay every other run until its last call has begun, and a caller with a
-    hundred runs would delay every other caller.
+    """Limits how many calls run at once. Waiting callers (`asked_by`) take turns, and so do the
+    runs of each caller, however many calls each has. With a single queue, a run of a thousand calls
+    would delay every other run until its last call has begun, and a caller with a hundred runs
+    would delay every other caller.
     """
 
     def __init__(self, number: int) -> None:
@@ -28,7 +28,7 @@ class FairLimiter:
         self._free -= lost
 
     async def acquire(self, sender: Hashable) -> None:
-        """Wait until a call may run. Calls with equal `sender` (for example, a run) wait in one
+        """Wait until a call may run. Calls with the same `sender` (such as a run) wait in one
         queue.
         """
         if self._free > 0:
@@ -63,7 +63,7 @@ class FairLimiter:
         caller, queues = self._waiting.popitem(last=False)
         sender, queue = queues.popitem(last=False)
         queue.popleft().set()
-        # The sender moves to the end of its caller's senders, and the caller to the end of the
+        # Move the sender to the end of its caller's senders, and the caller to the end of the
         # callers.
         if queue:
             queues[sender] = queue

@@ -1,9 +1,9 @@
 """The guard: ends the registered process groups when its parent has ended (see `stdio.Guard`).
 
 Runs as `python -I -S guard_process.py` and imports nothing of ideabridge, so that it starts fast
-and stays small. Standard input contains lines `+PGID` and `-PGID`, and between them one byte for
-each signal that the parent received, with the signal's number. When standard input ends, the parent
-has ended.
+and stays small. Standard input contains lines `+PGID` and `-PGID`. Between them, it contains one
+byte for each signal that the parent received: the signal's number. When standard input ends, the
+parent has ended.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""The longest that the parent may run after SIGTERM or SIGINT, in seconds."""
+"""How long, in seconds, the parent may keep running after SIGTERM or SIGINT."""
 
 
 def _send(group: int, number: int) -> bool:
@@ -23,7 +23,7 @@ def _send(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # macOS raises this error for a group of zombies.
+        # macOS raises this error if all processes of the group are zombies.
         return False
     return True
 

@@ -1,8 +1,10 @@
-"""Handshake: the first messages of a connection, and how slightly odd servers get through them.
+"""Handshake: the first messages of a connection, and how slightly non-conforming servers get
+through them.
 
 The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
-`Handshake` sees these messages before the SDK does. It refuses `server/discover` in place of a
-server that does not answer it, and offers a protocol version that the server names.
+`Handshake` sees these messages before the SDK does. If a server does not answer `server/discover`,
+the `Handshake` refuses it on the server's behalf. If the server names another protocol version, it
+offers that one.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 DISCOVER_SECONDS: Final = 5.0
-"""Seconds that a server has to answer `server/discover`, but at most a third of the time for
-connecting."""
+"""How long, in seconds, a server has to answer `server/discover`, but at most a third of the time
+for connecting.
+"""
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -36,9 +39,9 @@ class Handshake:
         seconds: how long connecting may take.
 
     Attributes:
-        begun: the first message was sent.
-        is_silent: the server has not answered `server/discover`, neither in time nor later.
-        may_be_silent: it is not known yet whether the server answers `server/discover`.
+        begun: True after the first message was sent.
+        is_silent: True if the server has answered `server/discover` neither in time nor later.
+        may_be_silent: True while it is unknown whether the server answers `server/discover`.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -51,14 +54,14 @@ class Handshake:
         self.may_be_silent = True
 
     def waiting(self) -> anyio.CancelScope:
-        """Return the scope in which to wait for a message. It is cancelled at the deadline if the
-        server has not answered `server/discover`.
+        """Return the cancel scope in which to wait for a message. It is cancelled at the deadline
+        if the server has not answered `server/discover`.
         """
         self._waiting = anyio.CancelScope()
         return self._waiting
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Note a message that is sent."""
+        """Record a message that is sent."""
         message = item.message
         if not isinstance(message, JSONRPCRequest):
             return
@@ -73,8 +76,8 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage:
-        """Return the refusal of `server/discover`, in place of a server that has not answered by
-        the deadline.
+        """Return a refusal of `server/discover` on behalf of a server that has not answered by the
+        deadline.
         """
         assert self._discover is not None
         self.is_silent = True
@@ -83,22 +86,22 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Note an answer. Return True if it comes after the `refusal` of its request, so that
-        nobody waits for it.
+        """Record an answer. Return True if it arrives after the `refusal` of its request, so that
+        nobody waits for it any more.
         """
         if message.id is None or message.id != self._discover:
             return False
 
         late = self.is_silent
-        # A server that is only slow to start is asked again the next time.
+        # The server was only slow to start, so ask it again the next time.
         self.is_silent = False
         self._discover = None
         self.may_be_silent = False
         return late
 
     def again(self, message: JSONRPCError) -> SessionMessage | None:
-        """Return the second `initialize` if the answer to the first one names another known
-        version; else None.
+        """Return a second `initialize` if the answer to the first names another known version,
+        otherwise None.
         """
         first = self._initialize
         if (
@@ -123,8 +126,8 @@ class Handshake:
 
 
 def _named_versions(error: ErrorData) -> list[str]:
-    """Return the protocol versions that an error names: in `supported` of its data, or else in its
-    message.
+    """Return the protocol versions that an error names: in the `supported` member of its data, or
+    otherwise in its message.
     """
     data: object = error.data
     if isinstance(data, dict):

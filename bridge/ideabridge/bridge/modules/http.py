@@ -1,9 +1,9 @@
 """HTTP: the requests to a module at an address, and why they fail.
 
 A `ModuleHTTPClient` sends the requests of one module, follows redirects within the origin of its
-address, and raises an `UnansweredError` for everything that is not an answer: a status with its
-reason, an unreachable host, a redirect elsewhere, a missing sign-in. The transports turn it into
-the error of the call, whose `data` is a `Mark`.
+address, and raises an `UnansweredError` for everything that is not an answer: an error status with
+its reason, an unreachable host, a redirect to another origin, a missing sign-in. The transports
+turn it into the error of the call, whose `data` is a `Mark`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """The `data` of an error that a transport made. No module can send a `Mark`, because it is not
-    JSON.
+    """The `data` of an error that a transport created. A module cannot forge a `Mark`, because it
+    is not JSON.
 
     Attributes:
         UNSENT: the request was never sent.
@@ -42,8 +42,8 @@ class Mark(Enum):
         CUT_OFF: the stream of its answer ended early, and the server may have processed it.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
-        SIGN_IN: the request needs a token, and there is none.
-        SIGN_IN_LATER: as `SIGN_IN`, but a token may be available soon.
+        SIGN_IN: the request needs a token, but there is none.
+        SIGN_IN_LATER: like `SIGN_IN`, but a token may be available soon.
     """
 
     UNSENT = 1
@@ -56,11 +56,11 @@ class Mark(Enum):
 
 
 MAX_REDIRECTS: Final = 5
-"""The most redirects that one request follows."""
+"""How many redirects one request follows at most."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
-"""How many bytes of the body of a refusal are read, and for how many seconds."""
+"""How many bytes of a refusal's body are read, and for how many seconds."""
 
 _SHOWN: Final = 200
 _BAD: Final = 400
@@ -70,8 +70,9 @@ _GONE: Final = 410
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = (501, 505)
 _NO_ANSWER: Final = (408, 502, 503, 504)
-"""The statuses of a server that did not receive the whole request, and of a gateway that got no
-answer."""
+"""The HTTP statuses that mean a server did not receive the whole request, or a gateway got no
+answer.
+"""
 _KEEP_METHOD: Final = (307, 308)
 
 _LOST: Final = (
@@ -99,8 +100,9 @@ _LOST: Final = (
     *("unknown session", "expired session", "could not find session", "server not initialized"),
     *("server is not initialized", "received request before initialization"),
 )
-"""How the messages of servers that do not know a session begin: in lower case, with "session id" in
-place of the header's name."""
+"""How the messages of servers that do not know a session begin. They are compared in lower case,
+with the header's name replaced by "session id".
+"""
 
 _CONNECTING: Final = (
     httpx2.ConnectError,
@@ -113,12 +115,12 @@ _CONNECTING: Final = (
 
 
 class UnansweredError(Exception):
-    """A request was not answered; the error says why.
+    """A request was not answered. The error says why.
 
     Attributes:
         error: the error of the call.
-        status: the HTTP status of a refusal; None without one.
-        is_own: the server wrote the error, as JSON-RPC.
+        status: the HTTP status of a refusal, or None if there was none.
+        is_own: True if the server itself wrote the error, as JSON-RPC.
     """
 
     def __init__(
@@ -131,15 +133,15 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """The server speaks the older transport: it answered a POST like the GET of that transport, or
-    named an unusable address for POSTs.
+    """The server speaks the older transport: it answered a POST the way that transport answers a
+    GET, or named an unusable address for POSTs.
     """
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust: the system's certificates, read at
-    the first connection.
+    """Return the certificates that connections to modules trust: those of the system, which are
+    read at the first connection.
 
     Otherwise, each client would read them again and block the event loop for 25 ms or more.
     """
@@ -151,8 +153,8 @@ class ModuleHTTPClient:
 
     Args:
         url: the configured address.
-        headers: headers of every request.
-        connect_timeout: seconds for connecting to the host; at most 30 are used.
+        headers: headers that are sent with every request.
+        connect_timeout: how long, in seconds, connecting to the host may take; capped at 30.
         auth: puts tokens into the requests.
         reader: reads the errors in the bodies of refusals.
     """
@@ -168,8 +170,8 @@ class ModuleHTTPClient:
     ) -> None:
         self.url = httpx2.URL(url)
         self._reader = reader
-        # Reading has no time-out: a stream may be silent for long, and every call has its own
-        # time-out.
+        # Reading has no time-out here: a stream may be silent for a long time, and every call has
+        # its own time-out.
         timeout = httpx2.Timeout(min(30.0, connect_timeout), read=None)
         self._client = httpx2.AsyncClient(
             headers=dict(headers), timeout=timeout, auth=auth, verify=certificates()
@@ -183,7 +185,7 @@ class ModuleHTTPClient:
     async def open(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request, and yield the answer. The caller reads its body; its `url` is the address
+        """Send a request, and yield the answer. The caller reads its body. Its `url` is the address
         after redirects.
 
         Raises:
@@ -235,7 +237,7 @@ class ModuleHTTPClient:
                 )
 
     async def _refusal(self, response: httpx2.Response) -> UnansweredError:
-        """Return the failure for an answer whose status is not 2xx."""
+        """Return the error for an answer whose status is not 2xx."""
         body = await _beginning(response)
         status = response.status_code
         kind = response.headers.get("content-type", "").lower()
@@ -246,8 +248,8 @@ class ModuleHTTPClient:
             )
 
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
-        # With `Retry-After`, the server has not begun the call. After any other failure of the
-        # server, the call may have run.
+        # `Retry-After` means that the server has not begun the call. After any other server
+        # failure, the call may have run.
         has_begun = status in _NO_ANSWER or (
             status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED
         )
@@ -264,7 +266,7 @@ class ModuleHTTPClient:
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
 
     def _error_in(self, body: bytes, kind: str) -> ErrorData | None:
-        """Return the JSON-RPC error in the body of a refusal; None without one."""
+        """Return the JSON-RPC error in the body of a refusal, or None if there is none."""
         if b'"error"' not in body or b'"jsonrpc"' not in body:
             return None
 
@@ -331,13 +333,13 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
         )
         raise UnansweredError(INVALID_REQUEST, message, Mark.REFUSED, status=status)
 
-    # The name and password of the configured address stay. A server must not choose them.
+    # Use the user name and password of the configured address. A server must not choose them.
     return target.copy_with(userinfo=request.url.userinfo, fragment=None)
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """True if an address is on the same origin as another, or differs only by https in place of
-    http.
+    """True if two addresses have the same origin, or differ only in that this one uses https
+    instead of http.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
@@ -346,7 +348,7 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """Return an address for people, shortened and without its parts that may be secret."""
+    """Format an address for people: shortened, and without the parts that may be secret."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN]
 
 
@@ -355,7 +357,7 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
 
     Args:
         failure: the refusal.
-        in_session: the request named a session.
+        in_session: whether the request named a session.
     """
     code = failure.error.code if failure.is_own else None
     if failure.status in (_NOT_FOUND, _GONE):

@@ -39,18 +39,20 @@ from ideabridge.bridge.modules.settings import Launch, ModuleKind
 from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""The longest that a server may take to accept a notification or an answer from this side."""
+"""How long, in seconds, a server may take to accept a notification or an answer from this side."""
 
 ENDPOINT_SECONDS: Final = 5.0
-"""The longest that a server that may speak the older transport may take to name its address for
-POSTs."""
+"""How long, in seconds, a server that may speak the older transport may take to name its address
+for POSTs.
+"""
 
 CANCEL_SECONDS: Final = 5.0
-"""How long the stream of a call is still read after the server was asked to cancel the call (up to
-version 2025-11-25)."""
+"""How long, in seconds, the stream of a call is still read after the server was asked to cancel the
+call (up to version 2025-11-25).
+"""
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
-"""The statuses of servers that accept no POSTs at the address, or none of this kind."""
+"""The statuses of servers that accept no POSTs at the address, or not this kind of POST."""
 
 
 class HTTPTransport:
@@ -63,8 +65,8 @@ class HTTPTransport:
         oddities: receives notes on what is skipped or repaired.
         may_choose: True if the kind is a guess. If the server refuses, the older transport is
             tried.
-        connect_timeout: seconds for connecting to the host.
-        max_bytes: the most bytes of one message.
+        connect_timeout: how long, in seconds, connecting to the host may take.
+        max_bytes: maximum size, in bytes, of one message.
         auth: puts tokens into the requests.
 
     Attributes:
@@ -128,7 +130,7 @@ class HTTPTransport:
         if group is None:
             return
 
-        # The shield is safe, because every wait in it is bounded.
+        # The shield is safe, because every wait inside it has a time limit.
         with anyio.CancelScope(shield=True):
             self._mailbox.close()
             self._to_session.close()
@@ -161,8 +163,8 @@ class HTTPTransport:
             headers = item.metadata.headers
 
         if isinstance(message, JSONRPCRequest) and message.method == "initialize":
-            # `initialize` negotiates the version. The one that `server/discover` was sent with no
-            # longer holds.
+            # `initialize` negotiates the version, so the version that `server/discover` was sent
+            # with no longer applies.
             self._streamable.version = None
         elif MCP_PROTOCOL_VERSION_HEADER in headers:
             self._streamable.version = headers[MCP_PROTOCOL_VERSION_HEADER]
@@ -188,8 +190,8 @@ class HTTPTransport:
         return self._streamable.version in MODERN_PROTOCOL_VERSIONS
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
-        """Give a call up, and return whether the cancellation is sent to the server. From
-        2026-07-28 on, it is not: the call's stream ends instead.
+        """Give a call up, and return whether to send the cancellation to the server. Since
+        2026-07-28, it is not sent: the call's stream ends instead.
         """
         request = cancelled_request_id_from_params(cancellation.params)
         call = self._mailbox.get(str(request))
@@ -211,7 +213,7 @@ class HTTPTransport:
             self._mailbox.give_up(call)
 
     async def _answer(self, call: PendingCall) -> None:
-        """Send a request, and answer it with an error if the server does not."""
+        """Send a request. If the server does not answer it, answer it with an error."""
         try:
             try:
                 await self._way.request(call)
@@ -228,8 +230,8 @@ class HTTPTransport:
             )
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """Open the older transport if the server refuses `initialize` because it speaks that one.
-        Return whether it is open now.
+        """Open the older transport if the server refuses `initialize` because it speaks only that
+        one. Return whether it is open now.
 
         Raises:
             OlderServerError: the server speaks the older transport, but names an unusable address.
@@ -255,8 +257,8 @@ class HTTPTransport:
         return True
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
-        """Send a notification or an answer from this side. The session does not wait for the
-        server's reply.
+        """Send a notification, or this side's answer to a request. The session does not wait for
+        the server's reply.
         """
         try:
             with anyio.fail_after(NOTIFICATION_SECONDS):
@@ -273,7 +275,9 @@ class HTTPTransport:
 
 
 class _Outgoing(ObjectSendStream[SessionMessage]):
-    """The stream from the session. It needs no buffer, because each message has its own task."""
+    """The stream from the session. It needs no buffer, because each message is sent in its own
+    task.
+    """
 
     def __init__(self, transport: HTTPTransport) -> None:
         self._transport = transport

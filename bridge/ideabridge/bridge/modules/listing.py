@@ -29,8 +29,9 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""The most processor time for the odd schemas of one list, in seconds. Later odd schemas are not
-checked here."""
+"""How much processor time, in seconds, may be spent on the odd schemas of one list. Odd schemas
+after that are not checked here.
+"""
 _NAME_LENGTH: Final = 256
 
 _WIRE: Final = {"title", "annotations", "icons", "execution", "meta"}
@@ -55,12 +56,12 @@ _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in its order.
+    """The tools of one module, in the order in which it lists them.
 
     Attributes:
         tools: the allowed and usable tools, by name.
         notes: notes about the tools, for people.
-        left_out: why tools that the module lists are not in `tools`, by name.
+        left_out: for each listed tool that is not in `tools`, the reason, by name.
         denied: the names of tools that the module lists but the configuration does not allow.
         unfinished: True if a page failed or did not arrive, so that there may be more tools.
     """
@@ -80,8 +81,9 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """Return the allowed tools in `sent_tools`, with checked schemas; their notes follow `notes`.
-    Parameters that are named like meta-properties are renamed. For `unfinished`, see `Listing`.
+    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. Their notes are
+    added after `notes`. Parameters that are named like meta-properties are renamed. For
+    `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
@@ -116,8 +118,8 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """Return the listing with secrets masked, because definitions are shown and stored. A tool is
-    left out if its name, or the name of a parameter, contains a secret.
+    """Mask the secrets in a listing, because definitions are shown and stored. A tool is left out
+    if its name, or the name of a parameter, contains a secret.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
@@ -151,7 +153,9 @@ def _parameter_names(tool: Tool) -> list[str]:
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:
-    """Return at most `MAX_NOTES` notes. The last one counts the rest."""
+    """Return at most `MAX_NOTES` notes. If there are more, the last one says how many are
+    omitted.
+    """
     if len(notes) <= MAX_NOTES:
         return tuple(notes)
     return (*notes[: MAX_NOTES - 1], f"and {len(notes) - MAX_NOTES + 1} more")
@@ -180,8 +184,7 @@ def _short(name: str) -> str:
 def _make_tool(
     module: str, tool: types.Tool, *, may_repair: bool = True
 ) -> tuple[Tool, str | None]:
-    """Return the tool, and a note about the parts of its definition that are not used as they were
-    sent.
+    """Return the tool, and a note about the parts of its definition that were changed or left out.
 
     Raises:
         ModuleProtocolError: the tool has no usable name.
@@ -231,7 +234,7 @@ def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
     """Return the schema of the parameters, the module's names of renamed parameters, and the schema
-    that was sent; None if that is the same.
+    that was sent, or None if it is unchanged.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -255,7 +258,8 @@ def _parameters(
 
     as_sent = usable.sent
     if usable.was_valid and isinstance(as_sent, dict):
-        # The digest of this definition has always contained the renamed parameters.
+        # Keep the renamed parameters in the digest of this definition, because it has always
+        # contained them.
         as_sent, _ = rename_meta_parameters(as_sent)
 
     return parameters, renamed, SentSchema(as_sent, usable.was_valid)
@@ -264,8 +268,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """Return the schema of the result, None if it says nothing, and the schema that was sent; None
-    if that is the same.
+    """Return the schema of the result (None if it says nothing) and the schema that was sent (None
+    if it is unchanged).
     """
     sent = schema_as_sent(listed)
     if sent is None:
@@ -274,7 +278,7 @@ def _output(
     usable = usable_schema(sent, what="output schema", of_object=False, may_repair=may_repair)
     kinds = usable.schema.get("type", "object")
     if sent is not listed and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
-        # Up to 2025-11-25, results are objects, so every result would violate this schema.
+        # Up to 2025-11-25, all results are objects, so every result would violate this schema.
         remarks.append(f"has an output schema that is not used: type: found {show(kinds, 60)}")
         return None, SentSchema(usable.sent or usable.schema, was_valid=False)
 
@@ -295,7 +299,7 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """Return the members that hosts get as the module sent them; None if there are none, or they
+    """Return the members that are forwarded to hosts unchanged, or None if there are none or they
     are too large.
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
@@ -319,7 +323,8 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """Return the schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
+    """Return the schema of the result inside a wrapper, or `declared` itself if it is not a
+    wrapper.
 
     The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of
     exactly this shape is a wrapper, unless its title is the name of a class that the tool returns.
@@ -353,7 +358,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
 
 
 def _stands_alone(schema: JSONObject) -> bool:
-    """True if every reference in a schema leads to the schema's own definitions."""
+    """True if every reference in a schema points into the schema itself."""
     return all(
         target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
     )
