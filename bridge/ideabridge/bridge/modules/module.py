@@ -4,12 +4,13 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
 (`ModuleState`) change like this:
 
     connecting -> up        the module has listed its tools
-    connecting -> failed    it could not be reached; the next attempt follows after a growing pause
+    connecting -> failed    it could not be reached; the next attempt follows after a pause that
+    grows
     up         -> down      the connection has ended; the next call reconnects. A call in flight is
                             sent again if it may run twice (`retry`), and fails otherwise
     failed, down -> up      an attempt succeeded
 
-A failed module is tried again until this process ends, and sooner if a call needs it.
+A failed module is tried again until this process ends, and at once if a call needs it.
 """
 
 from __future__ import annotations
@@ -95,48 +96,56 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""The number of calls of which `latency` is the median."""
+"""How many calls `latency` is the median of."""
 
 _NOTES: Final = 100
-"""The most lines that `note` stores."""
+"""How many lines `note` stores at most."""
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to hosts; "views": true in its entry allows them'
 )
 
 _PATIENCE: Final = 30.0
-"""How long calls of a module that was up wait for further attempts during an outage, in seconds."""
+"""How long, in seconds, calls of a module that was up wait for further attempts during an
+outage.
+"""
 
 _REFUSED_PATIENCE: Final = 3.0
-"""The same for modules that have never been up and that refused or ended at the first messages."""
+"""The same limit for modules that have never been up and that refused or ended at the first
+messages.
+"""
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
 _LONGEST_RECONNECT_PAUSE: Final = 60.0
-"""Seconds between two attempts to connect: each pause is twice as long as the last one."""
+"""Pause, in seconds, between two attempts to connect. Each pause is twice as long as the one
+before.
+"""
 
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
 _REFUSED_RECONNECT_PAUSE: Final = 5.0
-"""The longest pause between two attempts to connect while a call needs the module; the second value
-applies if the module refuses or cannot start."""
+"""The longest pause, in seconds, between two attempts to connect while a call needs the module. The
+second value applies if the module refuses or cannot start.
+"""
 
 _FIRST_RESEND_PAUSE: Final = 0.25
 _LONGEST_RESEND_PAUSE: Final = 2.0
-"""Seconds before a call is sent again over a working connection: each pause is twice as long as
-the last one."""
+"""Pause, in seconds, before a call is sent again over a working connection. Each pause is twice as
+long as the one before.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSurroundings:
-    """What a module gets from the process in which it is used.
+    """What a module gets from the process that uses it.
 
     Attributes:
         folder: the absolute folder for relative paths in its entry.
-        variables: the variables that its entry may use; None: all.
-        secrets: registers every secret value of its entry, and hides it.
-        result_bytes: the most bytes of JSON in one result.
-        exposed: clients may call its tools directly.
+        variables: the variables that its entry may use, or None for all.
+        secrets: registers every secret value of its entry, and masks it.
+        result_bytes: maximum size of one result, in bytes of JSON.
+        exposed: True if clients may call its tools directly.
         quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        authorize: returns the object that gets its tokens; None: it needs no tokens.
+        authorize: returns the object that gets its tokens, or None if it needs no tokens.
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
@@ -154,13 +163,14 @@ class ModuleSurroundings:
 
 
 class Module:
-    """One configured server. One task calls `run`; everything else may be used from any task.
+    """One configured server. One task calls `run`; all other methods may be used from any task.
 
     Attributes:
         reserved: the names of tools that a module of this name had under another configuration.
             They stay reserved until `known_tools` has any tool.
-        authorization: gets tokens; None for a program, or if a header contains the token.
-        place: the scope of one call, in which it waits for calls of other processes.
+        authorization: gets tokens, or None for a program or if a header contains the token.
+        place: an async context manager that holds each call's place, and makes it wait for calls of
+            other processes.
     """
 
     def __init__(
@@ -192,7 +202,7 @@ class Module:
         # The number of attempts to connect, successful or not, since a call was last answered.
         self._fruitless_connects = 0
         self._failed_connects = 0
-        # When the module stopped being up, or the first attempt began. None: no attempt has begun.
+        # When the module stopped being up, or when the first attempt began; None before that.
         self._out_since: float | None = None
         self._next: float | None = None
         # `_pause_before_reconnecting` creates it, because a Module can be created outside an event
@@ -202,15 +212,15 @@ class Module:
         self._legacy = False
         # The kind of connection that last reached the module.
         self._kind: ModuleKind = configuration.kind
-        # True if both eras were tried since the module was last up, and failed.
+        # True if both eras were tried and failed since the module was last up.
         self._tried_both = False
         self._way_before: Way | None = None
-        # True once a tool has asked a question as in the handshake era. The module is then
-        # connected in that era as soon as it is idle.
+        # True once a tool has asked a question the way the handshake era does. As soon as the
+        # module is idle, it is then connected in that era.
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
-        # Set by a call that waits for an attempt to connect.
+        # Set by a call that waits for a connection, to start an attempt.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
         # Set whenever an attempt has ended, or the module is up.
@@ -219,8 +229,8 @@ class Module:
             self._settled.set()
 
     def for_another(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
-        """Return a Module of the same server with its own connections, and with the tokens that
-        `authorize` gets. `parallel` bounds the calls of both together. State changes of the copy
+        """Return a Module for the same server with its own connections, and with the tokens that
+        `authorize` gets. `parallel` limits the calls of both together. State changes of the copy
         are not reported.
         """
         surroundings = replace(
@@ -239,7 +249,7 @@ class Module:
 
     @property
     def state(self) -> ModuleState:
-        """The present state."""
+        """The current state."""
         return self._state
 
     @property
@@ -251,7 +261,7 @@ class Module:
 
     @property
     def era(self) -> Era | None:
-        """The era of the protocol that the module uses; None until it was up."""
+        """The era of the protocol that the module uses, or None if it has never been up."""
         return None if self._peer is None else self._peer.era
 
     @property
@@ -261,22 +271,22 @@ class Module:
 
     @property
     def instructions(self) -> str:
-        """The module's instructions for its use, perhaps from an earlier process; "" if it has
-        none.
+        """The module's instructions for its use, or "" if it has none. They may come from an
+        earlier process.
         """
         if self._peer is None:
             return self._recalled_instructions
         return self._peer.instructions or ""
 
     def recall(self, tools: list[Tool], instructions: str = "") -> None:
-        """Set the tools and the instructions of an earlier process. They are valid until it lists
-        its tools again.
+        """Set the tools and instructions that an earlier process recorded. They are valid until the
+        module lists its tools again.
         """
         self._recalled = tools
         self._recalled_instructions = instructions
 
     def recall_way(self, way: Way) -> None:
-        """Set the way in which an earlier process has reached the module. It is tried first."""
+        """Set the way in which an earlier process reached the module. It is tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
         if way.kind == "sse" and self.configuration.type is None and self._kind == "http":
@@ -284,19 +294,19 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """The way in which the next process should try to reach the module first; None without
-        one.
+        """The way in which the next process should try to reach the module first, or None if there
+        is none to prefer.
         """
         return self._way_before
 
     def note(self, lines: list[str]) -> None:
-        """Add lines to the notes of the status, without duplicates, the latest first."""
+        """Add lines to the notes of the status, latest first, without duplicates."""
         self._notes = list(dict.fromkeys([*lines, *self._notes]))[:_NOTES]
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools; if the module has not listed them in this process, the tools of an earlier
-        process.
+        """The tools that the module has listed, or those that an earlier process recorded if it has
+        not listed any in this process.
         """
         if self._listed:
             return self.tools
@@ -308,12 +318,12 @@ class Module:
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until the module's tools are known (`known_tools`), or it has failed."""
+        """Wait until the module's tools are known (`known_tools`) or the module has failed."""
         if not self.is_known:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
-        """Return the present definition of a tool. Connect first if the module has not listed its
+        """Return the current definition of a tool. Connect first if the module has not listed its
         tools in this process.
 
         Raises:
@@ -348,9 +358,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why there is no tool of this name although the module may have one: it is not
-        allowed, its definition cannot be used, or the module has not listed its tools. None if
-        there is no such reason.
+        """Return why a tool is not available although the module may have it: it is not allowed,
+        its definition cannot be used, or the module has not listed its tools. Return None if none
+        of these applies.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -371,8 +381,8 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the module lists but that cannot be called. `why_without` says
-        why.
+        """The names of tools that the module lists but that may not or cannot be called.
+        `why_without` says why.
         """
         listing = None if self._connection is None else self._connection.listing
         return [] if listing is None else [*sorted(listing.denied), *listing.left_out]
@@ -385,26 +395,26 @@ class Module:
 
     @property
     def list_fault(self) -> str | None:
-        """Why the tools of a module that is up could not be listed; None if they could."""
+        """Why the tools could not be listed although the module is up, or None."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
     def latency(self) -> float | None:
-        """The median duration of the last calls, in seconds; None before the first call."""
+        """The median duration of the last calls, in seconds, or None before the first call."""
         return median(self._call_seconds) if self._call_seconds else None
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that its program wrote to standard error, masked."""
+        """The last lines that its program wrote to standard error, with secrets masked."""
         return [] if self._connection is None else self._connection.last_words
 
     def status(self) -> ModuleStatus:
-        """The status, for people."""
+        """The status of the module, for people."""
         connection = self._connection
         peer = self._peer
         error = self._error
         next_try = None
-        # No attempt succeeds before a person has signed in.
+        # No attempt can succeed before a person signs in.
         needs_person = isinstance(error, ModuleSignInError) and error.lasting
         if self._next is not None and not needs_person:
             next_try = max(0.0, self._next - anyio.current_time())
@@ -445,7 +455,7 @@ class Module:
         return anyio.current_time() - self._out_since
 
     async def run(self) -> None:
-        """Connect and reconnect until `stop`. Raise nothing but cancellation."""
+        """Connect and reconnect until `stop` is called. Raises nothing but cancellation."""
         if self.configuration.disabled:
             return
 
@@ -488,9 +498,7 @@ class Module:
 
     @property
     def has_token(self) -> bool:
-        """True if its requests have a token: from a person's sign-in, or from client
-        credentials.
-        """
+        """True if its requests carry a token from a person's sign-in or from client credentials."""
         return self.authorization is not None and self.authorization.has_token
 
     def stop(self) -> None:
@@ -502,15 +510,17 @@ class Module:
             self._connection.stop()
 
     def _wake(self) -> None:
-        """Wake the tasks that wait in `reach`: an attempt has ended, or the connection is up."""
+        """Wake the tasks that wait in `reach`, because an attempt has ended or the connection is
+        up.
+        """
         moved = self._moved
         self._moved = anyio.Event()
         self._needed = anyio.Event()
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
-        """Wait until a call needs the module. After a failure, wait at most until a growing pause
-        is over.
+        """Wait until a call needs the module. After a failure, wait at most for a pause that grows
+        with each failure.
         """
         now = anyio.current_time()
         refuses = self._state == "failed" and not self._passes
@@ -523,7 +533,7 @@ class Module:
             # Many processes that lost the same module must not reconnect at the same moment.
             seconds *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
-        # After a first failure, a call that needs the module does not wait.
+        # After a first failure, do not make a call that needs the module wait.
         needed = now
         if self._fruitless_connects > 1:
             longest = _REFUSED_RECONNECT_PAUSE if refuses else _NEEDED_RECONNECT_PAUSE
@@ -540,7 +550,7 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """Connect, and hold the connection until it ends. If an attempt fails with the first
+        """Connect, and hold the connection until it ends. If an attempt fails during the first
         messages, try once more in the other era.
         """
         if self._state == "down":
@@ -554,8 +564,8 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # If the program ended, the error of the second attempt says more about it. If the
-            # module answered, the first error says more.
+            # If the program ended, report the second error, which says more about it. If the module
+            # answered, the first error says more.
             if later_error is None:
                 error = None
             elif first.program_ended:
@@ -569,8 +579,8 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Return whether the next attempt uses the handshake era. If the era may be the reason for
-        the failure, the next attempt uses the other era.
+        """Return whether the next attempt uses the handshake era. It switches eras if the era may
+        be the reason for the failure.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -600,10 +610,11 @@ class Module:
         return self._connection
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return why the module was never up; None if it was up.
+        """Hold a connection until it ends. Return None if the module was up, or else why it was
+        not.
 
         Args:
-            connection: the connection, which has not begun.
+            connection: the connection, not started yet.
             is_second: True if an attempt in the other era has just failed.
         """
         started = anyio.current_time()
@@ -619,8 +630,8 @@ class Module:
                 self._tools = connection.listing.tools
                 self._listed = True
 
-            # The first answer of a call resets this number: a connection that ends at once is also
-            # a failure.
+            # Only the answer to a call resets this number, because a connection that ends at once
+            # is also a failure.
             self._fruitless_connects += 1
             self._next = None
             self._set("up", None)
@@ -645,8 +656,9 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, because another way has just cost time; None if there is
-        nothing to remember. A changed server is tried in each way again.
+        """Return the way to remember, or None if there is nothing to remember. A way is worth
+        remembering if trying another one has just cost time. If the server has changed, forget the
+        way, so that each is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -686,7 +698,9 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when the module is first up or failed, and each later change between the two."""
+        """Report when the module is first up or has failed, and each later change between these two
+        states.
+        """
         last: ModuleState | None = None
         while True:
             await self.settle()
@@ -702,7 +716,7 @@ class Module:
 
         Raises:
             ModuleTimeoutError: it is still connecting after `timeout` seconds.
-            ModuleError: the module failed, is down or disabled; the message says why.
+            ModuleError: the module failed, or is down or disabled; the message says why.
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
@@ -735,7 +749,7 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module may soon be up without the user's help, for example because it is
+        """True if the module may be up soon without the user's help, for example because it is
         starting.
         """
         error = self._error
@@ -745,11 +759,11 @@ class Module:
 
     @property
     def _is_unreachable(self) -> bool:
-        """True if nothing has answered at the module's address."""
+        """True if nothing answered at the module's address."""
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
     def _is_worth_waiting(self, patience: float | None = None) -> bool:
-        """True if a call waits for another attempt to connect. `patience` is the argument of
+        """True if a call should wait for another attempt to connect. `patience` is the argument of
         `reach`.
         """
         # A module that has never been up is usually misconfigured, but it may also be starting.
@@ -769,8 +783,8 @@ class Module:
                 seconds. None means 30 s for a module that was up before and 0 for others.
 
         Raises:
-            ModuleError: an attempt has failed since the beginning of this wait, and waiting for
-                another is useless.
+            ModuleError: an attempt has failed since this wait began, and waiting for another is
+                useless.
         """
         failed_before = self._failed_connects
         while True:
@@ -795,8 +809,8 @@ class Module:
         progress: OnProgress | None = None,
         asker: Asker | None = None,
     ) -> JSON:
-        """Call a tool. Return its structured content, else its text, else a list of its content
-        blocks. See `ModuleCall` for the parameters.
+        """Call a tool. Return its structured content if there is any, otherwise its text, otherwise
+        a list of its content blocks. See `ModuleCall` for the parameters.
 
         Raises:
             IdeabridgeError: as for `answer`.
@@ -812,10 +826,11 @@ class Module:
                 taken effect. A `ModuleToolError` of a direct call contains the whole result.
             ModuleAsks: the module asks questions first, and the client of a direct call accepts
                 questions in place of a result.
-            ToolChangedError: the present definition differs from `meant`; nothing was sent.
+            ToolChangedError: the current definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
-            LegacyQuestionError: the tool could not ask; the next call can (`era_of_calls`).
+            LegacyQuestionError: the tool could not ask its question. It can during the next call
+                (see `era_of_calls`).
         """
         arguments = normalise(call.arguments, what="the arguments")
         assert isinstance(arguments, dict)
@@ -838,8 +853,8 @@ class Module:
     # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
-        """Return the resources, templates or prompts, in wire form. Connect if the module is not
-        up.
+        """Return the resources, templates or prompts, as JSON of the protocol. Connect if the
+        module is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
@@ -862,7 +877,8 @@ class Module:
     async def pass_on(
         self, request: PassedOn, client: DirectClient, *, progress: OnProgress | None = None
     ) -> JSONObject:
-        """Send a client's request as it is. Return the result in wire form, without secrets.
+        """Send a client's request unchanged. Return the result as JSON of the protocol, without
+        secrets.
 
         Args:
             request: the request.
@@ -907,7 +923,7 @@ class Module:
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
         """Return the error of a request: as the module sent it, or as a `ModuleError` if the
-        transport made it.
+        transport created it.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
@@ -920,17 +936,17 @@ class Module:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Set the level of the log messages that the module sends, for this connection and later
-        ones. In 2026-07-28, each call carries the level.
+        ones. Since 2026-07-28, each call carries the level itself.
         """
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
-            # If the module refuses, it goes on sending as before.
+            # If the module refuses, it keeps sending as before.
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
     async def watch(self, uri: str) -> None:
-        """Report changes of a resource from now on (`on_event`), over this connection and later
+        """Report changes of a resource from now on (to `on_event`), over this connection and later
         ones.
 
         Raises:
@@ -956,8 +972,8 @@ class Module:
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. Within the time of the call, send it again if it did not reach the module,
-        or if no answer arrived and it may run twice.
+        """Send a call. Until its time is over, send it again if it did not reach the module, or if
+        no answer arrived and it may run twice.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)
@@ -987,15 +1003,15 @@ class Module:
             left = await self._wait_to_resend(attempts, failure)
 
     async def _wait_to_resend(self, attempts: _Attempts, failure: ModuleDownError) -> float:
-        """Wait until a call can be sent again, and return the seconds that are left for it.
+        """Wait until a call can be sent again, and return how many seconds are left for it.
 
         Raises:
             ModuleError: the call cannot be sent again in time. If there is a usable connection,
-                this is `failure`.
+                this error is `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
-            # A new connection would not help: this is an HTTP server that does not answer at
-            # present.
+            # A new connection would not help, because this HTTP server does not answer at the
+            # moment.
             doublings = min(attempts.number - 1, 20)
             pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
             if anyio.current_time() + pause >= attempts.deadline:
@@ -1015,7 +1031,7 @@ class Module:
         return left
 
     def _most_sends(self, tool: Tool) -> int:
-        """Return the most times that a call of a tool is sent if no answer arrives (`retry`)."""
+        """Return how many times a call of a tool may be sent if no answer arrives (`retry`)."""
         if not tool.annotations.repeatable:
             return 1
 
@@ -1028,7 +1044,7 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as for `reach`, or there is no connection at the deadline.
+            ModuleError: as for `reach`; also if there is no connection at the deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()
@@ -1036,8 +1052,8 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call once. Send it once more if the server has lost the HTTP session, or if the
-        tool can ask its question only in the handshake era and may run twice.
+        """Send a call once. Send it a second time if the server has lost the HTTP session, or if
+        the tool can ask its question only in the handshake era and may run twice.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1046,7 +1062,7 @@ class Module:
                 answer = await self._requests.call(connection, tool, call, seconds, validator)
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server is unreachable at present, but its connection remains usable.
+                    # An HTTP server may be unreachable now, but its connection remains usable.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
@@ -1065,8 +1081,8 @@ class Module:
                 # it is sent again.
                 await self._forget(connection)
                 if not again:
-                    # This is not a `ModuleDownError`, because that would send the call again and
-                    # again.
+                    # Do not raise a `ModuleDownError` here, because the call would then be sent
+                    # again and again.
                     text = f"{error}, also in a new session"
                     raise ModuleProtocolError(self.name, text, outcome="not_run") from None
             else:
@@ -1081,25 +1097,25 @@ class Module:
         """Return a connection over which a call can be sent.
 
         Raises:
-            ToolChangedError: the definition of the tool differs from the one that was meant.
+            ToolChangedError: the tool's definition differs from the one that was meant.
             ModuleError: as for `reach`.
         """
-        # Another call may have ended the connection while this one waited.
+        # Another call may have ended the connection while this call waited.
         connection = await self.reach()
         if await self.era_of_calls() == "legacy":
             connection = await self.reach()
         if connection.backchannel.is_spent:
-            # A late question of a cancelled call could be mistaken for one of this call.
+            # A late question of a cancelled call could be mistaken for a question of this call.
             await self._forget(connection)
             connection = await self.reach()
         if call.meant is not None:
-            # Checked after connecting, because a new connection lists the tools again.
+            # Check this after connecting, because a new connection lists the tools again.
             self.tool(tool.name).expect_same(call.meant)
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era of the next call. If a tool of the module has asked as in the handshake
-        era, first connect in that era, provided that no call is at work.
+        """Return the era for the next call. If a tool of the module has asked a question the way
+        the handshake era does, connect in that era first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1108,8 +1124,8 @@ class Module:
             and connection is not None
             and connection.backchannel.is_idle
         ):
-            # This is done only once: a module that is unreachable in that era is reached in the
-            # other one again.
+            # Do this only once: if the module cannot be reached in that era, it is reached in the
+            # other era again.
             self._asks_legacy = False
             self._legacy = True
             await self._forget(connection)
@@ -1124,8 +1140,8 @@ class Module:
             await connection.done.wait()
 
     def _validator(self, tool: Tool) -> Validator | None:
-        """Return the validator of a tool's results, created once for each definition; None if the
-        tool declares no schema.
+        """Return the validator for a tool's results, or None if the tool declares no schema. It is
+        created once for each definition.
         """
         checked_tool, validator = self._validators.get(tool.name, (None, None))
         if checked_tool is tool:
@@ -1142,7 +1158,7 @@ class _Attempts:
 
     Attributes:
         number: how many attempts have begun.
-        deadline: when the time of the call is over, on the event loop's clock.
+        deadline: when the time of the call is over, as a time of the event loop's clock.
         unanswered: the error of the last attempt without an answer. That attempt may have taken
             effect, so no later failure may say that nothing ran.
     """
@@ -1160,7 +1176,7 @@ class _Attempts:
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
-        """Note that no answer has arrived. Return whether the call may be sent again."""
+        """Record that no answer has arrived. Return whether the call may be sent again."""
         self._left_sends -= 1
         text = str(error)
         sends = self._most_sends - self._left_sends
@@ -1171,7 +1187,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore what a module reports."""
+    """Ignore reports of a module. Used where nobody is interested in them."""
 
 
 def _has_view(tool: Tool) -> bool:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    # Importing the SDK takes long.
+    # Importing the SDK takes a long time.
     from ideabridge.bridge.context.inquiry import Asker
     from ideabridge.bridge.modules.asking import DirectClient
     from ideabridge.tools.encoding import JSON, JSONObject
     from ideabridge.tools.tool import Tool
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Called with (progress, total, message) while a call runs."""
+"""Called with `(progress, total, message)` while a call runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class ModuleCall:
 
     Attributes:
         tool_name: the name in `Module.tools`.
-        arguments: the arguments, by the names in the Tool's parameters; not validated.
-        timeout: seconds for all attempts of the remote call; None means the configured `timeout`.
-            Connecting before the first attempt and waiting for other calls (`parallel`) are not
-            counted.
+        arguments: the arguments, named as in the Tool's parameters; not validated.
+        timeout: time-out, in seconds, for all attempts of the remote call together, or None for the
+            configured `timeout`. Connecting before the first attempt and waiting for other calls
+            (`parallel`) do not count.
         progress: called with the module's progress notifications.
         queue_key: a value that is equal for the calls of one queue, such as the id of their run;
             see `FairLimiter`.
-        asker: answers the module's questions during the call; the time for this is not counted.
-            None: nobody can answer.
+        asker: answers the module's questions during the call, or None if nobody can answer. The
+            time that answers take does not count.
         client: the client of a direct call, which answers the module's questions. Its answer
             contains the whole result.
-        meant: the definition that was seen and approved; None means the present one.
+        meant: the definition that was seen and approved, or None for the current one.
         patience: see `Module.reach`.
     """
 
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
     Attributes:
         value: the value of the call in a run; see `ResultReader.value`.
-        result: the whole result of a direct call, in wire form; None in a run.
+        result: the whole result of a direct call, as JSON of the protocol; None in a run.
         aside: in a run, the content blocks of the result, if they differ from the value.
     """
 

@@ -1,7 +1,7 @@
 """Modules: all configured MCP servers, connected concurrently.
 
-If each person signs in to a module for themselves, the calls of a named user never use the
-connection of the person who starts this process: see `UserModules`.
+If each person signs in to a module for themselves, calls of a named user never use the connection
+of the person who started this process: see `UserModules`.
 
 A caller waits for a module in one of these ways (`Module`; `Modules` has the same for several):
 
@@ -9,7 +9,7 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
     settle  it is up, failed or disabled: the present attempt to connect has ended
     ready   it is up; raises an error otherwise, and never connects by itself
     reach   it is up; connects at once if it is not, and raises an error if that fails
-    current one tool in its present definition: as `reach`, if the tools are not yet listed
+    current returns a tool's current definition; like `reach` if the tools are not listed yet
     follow  every change of its state, until it cannot change any more
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""The longest that closing all modules may take, in seconds: hosts kill this process after two."""
+"""How long, in seconds, closing all modules may take. Hosts kill this process after two seconds."""
 
 
 class ModuleLimits(Protocol):
@@ -52,7 +52,7 @@ class ModuleLimits(Protocol):
 
     @property
     def result_bytes(self) -> int:
-        """The most bytes of JSON in one result."""
+        """Maximum size of one result, in bytes of JSON."""
         ...
 
 
@@ -61,12 +61,12 @@ class ModuleSource(Protocol):
 
     @property
     def modules(self) -> Mapping[str, ModuleConfiguration]:
-        """The entries, by name."""
+        """The entries of the modules, by name."""
         ...
 
     @property
     def limits(self) -> ModuleLimits:
-        """The limits."""
+        """The limits of the configuration."""
         ...
 
     def folder_of(self, module: str) -> Path:
@@ -78,12 +78,12 @@ class ModuleSource(Protocol):
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that the entry of a module may use; None means all."""
+        """Return the variables that the entry of a module may use, or None for all."""
         ...
 
 
 class Modules:
-    """The configured servers. Entering this returns at once, and the servers connect in the
+    """The configured servers. Entering the context returns at once, and the servers connect in the
     background.
 
     Enter and exit this in the same task; everything else may be used from any task. A module that
@@ -93,16 +93,16 @@ class Modules:
         configuration: contains the entries of the modules.
         secrets: registers every secret value of the entries.
         on_change: called with a module's name when its state or its tools have changed.
-        person: signs in to modules that ask for it. None: nobody can sign in, as in a server.
-        at_once: the person signs in before a module asks for it.
-        user: the name of the user whose sign-ins are used; None: those of the person who starts
-            this process.
+        person: signs in to modules that ask for it, or None if nobody can sign in, as in a server.
+        at_once: True if the person signs in before a module asks for it.
+        user: the name of the user whose sign-ins are used, or None for the person who started this
+            process.
 
     Attributes:
         on_event: called with a module's name when its resources or prompts, or a watched resource,
             have changed.
-        identify_store: returns what identifies the store whose named users use the modules
-            (`ModuleUser.store`); "" if none of them has ever signed in to a module.
+        identify_store: returns a string that identifies the store whose named users use the modules
+            (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
         quotes: returns whether errors and notes quote what modules wrote to standard error, or in
             place of messages.
     """
@@ -128,8 +128,7 @@ class Modules:
         self._on_change = on_change
         self._changed = anyio.Event()
         if configuration.modules:
-            # Importing the SDK takes longer than everything else, and is not needed without
-            # modules.
+            # Importing the SDK takes longer than anything else, and is not needed without modules.
             from ideabridge.bridge.modules.module import Module, ModuleSurroundings
 
             for name, entry in configuration.modules.items():
@@ -157,13 +156,13 @@ class Modules:
         place: Callable[[str, int], AbstractAsyncContextManager[None]],
         identify: Callable[[str], str],
     ) -> None:
-        """Let the configured limits hold for several processes.
+        """Apply the configured limits to several processes together.
 
         Args:
-            place: returns the scope of a call, given the name and identity of its module (with a
-                space between) and the limit.
-            identify: returns the identity of a module, which distinguishes it from others of the
-                same name.
+            place: returns the context manager that holds a call's place. Its arguments are the name
+                and identity of the module, separated by a space, and the limit.
+            identify: returns the identity of a module, which distinguishes it from other modules of
+                the same name.
         """
         for name, module in self._modules.items():
             if "parallel" in module.configuration.model_fields_set:
@@ -179,7 +178,7 @@ class Modules:
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
-        """Return the object that gets tokens for a module; None for a program, or if a header
+        """Return the object that gets tokens for a module, or None for a program or if a header
         contains the token.
         """
         if not launch.url:
@@ -227,12 +226,12 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the module for the calls of one person: with their own sign-in and connection if
-        each person signs in for themselves, else the module of this name.
+        """Yield the module for one person's calls. If each person signs in for themselves, it has
+        their own sign-in and connection; otherwise it is the shared module of this name.
 
         Args:
             name: the module's name.
-            user: the name of the user; None: the person who starts this process.
+            user: the name of the user, or None for the person who started this process.
 
         Raises:
             UnknownModuleError: the module is not configured.
@@ -279,7 +278,7 @@ class Modules:
 
     @property
     def names(self) -> list[str]:
-        """Every configured module, in the order of the configuration."""
+        """The names of all configured modules, in the order of the configuration."""
         return list(self._modules)
 
     def __contains__(self, name: object) -> bool:
@@ -289,7 +288,7 @@ class Modules:
         """Return the module of this name.
 
         Raises:
-            UnknownModuleError: the module is not configured; the message names the nearest ones.
+            UnknownModuleError: the module is not configured; the message suggests similar names.
         """
         module = self._modules.get(name)
         if module is not None:
@@ -304,7 +303,7 @@ class Modules:
         raise UnknownModuleError(name, f"no server {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """Return the tools of every module that is or was up, by module in the order of the
+        """Return the tools of every module that is or was up, keyed by module, in the order of the
         configuration.
         """
         return [tool for module in self._modules.values() for tool in module.tools]
@@ -319,14 +318,14 @@ class Modules:
         }
 
     def known_tools(self) -> list[Tool]:
-        """Return the tools in the last list of every module, by module in the order of the
+        """Return the tools in every module's latest list, keyed by module, in the order of the
         configuration. A list may come from an earlier process, so use `Module.current` before a
         call.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until the tools of every module, or of one, are known, or it is failed or disabled.
+        """Wait until each module (or the given one) is failed or disabled or its tools are known.
         Return False after `timeout` seconds.
         """
         with anyio.move_on_after(timeout):
@@ -338,12 +337,12 @@ class Modules:
     async def until(
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
-        """Wait until `enough` is true or no module is connecting, for at most `timeout` seconds. So
-        a slow module does not delay a caller who needs another one.
+        """Wait for at most `timeout` seconds until `enough` returns True or no module is
+        connecting. So a slow module does not delay a caller who needs another one.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.
-            timeout: in seconds.
+            timeout: the longest wait, in seconds.
             recalled: True to also stop waiting for a connecting module whose tools are known from
                 an earlier process.
         """
@@ -360,8 +359,8 @@ class Modules:
         return [module.status() for module in self._modules.values()]
 
     def away(self) -> list[ModuleStatus]:
-        """Return the statuses of the modules that have failed or have not listed their tools in
-        this process, without disabled ones.
+        """Return the status of each module, except disabled ones, that has failed or has not listed
+        its tools in this process.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():
@@ -380,8 +379,8 @@ class Modules:
         """Wait until modules are up, failed or disabled; return False after `timeout` seconds.
 
         Args:
-            timeout: in seconds; None means no limit.
-            names: the modules; None means all.
+            timeout: the longest wait, in seconds, or None for no limit.
+            names: the modules to wait for, or None for all.
             report: called with the status of each module as soon as it is up, failed or disabled.
 
         Raises:
@@ -406,8 +405,8 @@ class Modules:
                 group.start_soon(module.follow, report)
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
-        """Connect the modules that are not up; see `Module.reach`. Return False if one is still not
-        up, or after `timeout` seconds; its status contains the reason.
+        """Connect the modules that are not up; see `Module.reach`. Return False if a module is
+        still not up, or after `timeout` seconds. The module's status contains the reason.
 
         Raises:
             UnknownModuleError: a module is not configured.

@@ -1,8 +1,8 @@
 """Oddities: notes on messages of a module that violate the protocol, and on how they were repaired.
 
-A slightly odd module still works: the reader of its messages skips or repairs the odd member, and
-notes that here. People see the notes in `ideabridge servers list`, in `doctor` and on the page;
-models never do.
+A slightly non-conforming module still works: the reader of its messages skips or repairs the odd
+member, and records that here. People see the notes in `ideabridge servers list`, in `doctor` and on
+the page; models never do.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.names import printable_line
 
 MAX_ODDITIES: Final = 40
-"""The most different notes that are stored for one module. Further notes are only counted."""
+"""How many different notes are stored for one module. Further notes are only counted."""
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Characters that are stored of an example that is shown shorter, so that a secret that the shorter
-text would cut is still recognised."""
+"""How many characters are stored of an example. More than are shown, so that a secret is still
+recognised if shortening would cut it.
+"""
 _EXAMPLE_CHARACTERS: Final = 120
 
 
 @dataclass(slots=True)
 class _Oddity:
-    """How often something was noted, and what the module wrote when it was first noted."""
+    """How often something was noted, and what the module wrote the first time."""
 
     count: int
     example: str
 
 
 class Oddities:
-    """The notes on one module: each text once, with the number of times it was noted.
+    """The notes on one module. Equal notes are stored once, with a count.
 
     Args:
         secrets: the values that are masked in the notes.
@@ -52,7 +53,8 @@ class Oddities:
         """Note an oddity.
 
         Args:
-            text: what was odd and what was done, as "tools[2].icons: expected a list; left out".
+            text: what was odd and what was done, such as "tools[2].icons: expected a list; left
+                out".
             example: what the module wrote. People see it only where they may see the module's
                 output.
         """
@@ -67,7 +69,7 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this text, because the module sends their subject
+        """Forget the notes that begin with this prefix, because the module sends their subject
         again.
         """
         self._oddities = {
@@ -78,8 +80,8 @@ class Oddities:
 
     @property
     def lines(self) -> list[str]:
-        """The notes for people, in the order of their first occurrence. A repeated note contains
-        its count.
+        """The notes for people, in order of first occurrence. A repeated note includes its
+        count.
         """
         quotes = self._quotes()
         lines: list[str] = []
@@ -99,9 +101,7 @@ class Oddities:
         return lines
 
     def _shown(self, text: str, limit: int = _CHARACTERS) -> str:
-        """Return the text without secrets, shortened, and with escapes in place of control
-        characters.
-        """
+        """Mask secrets in a string, shorten it, and escape control characters."""
         if self._secrets is not None:
             text = self._secrets.mask_start(text, limit)
         return printable_line(text[:limit])

@@ -31,13 +31,12 @@ from ideabridge.tools.encoding import JSONObject, encode, normalise
 Kind = Literal["resources", "templates", "prompts"]
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""The longest that the pages after the first may take while somebody waits for the list, in
-seconds."""
+"""How long, in seconds, the pages after the first may take while somebody waits for the list."""
 
 _BACKGROUND: Final = Patience(page=60.0, whole=300.0)
 _AGAIN_SECONDS: Final = 1.0
 _AGAIN_MOST: Final = 60.0
-"""The first and the longest pause before an incomplete list is read again, in seconds."""
+"""The first and the longest pause, in seconds, before an incomplete list is read again."""
 
 EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
     types.ToolListChangedNotification: ToolsListChanged(),
@@ -47,14 +46,14 @@ EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
 
 
 def event_of(message: object) -> ServerEvent | None:
-    """Return the event that a module's notification reports; None for other messages."""
+    """Return the event that a module's notification reports, or None for other messages."""
     if isinstance(message, types.ResourceUpdatedNotification):
         return ResourceUpdated(str(message.params.uri))
     return EVENTS.get(type(message))
 
 
 class Offering:
-    """The lists of one connection, in wire form and without secrets.
+    """The lists of one connection, as JSON of the protocol, without secrets.
 
     Args:
         client: the client of the connection.
@@ -75,7 +74,7 @@ class Offering:
         self._reading: dict[Kind, anyio.Lock] = {
             kind: anyio.Lock() for kind in ("resources", "templates", "prompts")
         }
-        # The number of changes. A list that has changed while it was read is not stored.
+        # Counts changes, so that a list that has changed while it was read is not stored.
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
@@ -89,7 +88,7 @@ class Offering:
         return declared is not None and declared.list_changed is True
 
     def changed(self, event: ServerEvent) -> None:
-        """Forget the lists that have changed."""
+        """Forget lists that have changed."""
         self._changes += 1
         kinds: tuple[Kind, ...] = ()
         if isinstance(event, PromptsListChanged):
@@ -103,15 +102,15 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for people on why the last lists that were read end early."""
+        """Notes for people that say why the lists that were read last are incomplete."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:
-        """Return the list as it was last read; None if it was not read, or has changed since."""
+        """Return the list as it was last read, or None if it was not read or has changed since."""
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:
-        """Return the entries of the pages that arrive, in the order of the module.
+        """Return the entries from all pages that arrive, in the module's order.
 
         Raises:
             MCPError: the module refuses, or does not answer in time.
@@ -126,7 +125,7 @@ class Offering:
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
-        """Read incomplete lists again after growing pauses, and report those that are now
+        """Read incomplete lists again after pauses that grow, and report the lists that are now
         different. Do this until cancelled.
         """
         pause = _AGAIN_SECONDS
@@ -140,7 +139,7 @@ class Offering:
             for kind in sorted(self._unfinished):
                 async with self._reading[kind]:
                     before = self._known.get(kind)
-                    # A list that has changed meanwhile is read when somebody asks for it.
+                    # If the list has changed meanwhile, it is read when somebody asks for it.
                     if before is None:
                         continue
                     try:
@@ -202,5 +201,5 @@ class Offering:
 
 
 def wire(model: BaseModel) -> dict[str, Any]:
-    """Return a part of the protocol in its wire form."""
+    """Convert an object of the protocol to JSON."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -49,7 +49,8 @@ class OlderSSE:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Hold the stream. Report it as started once the server has named the address for POSTs.
+        """Open the stream and hold it. Report it as started once the server has named the address
+        for POSTs.
 
         Raises:
             UnansweredError: the stream could not be opened.
@@ -64,7 +65,7 @@ class OlderSSE:
                         if is_first:
                             task_status.started()
                         return True
-                    # No request was sent yet, so no message can be an answer.
+                    # No request has been sent yet, so no message can be an answer.
                     return self._post_url is None
 
                 await self._mailbox.read(response, None, takes)
@@ -82,7 +83,7 @@ class OlderSSE:
         self._mailbox.close()
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return once it is answered or the connection has ended.
+        """Send a request, and return when it is answered or the connection has ended.
 
         Raises:
             UnansweredError: the request could not be sent, or was refused.
@@ -139,5 +140,5 @@ def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
         )
         raise OlderServerError(INVALID_REQUEST, problem, Mark.REFUSED)
 
-    # The name and password of the configured address stay. A server must not choose them.
+    # Use the user name and password of the configured address. A server must not choose them.
     return address.copy_with(userinfo=url.userinfo, fragment=None)

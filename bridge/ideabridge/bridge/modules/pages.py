@@ -1,7 +1,8 @@
 """Pages: reads a module's lists of tools, resources, templates or prompts, page by page.
 
-An odd list is read as far as possible. If a page fails or hangs, a cursor is repeated, or a list is
-endless, the entries that have arrived are still used, and a note says where the list was cut off.
+A list with errors is read as far as possible. If a page fails or hangs, a cursor is repeated, or a
+list is endless, the entries that have arrived are still used, and a note says where the list was
+cut off.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from pydantic import ValidationError
 MAX_ENTRIES: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_EMPTY_PAGES: Final = 100
-"""The most pages without an entry that are read one after another."""
+"""How many pages without an entry may be read one after another."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""The most bytes of all pages of one list. 10,000 tools with a page of text each need less."""
+"""Maximum total size, in bytes, of the pages of one list. 10,000 tools with a page of text each
+need less.
+"""
 
 EntryT = TypeVar("EntryT")
 
@@ -31,8 +34,8 @@ class ListPage(Generic[EntryT]):
 
     Attributes:
         entries: the entries of the page, in the order of the module.
-        cursor: the cursor of the next page; None after the last.
-        size: the bytes of JSON of the page.
+        cursor: the cursor of the next page, or None after the last.
+        size: the size of the page, in bytes of JSON.
     """
 
     entries: Sequence[EntryT]
@@ -46,7 +49,7 @@ class PagedList(Generic[EntryT]):
 
     Attributes:
         entries: the entries, in the order of the module.
-        note: why there may be more entries; None for a complete list.
+        note: why there may be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that reading the list again
             may give more.
     """
@@ -80,8 +83,8 @@ async def read_pages(
     Args:
         read: reads the page of a cursor, or the first page for None.
         noun: the kind of entries, for the notes, such as "tools".
-        patience: how long the pages after the first may take.
-        describe: returns the text of an error of `read`, for the notes.
+        patience: how long to wait for the pages after the first.
+        describe: turns an error of `read` into text, for the notes.
 
     Raises:
         MCPError, pydantic.ValidationError, TimeoutError: the first page cannot be read.
@@ -120,8 +123,8 @@ class _CollectedPages(Generic[EntryT]):
     Attributes:
         entries: the entries of all pages.
         number: the number of pages.
-        size: the bytes of JSON of all pages.
-        cursor: the cursor of the next page; None after the last.
+        size: the total size of the pages, in bytes of JSON.
+        cursor: the cursor of the next page, or None after the last.
     """
 
     def __init__(self, noun: str, first: ListPage[EntryT]) -> None:
@@ -145,7 +148,7 @@ class _CollectedPages(Generic[EntryT]):
         self._empty_pages = 0 if page.entries else self._empty_pages + 1
 
     def fault(self) -> str | None:
-        """Return why the next page is not read; None if it is read."""
+        """Return why the next page must not be read, or None if it may be read."""
         if len(self.entries) > MAX_ENTRIES:
             return f"lists more than {MAX_ENTRIES:,} {self._noun}"
         if self.number >= MAX_PAGES:
@@ -159,7 +162,7 @@ class _CollectedPages(Generic[EntryT]):
         return None
 
     def cut_off(self, why: str, *, unfinished: bool = False) -> PagedList[EntryT]:
-        """Return the list as one that ends before its last page."""
+        """Return the list marked as incomplete."""
         entries = self.entries[:MAX_ENTRIES]
         note = f"{why}; its list of {self._noun} ends after {len(entries):,} entries"
         return PagedList(entries, note, unfinished=unfinished)

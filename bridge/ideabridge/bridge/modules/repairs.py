@@ -1,10 +1,10 @@
-"""Repairs: makes what a module sends fit the SDK's models, and notes what was odd.
+"""Repairs: makes what a module sends fit the SDK's models, and records what was odd.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
-method (`members`). If the meaning matters, a rule comes first (`_RULES`): a result that may be an
-error is one, a block that the protocol does not know is shown as text, and an unknown version
-becomes one that both sides know. No rule invents a value that a plan could read, renames anything,
-or adds a hint to a tool.
+method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that may
+be an error counts as one, a block that the protocol does not know is shown as text, and an unknown
+version becomes one that both sides know. No rule invents a value that a plan could read, renames
+anything, or adds a hint to a tool.
 """
 
 from __future__ import annotations
@@ -56,16 +56,17 @@ from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import MAX_DEPTH, kind_of
 
 MAX_UNANSWERED: Final = 10_000
-"""The most requests whose methods are remembered until they are answered."""
+"""How many unanswered requests have their methods remembered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
-"""The key in `_meta` under which structured content that is not an object passes through the models
-before 2026-07-28, which allow only objects. No server can know it."""
+"""The `_meta` key that carries structured content that is not an object through the models of
+versions before 2026-07-28, which allow only objects. No server can guess the key.
+"""
 
 _EMPTY: Final = frozenset(
     {"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
-"""The methods whose result is always empty."""
+"""Methods whose result is always empty."""
 
 _LISTS: Final[Mapping[str, str]] = {
     "tools/list": "tools",
@@ -76,7 +77,7 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _LATER: Final = frozenset({"ttlMs", "cacheScope", "resultType", *QUESTIONS})
-"""The members of results that only 2026-07-28 has. For earlier versions, the SDK ignores them."""
+"""Members of results that exist only in 2026-07-28. For earlier versions, the SDK ignores them."""
 
 _CALL_MEMBERS: Final = frozenset({"content", "structuredContent", "isError", "_meta", "resultType"})
 _MOST_COMPLETIONS: Final = 100
@@ -90,7 +91,9 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return the readable parts of the result of a call. A result that may be a failure is one."""
+    """Return the readable parts of the result of a call. A result that may be a failure counts as
+    one.
+    """
     members = object_of(value)
     if members is None:
         return value
@@ -151,7 +154,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 def _without_lists(content: list[Any]) -> Iterator[Any]:
-    """Yield the blocks of a content, including blocks in nested lists."""
+    """Yield the blocks of a content member, including blocks in nested lists."""
     for block in content:
         if isinstance(block, list):
             yield from _without_lists(cast("list[Any]", block))
@@ -160,8 +163,8 @@ def _without_lists(content: list[Any]) -> Iterator[Any]:
 
 
 def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return a block of a content. A value that is not a block of the protocol becomes a text
-    block.
+    """Return a block of a content member. A value that is not a block of the protocol becomes a
+    text block.
     """
     if value is None or isinstance(value, list):
         return cast("Any", value)
@@ -224,7 +227,7 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
 
 
 def _type_of(block: Object) -> str | None:
-    """Return the type of a block that names none, if its members leave no doubt."""
+    """Return the type of a block that does not name its type, if its members leave no doubt."""
     if block.get("type") is not None:
         return None
     if isinstance(block.get("text"), str):
@@ -254,7 +257,7 @@ _MAGIC: Final = (
     (re.compile(r"UklGR.{10}RUJQ"), "image/webp"),
     (re.compile(r"UklGR.{10}XQVZ"), "audio/wav"),
 )
-"""The media types of files, by the first characters of their base64."""
+"""Maps the first characters of a file's base64 to the file's media type."""
 
 
 def _mime_type(data: object) -> str | None:
@@ -303,7 +306,7 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
             repair.note(where, "expected an object, got a text; taken as a message of the user")
             messages.append({"role": "user", "content": _text(item)})
         elif message is not None and isinstance(message.get("content"), list):
-            # A message has only one block.
+            # The content of a message is a single block, not a list.
             repair.note(
                 f"{where}.content", "expected an object, got a list; each block is a message"
             )
@@ -356,7 +359,7 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 def _known_version(sent_version: object) -> str:
     """Return the latest known version with a handshake that is not later than the version that a
-    server names. If the server names none, return the one that the protocol assumes.
+    server names. If the server names none, return the version that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION
@@ -389,7 +392,7 @@ def _discover_result(repair: MessageRepair, value: Any, shape: Shape, place: str
         fixed["supportedVersions"] = [versions]
         repair.note("supportedVersions", "expected a list, got a text; taken as its only item")
     elif not isinstance(versions, list) and isinstance(fixed.get("capabilities"), dict):
-        # A server that answers every request with {} does not know this one, so the result must
+        # A server that answers every request with {} does not know this request, so the result must
         # also have `capabilities`.
         fixed["supportedVersions"] = [LATEST_MODERN_VERSION]
         repair.note(
@@ -428,8 +431,8 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return a tool with schemas that the SDK accepts. Their content is read later, as it was
-    sent.
+    """Return a tool with schemas that the SDK accepts. The schemas as they were sent are read
+    later.
     """
     members = object_of(value)
     if members is None:
@@ -469,7 +472,7 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
 
 def _with_type(schema: object) -> object:
-    """Return the schema of the parameters with its type. The type is always "object", and some
+    """Return the schema of the parameters with its type. The type is always "object", but some
     servers leave it out.
     """
     members = object_of(schema)
@@ -514,7 +517,7 @@ def _log_message(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 _LEVELS: Final = {"warn": "warning", "err": "error", "trace": "debug", "fatal": "critical"}
-"""The protocol's levels of log messages, by other names that some servers use for them."""
+"""Maps other names that some servers use for log levels to the protocol's log levels."""
 
 
 _RULES: Final[Mapping[str, Rule]] = {
@@ -543,7 +546,7 @@ _BOOLEAN: Final = shape_of_type(bool)
 
 
 class Repairs:
-    """Repairs the messages of one connection, before the SDK sees them.
+    """Repairs the messages of one connection before the SDK sees them.
 
     Args:
         oddities: receives a note on each member that is repaired or left out, and on each skipped
@@ -552,19 +555,19 @@ class Repairs:
 
     def __init__(self, oddities: Oddities) -> None:
         self._oddities = oddities
-        # The method and the named URI of each unanswered request, by its id.
+        # The method and the URI of each unanswered request, keyed by request id.
         self._sent: dict[str | int, tuple[str, Object]] = {}
 
     def sent(self, request: JSONRPCRequest) -> None:
-        """Note a request, because its method decides the shape of the answer."""
+        """Record a request, because its method determines the shape of the answer."""
         uri = (request.params or {}).get("uri")
         self._sent[request.id] = (request.method, {"uri": uri})
         if len(self._sent) > MAX_UNANSWERED:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """Return the message in a form that the SDK accepts: the same one if nothing is odd, or
-        None if it is to be skipped.
+        """Return the message in a form that the SDK accepts: the same object if nothing is odd, or
+        None if the message must be skipped.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():
@@ -574,7 +577,7 @@ class Repairs:
             case JSONRPCRequest():
                 params = repair_request(message.method, version, message.params, self._oddities)
                 if isinstance(params, Unusable):
-                    # The SDK will answer with an error.
+                    # Leave it alone: the SDK will answer with an error.
                     self._oddities.note(f"{message.method}: {params.why}; refused")
                 else:
                     message.params = params
@@ -629,7 +632,7 @@ class Repairs:
         return JSONRPCResponse(jsonrpc="2.0", id=message.id, result=fixed)
 
     def is_heavy(self, message: JSONRPCMessage) -> bool:
-        """True if `repaired` may take too long for the event loop."""
+        """True if `repaired` may take too long to run on the event loop."""
         return (
             isinstance(message, JSONRPCResponse)
             and not _is_plain(message.result)
@@ -649,8 +652,8 @@ class Repairs:
 def repair_result(
     method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
 ) -> Object | Unusable:
-    """Return the result of a request in a form that the SDK accepts; the same object if nothing is
-    odd.
+    """Return the result of a request in a form that the SDK accepts, or the same object if nothing
+    is odd.
 
     Args:
         method: the method of the request.
@@ -687,7 +690,7 @@ def repair_result(
     if method == "tools/call":
         fixed = _with_failure(repair, fixed)
     elif method == "initialize":
-        # The models accept any text as a version.
+        # The models accept any string as a version.
         fixed = _initialize_result(repair, fixed)
     elif method == "tools/list":
         fixed = _with_strict_hints(repair, fixed)
@@ -702,14 +705,14 @@ def repair_result(
 
 
 def restore_structured(result: types.CallToolResult) -> None:
-    """Put structured content that is not an object back in its place (`STRUCTURED`)."""
+    """Move structured content that is not an object back from `STRUCTURED` to its own member."""
     if result.meta is not None and STRUCTURED in result.meta:
         result.structured_content = result.meta.pop(STRUCTURED)
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return the result that a module means by a value that is not an object; None if it may be a
-    failure.
+    """Return the result that a module means by a value that is not an object, or None if it may be
+    a failure.
     """
     if method in _EMPTY:
         return {}
@@ -766,7 +769,7 @@ def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
 
 
 def _is_plain(result: Object) -> bool:
-    """True if the result of a call is well formed and contains only texts, as most do."""
+    """True if a call's result is well formed and contains only text blocks, as most do."""
     content = result.get("content")
     if not isinstance(content, list) or not _PLAIN.issuperset(result):
         return False
@@ -816,13 +819,13 @@ _TEXT_BLOCK: Final = frozenset({"type", "text"})
 
 @cache
 def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
-    """Return the shapes that the SDK compares a result with, in the same order."""
+    """Return the shapes that the SDK compares a result with, in the SDK's order."""
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
     return tuple(shape_of_type(row) for row in rows if row is not None)
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """Return the result with `isError` if a server spells it `is_error`, or the result is of a type
+    """Add `isError` to a result if the server spells it `is_error`, or if the result has a type
     that the protocol does not know.
     """
     result_type = result.get("resultType")
@@ -843,8 +846,8 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
 
 
 def _with_strict_hints(repair: MessageRepair, page: Object) -> Object:
-    """Return the page without hints that are neither true nor false, because the SDK reads some
-    words as true.
+    """Remove hints that are neither true nor false from a page, because the SDK interprets some
+    strings as true.
     """
     tools = page.get("tools")
     if not isinstance(tools, list):
@@ -891,31 +894,28 @@ _PROGRESS: Final = frozenset({"progressToken", "progress", "total"})
 # -- schemas of tools ------------------------------------------------------------------------------
 
 _AS_SENT: Final = f"as-sent-{token_hex(8)}"
-"""The keyword under which a schema carries another value through the SDK's models. No server can
-know it."""
+"""The schema keyword that carries another value through the SDK's models. No server can guess
+it.
+"""
 
 _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
 
 
 def carried_schema(schema: object) -> Object:
-    """Return a schema that the SDK accepts, which carries the value that a module sent as a
-    schema.
-    """
+    """Wrap the value that a module sent as a schema in a schema that the SDK accepts."""
     return {"type": "object", _AS_SENT: json_of(schema)}
 
 
 def schema_as_sent(schema: Object | None) -> Any:
-    """Return the value that a module sent as a schema: any JSON value, or None if it sent
-    nothing.
-    """
+    """Return the value that a module sent as a schema: any JSON value, or None if it sent none."""
     if schema is None or _AS_SENT not in schema:
         return schema
     return json.loads(schema[_AS_SENT])
 
 
 def hints_as_sent(schema: Object) -> Object | None:
-    """Return those hints of the tool with this input schema that are neither true nor false; None
-    without any.
+    """Return the hints of a tool, taken from its input schema, that are neither true nor false, or
+    None if there are none.
 
     If the SDK can read the value as a boolean, that boolean is returned, because digests of tools
     have always contained it. Otherwise, a fingerprint of the value is returned.

@@ -47,25 +47,27 @@ from ideabridge.tools.tool import Tool
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 PassedOn = types.ReadResourceRequest | types.GetPromptRequest | types.CompleteRequest
-"""The clients' requests that are passed on."""
+"""The kinds of clients' requests that are passed on."""
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
 MAX_ERROR_DATA: Final = 64 * 1024
-"""The most bytes of JSON in the data of an error, and the most characters of its message. Larger
-data is left out, and the message says so."""
+"""Maximum size of the data of an error, in bytes of JSON, and of its message, in characters. Larger
+data is left out, and the message says so.
+"""
 _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
     "server-to-client requests are not available on protocol revision",
 )
-"""Phrases in errors of the Python and the TypeScript SDK: the tool asks with a request of its own,
-which 2026-07-28 does not allow."""
+"""Phrases in errors of the Python and the TypeScript SDK. They mean that the tool asks with a
+request of its own, which 2026-07-28 does not allow.
+"""
 _DATA: Final = 1000
-"""The most characters of an error's data that its message shows."""
+"""How many characters of an error's data its message shows at most."""
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
-"""The errors that the SDK raises if the connection closes after it was usable."""
+"""Messages of the errors that the SDK raises if the connection closes after it was usable."""
 
 
 class SessionLostError(ModuleError):
@@ -80,7 +82,7 @@ class Requests:
     Args:
         module: the module's name.
         secrets: the values that are removed from the module's answers.
-        max_bytes: the most bytes of JSON in a result (`limits.result_bytes`).
+        max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
 
     def __init__(self, module: str, secrets: Secrets, max_bytes: int) -> None:
@@ -102,15 +104,16 @@ class Requests:
 
         Args:
             connection: the connection.
-            tool: the present definition of the tool.
+            tool: the current definition of the tool.
             call: the call. Its arguments have the module's own parameter names.
             seconds: the time-out, not counting the time in which a person is asked. Each progress
-                notification restarts it, for at most `LONGEST` times this value in all.
-            validator: checks the result; None: the tool has no output schema.
+                notification restarts it, but the total is at most `LONGEST` times this value.
+            validator: checks the result, or None if the tool has no output schema.
 
         Raises:
             SessionLostError: the call must be sent again over a new connection.
-            LegacyQuestionError: the tool asks as in another era than the connection's.
+            LegacyQuestionError: the tool asks a question in a way that the era of the connection
+                does not allow.
             ModuleError: one class for each cause; its `outcome` says whether the call may have
                 taken effect.
             ResultLimitError: the result is too large.
@@ -119,7 +122,7 @@ class Requests:
         """
         client = call.client
         asking = Asking(self._module, self._name, seconds, call.asker, self._secrets, client)
-        # `client.call_tool` is not used: it may list all tools again, and answers questions by
+        # Do not use `client.call_tool`: it may list all tools again, and it answers questions by
         # itself.
         params = types.CallToolRequestParams(
             name=tool.name_in_module,
@@ -137,7 +140,7 @@ class Requests:
 
             failure = self._failure(connection, tool.name, error)
             if asking.refused and isinstance(failure, ModuleProtocolError):
-                # The module's own error is replaced, because nobody was asked what it needs.
+                # Replace the module's own error, because nobody was asked what the module needs.
                 failure = ModuleProtocolError(self._module, str(failure))
             raise _with_class(failure, connection) from None
         except ValidationError:
@@ -168,8 +171,8 @@ class Requests:
         validator: Validator | None,
         asking: Asking,
     ) -> Answer:
-        """Return the answer to a call whose result has arrived. This time does not count for the
-        time-out: validating a result may take long, which is not the module's fault.
+        """Return the answer to a call whose result has arrived. This work does not count towards
+        the time-out: if validating a result takes long, that is not the module's fault.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -205,8 +208,8 @@ class Requests:
         seconds: float,
         on_progress: OnProgress | None,
     ) -> JSONObject:
-        """Send a request for a resource, a prompt or a completion. Return the result in wire form,
-        without secrets.
+        """Send a request for a resource, a prompt or a completion. Return the result as JSON of the
+        protocol, without secrets.
 
         Progress is passed on and extends the time-out, as in `call`.
 
@@ -255,8 +258,9 @@ class Requests:
         adapter: TypeAdapter[ResultT | types.InputRequiredResult],
         on_progress: OnProgress | None,
     ) -> ResultT | None:
-        """Send a request such as `tools/call`. Whenever the module asks in place of a result
-        (2026-07-28), send it again with the answers. Return None if the time is over.
+        """Send a request such as `tools/call`. Whenever the module sends questions in place of a
+        result (2026-07-28), send the request again with the answers. Return None if the time is
+        over.
         """
         client = asking.client
         if client is not None and connection.is_modern:
@@ -268,7 +272,7 @@ class Requests:
                 result = await connection.client.session.send_request(
                     request,
                     adapter,
-                    # The SDK's time-out is not used, because it also counts the time in which a
+                    # Do not use the SDK's time-out, because it also counts the time in which a
                     # person is asked.
                     request_read_timeout_seconds=math.inf,
                     progress_callback=report,
@@ -334,7 +338,7 @@ class Requests:
     def _unanswered(
         self, connection: Connection, tool: str, error: MCPError, text: str
     ) -> ModuleError | None:
-        """Return the error of a request without an answer; None if there was one."""
+        """Return the error of a request that was not answered, or None if it was answered."""
         while_running = f" while tool {tool!r} was running"
         if error.data is Mark.UNSENT:
             return ModuleDownError(self._module, f"{self._name} {text}")
@@ -381,14 +385,16 @@ class Requests:
 
 
 def lost_session(error: MCPError) -> bool:
-    """Return whether the server refused a request because it does not know the HTTP session."""
+    """Return whether an error means that the server does not know the HTTP session."""
     return error.data is Mark.SESSION_LOST
 
 
 def _with_class(
     failure: ModuleError | ResultLimitError, connection: Connection
 ) -> ModuleError | ResultLimitError:
-    """Return the same failure, as a `LegacyQuestionError` if the tool could not ask in this era."""
+    """Return the failure as a `LegacyQuestionError` if the tool could not ask in this era,
+    otherwise unchanged.
+    """
     could_ask = not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL)
     if could_ask or not connection.is_modern or isinstance(failure, ResultLimitError):
         return failure
@@ -427,9 +433,8 @@ def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParams
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
-    """Return the request without the members of `_meta` about the client's connection, such as its
-    protocol version, and without the client's answers and state, which belong to the rounds with
-    the client.
+    """Remove from a request the members of `_meta` about the client's connection, such as its
+    protocol version, and the client's answers and state, which are meant for ideabridge.
     """
     update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):
