@@ -9,7 +9,7 @@ A caller waits for a module in one of these ways (`Module`; `Modules` has the sa
     settle  it is up, failed or disabled: the present attempt to connect has ended
     ready   it is up; raises an error otherwise, and never connects by itself
     reach   it is up; connects at once if it is not, and raises an error if that fails
-    current returns a tool's current definition; like `reach` if the tools are not listed yet
+    current one tool's current definition; connects like `reach` if the tools are not listed yet
     follow  every change of its state, until it cannot change any more
 """
 

@@ -1,9 +1,9 @@
 """StdioTransport: connects `mcp.Client` to a module that runs as a child process.
 
-The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the
-exit code, does not report the end of the process, and needs four seconds to end a process that
-ignores signals. This transport limits lines, skips and counts lines that are not messages, stores
-the last lines of stderr, and ends the process within two seconds.
+The SDK's transport reads lines of any length, fails on bytes that are not UTF-8, hides the exit
+code, does not report the end of the process, and needs four seconds to end a process that ignores
+signals. This transport limits lines, skips and counts lines that are not messages, stores the last
+lines of stderr, and ends the process within two seconds.
 
 Three classes do the basic work. `Lines` cuts output into lines of limited size. `Guard` talks to a
 small process that ends the children if this process dies. `ChildProcess` starts a child in its own
@@ -44,7 +44,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""The bytes of the beginning and of the end that are stored of a line over the limit."""
+"""How many bytes are stored of the beginning, and of the end, of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. It stores only the two ends of a line over `limit` bytes,
-    as a `LongLine`.
+    """Cuts a stream of bytes into lines. Of a line over `limit` bytes, it stores only the first and
+    last bytes, as a `LongLine`.
     """
 
     def __init__(self, limit: int) -> None:
@@ -70,7 +70,7 @@ class Lines:
 
     @property
     def pending(self) -> int:
-        """The number of bytes of the incomplete line."""
+        """The size, in bytes, of the incomplete line."""
         return self._size
 
     def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
@@ -85,7 +85,7 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """End the stream. Return the bytes after the last line end; None without any."""
+        """End the stream. Return the bytes after the last line end, or None if there are none."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -124,15 +124,15 @@ _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 class Guard:
     """Ends the children if this process dies, even by SIGKILL. Thread-safe.
 
-    The guard is one small process, started with the first stdio module or by a server, and
+    The guard is a small process. It is started with the first stdio module or by a server, and
     restarted if it is killed. Process groups are registered through a pipe. Only this process has
     its write end. When the pipe ends, the guard sends SIGTERM to all registered groups, SIGKILL
     half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM and
     SIGHUP, so a signal to this process group does not end it.
 
-    The guard also ends this process if a signal fails to: Python's C handler writes the number of
-    each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
-    guard kills this process.
+    The guard also ends this process if a signal fails to do so: Python's C handler writes the
+    number of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or
+    SIGINT, the guard kills this process.
 
     Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the
     start of a child and its registration, and Windows, which has no process groups (there the
@@ -148,8 +148,8 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Report the signals that Python handles to the guard, which ends this process if it does
-        not end by itself. This works only in the main thread, and not on Windows.
+        """Report the signals that Python handles to the guard. It then ends this process if the
+        process does not end by itself. This works only in the main thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -168,7 +168,7 @@ class Guard:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Only the main thread may set this. In other threads, only Python itself ends this
+            # Only the main thread may set this. Elsewhere, it is left to Python alone to end this
             # process.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
@@ -184,7 +184,7 @@ class Guard:
             )
 
     def watch(self, group: int) -> None:
-        """Register a process group that the guard ends if this process dies."""
+        """Register a process group, so that the guard ends it if this process dies."""
         if sys.platform == "win32":
             return
         with self._lock:
@@ -250,7 +250,7 @@ class Guard:
 
 
 guard: Final = Guard()
-"""The only guard of this process."""
+"""The single guard of this process."""
 
 
 INHERITED: Final = (
@@ -300,18 +300,19 @@ INHERITED: Final = (
         "WINDIR",
     ),
 )
-"""The variables that a child inherits: locations and proxies, but no tokens."""
+"""The environment variables that a child inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
-"""Seconds that a child has to end by itself after its input is closed."""
+"""How long, in seconds, a child has to end by itself after its input is closed."""
 TERM_GRACE: Final = 0.5
-"""Seconds that a group has to end after SIGTERM."""
+"""How long, in seconds, a group has to end after SIGTERM."""
 KILL_GRACE: Final = 0.5
-"""Seconds to wait for the end of killed processes."""
+"""How long, in seconds, to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""Seconds to wait for the exit code after the pipes close, and for the rest of the output
-after the exit."""
+"""How long, in seconds, to wait for the exit code after the pipes close, and for the rest of the
+output after the exit.
+"""
 
 
 class ChildProcess:
@@ -339,14 +340,14 @@ class ChildProcess:
         environment = child_environment(launch.env)
         command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
         try:
-            # Without the shield, a cancellation could leave a child that nobody ends.
+            # Without the shield, a cancellation could leave a child running that nobody ends.
             with anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
                 )
         except (OSError, ValueError) as error:
-            # Any secret in the command comes from the configuration, and `expand` has registered
-            # it.
+            # The error may name the command. `expand` has registered all secrets in it, so they are
+            # masked.
             why = everywhere_masked(_why_not_started(launch, error))
             raise ModuleConnectError(
                 module, f"server {module!r} cannot be started: {why}", lasting=True
@@ -358,7 +359,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process and of its group."""
+        """The id of the process, which is also the id of its group."""
         return self._process.pid
 
     @property
@@ -410,9 +411,9 @@ class ChildProcess:
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:
-        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. This
-        takes at most 1.5 s. The caller must shield it from cancellation, which would leave the
-        child running.
+        """End a process whose input is closed, together with its whole group: wait, then SIGTERM,
+        then SIGKILL. This takes at most 1.5 s. The caller must shield it from cancellation, which
+        would leave the child running.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -433,12 +434,12 @@ class ChildProcess:
                 close()
 
     async def _group_ends_within(self, seconds: float) -> bool:
-        # The group exists as long as any of its processes, even after the child itself has ended.
+        # The group exists as long as any of its processes, even after the child has ended.
         return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
 
     def _signal_group(self, number: int) -> bool:
         """Send a signal to the group (on Windows: end the child). Return False if the group has no
-        process left.
+        processes left.
         """
         if sys.platform == "win32":
             if self.has_exited:
@@ -456,7 +457,7 @@ class ChildProcess:
 
 
 async def _next_chunk(process: ChildProcess) -> bytes | None:
-    """Return the next output of a program; None if it has closed its output."""
+    """Return the next output of a program, or None if it has closed its output."""
     try:
         return await process.stdout.receive()
     except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
@@ -496,24 +497,25 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""The default limit of one message of a child, in bytes."""
+"""Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""A message may contain one JSON value for every this many bytes of the limit, because parsed
-values need more memory."""
+"""How many bytes of the limit each JSON value in a message uses up, because parsed values need more
+memory.
+"""
 STDERR_LINES: Final = 20
 
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
-"""A line is read and discarded up to this many times the limit."""
+"""A longer line is read and discarded up to this many times the limit."""
 
 
 LINES_AT_ONCE: Final = 100
-"""The number of lines or events of a module that are read before other tasks get their turn."""
+"""How many lines or events of a module are read before other tasks get their turn."""
 
 
 def most_values(max_bytes: int) -> int:
-    """Return the most JSON values that a message of a module may contain."""
+    """Return how many JSON values a message from a module may contain."""
     return max_bytes // BYTES_FOR_VALUE
 
 
@@ -522,7 +524,7 @@ class StdioTransport:
     child.
 
     Attributes:
-        reason: why no further message can arrive ("ended with exit code 3", ...); None while the
+        reason: why no further message can arrive ("ended with exit code 3", ...), or None while the
             process runs.
         protocol_fault: True if the connection was ended because of the output of the process.
     """
@@ -553,15 +555,15 @@ class StdioTransport:
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines of stderr, unmasked."""
+        """The last lines of stderr, with secrets not masked."""
         return list(self._stderr)
 
     async def __aenter__(self) -> TransportStreams:
         process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # The buffer holds unwritten requests: a child that does not read must not block a caller
-        # beyond its time-out. `parallel` limits the number of callers.
+        # The buffer holds unwritten requests, so that a child that does not read cannot block a
+        # caller beyond its time-out. `parallel` limits the number of callers, and so the buffer.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -585,7 +587,7 @@ class StdioTransport:
             return
 
         self._closing = True
-        # The child must be ended even if this task is cancelled. Every wait below is bounded.
+        # The child must be ended even if this task is cancelled. Every wait below has a time limit.
         with anyio.CancelScope(shield=True):
             for stream in self._streams[1:3]:
                 await stream.aclose()
@@ -631,8 +633,7 @@ class StdioTransport:
                     self._end(fault)
 
             if fault is None and not self._closing:
-                # The last line may be without its line end, and the last message without its last
-                # lines.
+                # The last line may lack its line end, and the last message may lack its last lines.
                 last_line = lines.rest()
                 if last_line is not None:
                     await self._take(last_line, incoming)
@@ -651,7 +652,7 @@ class StdioTransport:
         lines: Lines,
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
-        """Pass the lines that end in a chunk to the session. Return the same as `_take`."""
+        """Pass each line that a chunk completes to the session. Return the same as `_take`."""
         for number, line in enumerate(lines.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                 await anyio.lowlevel.checkpoint()
@@ -667,7 +668,9 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. Return the reason if the connection must end, else None."""
+        """Pass one line to the session. Return the reason if the connection must end, otherwise
+        None.
+        """
         if isinstance(line, LongLine):
             problem = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
             error = answer_instead(line.head, line.tail, problem, Replaced.OVERSIZED)
@@ -734,7 +737,7 @@ class StdioTransport:
                 OSError,
             ):
                 chunk = b""
-            # Only the last lines are stored, so the beginning of a large chunk is skipped.
+            # Only the last lines are stored, so skip the beginning of a large chunk.
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
                 text = line.head if isinstance(line, LongLine) else line
                 if text.strip():
@@ -744,7 +747,7 @@ class StdioTransport:
 
     async def _watch_exit(self, process: ChildProcess) -> None:
         await process.wait()
-        # The process's last output is still read, unless a grandchild keeps the pipe open.
+        # Still read the process's last output, but do not wait if a grandchild keeps the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:

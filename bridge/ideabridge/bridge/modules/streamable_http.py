@@ -10,8 +10,8 @@ A call:
     failed      none of these has brought the answer
 
 The session begins with the answer to `initialize`, which names it, and ends with a DELETE. Up to
-version 2025-11-25, a GET opens a stream for messages that belong to no call. From 2026-07-28 on,
-there are no sessions and no such stream, and ending the stream of a call cancels the call.
+version 2025-11-25, a GET opens a stream for messages that belong to no call. Since 2026-07-28,
+there are no sessions and no such stream, and closing the stream of a call cancels the call.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from ideabridge.bridge.modules.mailbox import Body, BodyForm, Mailbox, PendingCa
 from ideabridge.bridge.modules.messages import Replaced
 
 REOPEN_SECONDS: Final = 0.5
-"""The shortest pause before a stream is opened again, in seconds: the server may ask for 0."""
+"""The shortest pause, in seconds, before a stream is reopened. The server may ask for 0."""
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""The number of failures in a row after which a stream is not opened again."""
+"""After how many failures in a row a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""A stream that was open for this many seconds has not failed."""
+"""How long, in seconds, a stream must have been open to count as not failed."""
 
 ELSEWHERE_SECONDS: Final = 2.0
-"""How long a call whose stream has ended waits for its answer on another stream, in seconds."""
+"""How long, in seconds, a call whose stream has ended waits for its answer on another stream."""
 
 DELETE_SECONDS: Final = 1.0
-"""The longest that the server may take to end the session, in seconds."""
+"""How long, in seconds, the server may take to end the session."""
 
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200
@@ -82,15 +82,15 @@ class StreamableHTTP:
         self._url = client.url
         self._session: str | None = None
         self.version: str | None = None
-        # The number of open streams on which answers may arrive, without those of calls that wait
-        # for other streams.
+        # The number of open streams on which answers may arrive. Streams of calls that wait for
+        # other streams do not count.
         self._open_streams = 0
         self._is_listening = False
 
     # -- calls -------------------------------------------------------------------------------------
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return once it is answered and its stream has ended.
+        """Send a request, and return when it is answered and its stream has ended.
 
         Raises:
             UnansweredError: the request is not answered.
@@ -116,7 +116,7 @@ class StreamableHTTP:
             return
 
         # A server that answered another call on this stream will probably answer this call on the
-        # other's.
+        # other call's stream.
         seconds = math.inf if call.brought_another else ELSEWHERE_SECONDS
         with anyio.move_on_after(seconds):
             while self._open_streams and not call.is_answered:
@@ -162,9 +162,7 @@ class StreamableHTTP:
             await self._mailbox.read(response, None)
 
     async def _resume(self, call: PendingCall, body: Body) -> None:
-        """Open the stream of a call again, until it brings the answer or cannot be
-        opened any more.
-        """
+        """Reopen the stream of a call until it brings the answer or can no longer be opened."""
         last_id = body.events.last_id
         retry = body.events.retry
         failures = 0
@@ -216,8 +214,8 @@ class StreamableHTTP:
         self._session = session
 
     async def listen(self) -> None:
-        """Hold the stream for messages that belong to no call, until the server no longer offers
-        it.
+        """Keep the stream for messages that belong to no call open until the server no longer
+        offers it.
         """
         if self._session is None:
             return
@@ -270,7 +268,7 @@ class StreamableHTTP:
                 async with self._client.open("DELETE", self._url, self._session_headers()):
                     return
             except UnansweredError:
-                return  # the server may refuse, or be gone
+                return  # the server may refuse, or may no longer exist
 
 
 def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
@@ -290,7 +288,7 @@ def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
 
 
 def _is_of_older(event: Event) -> bool:
-    """Return False: the event is one of streamable HTTP.
+    """Return False if the event belongs to streamable HTTP.
 
     Raises:
         OlderServerError: the event names the address for POSTs, as only a server of the older
@@ -306,6 +304,6 @@ def _is_of_older(event: Event) -> bool:
 
 
 def _pause(retry: int | None) -> float:
-    """Return the seconds to wait before a stream is opened again."""
+    """Return how many seconds to wait before a stream is reopened."""
     seconds = _REOPEN_DEFAULT if retry is None else retry / 1000
     return min(max(seconds, REOPEN_SECONDS), _REOPEN_MOST)

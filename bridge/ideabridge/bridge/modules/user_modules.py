@@ -5,8 +5,8 @@ A user's call goes over a connection that has this user's token, or no token at 
     the user has signed in    the connection of this user to the module
     the user has not          a connection to the module without a token, which all such users share
 
-A connection never uses another one's sign-in: after a refused request, it looks only for its own
-sign-in. A connection ends when nobody has used it for a while, or when it has failed.
+A connection never uses the sign-in of another: after a refused request, it looks only for its own.
+A connection ends when nobody has used it for a while, or when it has failed.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import Launch
 
 MOST_CONNECTIONS: Final = 256
-"""The most connections of users to modules in one process. A new one replaces the connection that
-has been idle for longest."""
+"""How many connections of users to modules one process may hold. A new one replaces the connection
+that has been idle for longest.
+"""
 
 IDLE_SECONDS: Final = 300.0
-"""Seconds without a call after which a connection ends."""
+"""After how many seconds without a call a connection ends."""
 
 _Key = tuple[str, str | None]
-"""The names of the module and of the user; None stands for all users who have not signed in."""
+"""The names of the module and the user. None as user means all users who have not signed in."""
 
 
 class UserModules:
-    """The modules over the connections of users. Use it from the tasks of one event loop.
+    """The modules as seen over users' own connections. Use it only from tasks of one event loop.
 
     Args:
         authorize: returns the object that gets tokens for a module, given the file with the
@@ -58,17 +59,17 @@ class UserModules:
     ) -> None:
         self._authorize = authorize
         self._start = start
-        # The connections, the last used one last.
+        # The connections, most recently used last.
         self._open: dict[_Key, _SharedModule] = {}
 
     @asynccontextmanager
     async def using(self, module: Module, user: str, store: str) -> AsyncGenerator[Module]:
-        """Yield the module over the connection for a user.
+        """Yield the module over the connection that belongs to a user.
 
         Args:
             module: the configured module.
             user: the user's name.
-            store: see `ModuleUser`; "": no user of this store has signed in.
+            store: see `ModuleUser`; "" if no user of this store has signed in.
 
         Raises:
             ModuleSignInError: the user needs to sign in.
@@ -77,7 +78,7 @@ class UserModules:
         try:
             url = module.launch().url
         except ModuleConfigurationError:
-            yield module  # the module is unreachable for everybody, and its errors say why
+            yield module  # the module is unreachable for everybody, and its own errors say why
             return
 
         file = SignInFile(module.name, url, ModuleUser(user, store)) if store else None
@@ -101,7 +102,7 @@ class UserModules:
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
         finally:
             if shared.is_idle and shared.module.state == "failed":
-                # So the next call makes a new connection at once.
+                # Set at once, so that the next call creates a new connection.
                 self._end(key, shared)
 
     def stop(self) -> None:
@@ -148,7 +149,7 @@ class UserModules:
 
 
 class _SharedModule:
-    """A module and the number of calls that use it now."""
+    """A module and the number of calls that currently use it."""
 
     def __init__(self, module: Module) -> None:
         self.module = module

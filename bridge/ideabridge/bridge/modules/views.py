@@ -1,8 +1,8 @@
 """Views: recognises the pages in HTML that modules offer to hosts (MCP Apps).
 
 A host runs the script of a view, and lets the script call the tools of the server that the host
-knows, which is ideabridge. So views of a module are passed on only if the user allows it
-(`views: true`).
+knows, which is ideabridge. So a module's views are passed on only if the user allows it (`views:
+true`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCHEME: Final = "ui:"
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _OTHER_VIEWS: Final = "application/vnd.mcp-ui"
 _KEYS: Final = ("ui/", "openai/", "mcpui.dev/")
-"""The beginnings of keys in `_meta` that are about views."""
+"""Prefixes of the keys in `_meta` that are about views."""
 
 
 def is_view_uri(uri: str) -> bool:
@@ -56,15 +56,15 @@ def is_view_type(mime: JSON) -> bool:
 
 
 def is_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content is a view, judged by its URI or
+    """Return whether a resource, template, link or content is a view, judging by its URI or
     type.
     """
     return is_view_uri(_uri_of(resource)) or is_view_type(resource.get("mimeType"))
 
 
 def is_own_view(resource: Mapping[str, JSON]) -> bool:
-    """Return whether a resource, a template, a link or a content has the URI of one of ideabridge's
-    own views.
+    """Return whether a resource, template, link or content has the URI of one of ideabridge's own
+    views.
     """
     return is_own_view_uri(_uri_of(resource))
 
@@ -83,12 +83,12 @@ def is_for_views_only(meta: JSON) -> bool:
 
 
 def without_views(meta: JSONObject) -> JSONObject:
-    """Return a `_meta` without the members that are about views or name a view."""
+    """Return a copy of `_meta` without the members that are about views or name a view."""
     return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
 
 
 def without_own_views(meta: JSONObject) -> JSONObject:
-    """Return a `_meta` without the members that name one of ideabridge's own views."""
+    """Return a copy of `_meta` without the members that name one of ideabridge's own views."""
     return {key: value for key, value in meta.items() if not _names_own_view(value)}
 
 
@@ -102,7 +102,7 @@ def _is_about_views(key: str, value: JSON) -> bool:
 
 
 def _texts(value: JSON) -> list[str]:
-    """Return every text in a value, including the keys of objects."""
+    """Return every string in a value, including the keys of objects."""
     texts: list[str] = []
     waiting = [value]
     while waiting:

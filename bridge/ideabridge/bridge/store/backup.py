@@ -1,4 +1,4 @@
-"""Write the file of a backup, which either is complete or does not exist.
+"""Write the file of a backup, so that it is either complete or does not exist.
 
 The backup is written under another name and then renamed. The next backup to the same name removes
 the incomplete files that killed processes left behind.
@@ -19,20 +19,22 @@ from ideabridge.bridge.store.errors import StoreAccessError
 try:
     import fcntl
 except ImportError:
-    # On Windows an open file cannot be deleted, so `_sweep` needs no lock to leave
-    # files in use alone.
+    # On Windows, an open file cannot be deleted, so `_sweep` needs no lock to tell which files are
+    # in use.
     fcntl = None
 
 PARTIAL: Final = ".partial-"
-"""The part of an incomplete file's name before the digits. A killed process leaves such a file."""
+"""The part of an incomplete file's name before the digits. A killed process leaves such a file
+behind.
+"""
 
 
 def write_file(target: Path, fill: Callable[[Path], None]) -> None:
-    """Write a new file with mode 0600.
+    """Create a file with mode 0600.
 
     Args:
         target: the new file.
-        fill: writes the content into the empty file whose path it gets, and checks it.
+        fill: called with the path of the empty file; writes the content into it and checks it.
 
     Raises:
         StoreAccessError: the file exists already, or cannot be written.
@@ -56,12 +58,12 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _partial(target: Path) -> Generator[Path]:
-    """Create a file beside the target, lock it while it is written, and remove it at the end."""
+    """Create a file next to the target, lock it while it is written, and remove it at the end."""
     part = target.with_name(f"{target.name}{PARTIAL}{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            # SQLite uses another kind of lock, which does not conflict.
+            # SQLite uses another kind of lock, so the two do not conflict.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.fchmod(descriptor, 0o600)
         yield part
@@ -80,7 +82,7 @@ def _name(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # Without hard links, two simultaneous backups to one name are not detected.
+        # Without hard links, two simultaneous backups to the same name are not detected.
         if os.path.lexists(target):
             raise FileExistsError from None
         part.rename(target)
@@ -94,7 +96,7 @@ def _name(part: Path, target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Remove incomplete copies to this name that killed processes left."""
+    """Remove incomplete files for this target that killed processes left behind."""
     for part in target.parent.glob(f"{glob.escape(target.name)}{PARTIAL}{'[0-9a-f]' * 8}"):
         with suppress(OSError):
             if fcntl is not None:

@@ -1,5 +1,5 @@
-"""CallPlaces: the calls that run or wait at a module whose limit counts the calls of all
-processes.
+"""CallPlaces: the calls that run or wait at a module, if the module's limit applies to all
+processes together.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from ideabridge.bridge.store.settings import StoredSettings
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 
 _CALLS: Final = "calls "
-"""Prefix of the key of the setting that holds the calls of a module. The module follows."""
+"""Prefix of the settings key under which a module's calls are stored. The module follows."""
 
 CALLS: Final = "calls"
-"""Topic of the notices that a call of a module has ended."""
+"""Topic of the notifications that a call of a module has ended."""
 
 
 class CallPlace(NamedTuple):
-    """A call that runs or waits at a module. If two values read at different times are equal, there
+    """A call that runs or waits at a module. If its values are equal at two different times, there
     was no heartbeat in between.
 
     Attributes:
         call: its id.
-        process: the name of the process that makes it.
+        process: the name of the process that makes the call.
         beat: the number of heartbeats.
     """
 
@@ -34,10 +34,11 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each module, in the order of their arrival: the first ones run, the others wait.
+    """The calls of each module, in order of arrival. The first calls, up to the limit, run; the
+    others wait.
 
-    One row holds all calls of a module, and is locked while it changes. So every process sees the
-    same order.
+    One row holds all calls of a module and is locked while it changes, so that every process sees
+    the same order.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -67,7 +68,7 @@ class CallPlaces:
         self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Count a heartbeat for the calls of a process; return those that are listed."""
+        """Record a heartbeat for calls of a process. Return those of them that are still listed."""
 
         def beaten(places: list[CallPlace]) -> list[CallPlace]:
             return [
@@ -87,7 +88,7 @@ class CallPlaces:
                 "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO NOTHING",
                 (key, b"[]"),
             )
-            # The transaction holds the lock of the row until it ends, so others see this change
+            # The transaction holds the row's lock until it ends, so other processes see this change
             # before they make theirs.
             (value,) = self._database.execute(
                 f"SELECT value FROM settings WHERE key = ?{self._database.for_update}",  # noqa: S608

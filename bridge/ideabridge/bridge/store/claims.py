@@ -1,5 +1,5 @@
 """Claims: what an imported publication says about how it answers and how it was checked. This store
-has checked none of it.
+has not verified any of it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _WAYS: Final = {
     "solve": "It asks a model to solve it anew with your input.",
 }
 UNCHECKED: Final = "not here"
-"""The value of the member `checked` in the `lifting` of an imported plan."""
+"""The value of `lifting.checked` in an imported plan."""
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """Return the description of an imported publication: the document's text, how a call is
-    answered, and a note that nobody checked it here.
+    """Return the description of an imported publication: the description from the document, how a
+    call is answered, and a note that nobody has checked it here.
 
     Args:
-        description: the document's text.
+        description: the description from the document.
         answer: how a call is answered; `auto` uses the plan if there is one.
-        plan: its plan, or null.
+        plan: the plan of the publication, or None.
     """
     if answer != "auto":
         way = answer
@@ -50,7 +50,9 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan. Its statements about its lifting become claims of the document."""
+    """Return an imported plan, with its statements about its lifting marked as claims of the
+    document.
+    """
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
 
@@ -64,8 +66,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Return the publication without the ids of the runs from which its plan was made, for somebody
-    who may not see these runs.
+    """Remove from a publication the ids of the runs that its plan was made from, for somebody who
+    may not see these runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

@@ -8,13 +8,13 @@ bytes, not a new list of the whole context. The entries after the last cut stay 
 next step changes them.
 
 With an index of hashes, each save would write one more page for each new row. So `content_keys` is
-written for many rows at a time, and until then each process remembers the latest rows.
+written for many rows at a time. Until then, each process remembers the latest rows.
 
 A text of more than `LONG` bytes is stored as a rope: `~` and the entries of its pieces, which are
-contents as well. A state that grows with each step adds only its new pieces and a bounded list. The
-row has the hash of the whole text, and the view `whole_contents` has the text itself. JSON never
-begins with `~`, and a piece is shorter than a text that is cut, so no row is mistaken for another
-kind.
+contents as well. A state that grows with each step adds only its new pieces and a list of limited
+size. The row stores the hash of the whole text, and the view `whole_contents` shows the text
+itself. JSON never begins with `~`, and pieces are shorter than texts that are cut, so no row can be
+mistaken for another kind.
 
 Events of journals refer to contents too. Parts that many runs repeat (definitions of tools,
 settings, schemas) and parts that the ideas of a run also contain (messages, Solutions) are moved
@@ -37,10 +37,10 @@ from ideabridge.bridge.store.ropes import LONG, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
-"""The length up to which a context is not cut."""
+"""Up to this number of entries, a context is not cut."""
 
 LONGEST: Final = 128
-"""The length at which a stretch is always cut."""
+"""Maximum number of entries in a stretch, which is then cut in any case."""
 
 LAG: Final = 1024
 """The approximate maximum number of rows that are not yet in `content_keys`."""
@@ -61,8 +61,9 @@ PARTS: Final = {
     "call_decided": ("tool",),
     "solution_proposed": ("calls", "output"),
 }
-"""The members of events that are kept in `contents`. `calls` and `output` are one content, the
-Solution of an idea."""
+"""The members of events that are stored in `contents`. `calls` and `output` together are one
+content: the Solution of an idea.
+"""
 
 _OF_CONFIGURATION: Final = ("tools", "settings", "offered")
 
@@ -73,12 +74,12 @@ ROPE: Final = "~"
 """The first character of a rope."""
 
 SHORT: Final = 128
-"""A member or Solution of fewer bytes stays in the event: a row of `contents` takes some 60 bytes
-besides its text.
+"""A member or Solution of fewer bytes stays in the event, because a row of `contents` takes some 60
+bytes in addition to its text.
 """
 
 _LISTED: Final = 8
-"""More messages or tools than this are stored as a list in `contents`."""
+"""If an event contains more messages or tools than this, their list is stored in `contents`."""
 
 _FIRST: Final = Struct(">q")
 
@@ -91,12 +92,12 @@ def key_of(digest: bytes) -> int:
 
 
 def _ends(entry: int) -> bool:
-    """Return True if a stretch ends after `entry`: one entry in 32, by multiplicative hashing."""
+    """Return whether a stretch ends after `entry`. Multiplicative hashing picks one entry in 32."""
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
 def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Return the closed stretches of `entries`, and the open rest."""
+    """Divide `entries` into closed stretches and the open rest."""
     stretches: list[list[int]] = []
     start = 0
     for place, entry in enumerate(entries, 1):
@@ -114,16 +115,14 @@ StoredContent = tuple[int, bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class EventParts:
-    """The parts of a stored event, by its members: lists, and the texts of other values."""
+    """The parts of a stored event, keyed by member: a list, or the JSON text of any other value."""
 
     lists: dict[str, list[JSON]] = field(default_factory=dict[str, list[JSON]])
     texts: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Contents:
-    """The tables `contents` and `content_keys`. The caller of each method holds a transaction or
-    guard.
-    """
+    """The tables `contents` and `content_keys`. Callers must hold a transaction or guard."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -137,8 +136,8 @@ class Contents:
         self._swept: int = -1
 
     def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
-        """Store the parts of a Request; return the number of its schema, the number of `shown`, and
-        the entries of its context as text. Call this inside a transaction.
+        """Store the parts of a Request. Return the number of its schema, the number of `shown`, and
+        the entries of its context as JSON text. Call this inside a transaction.
         """
         self._look()
         new: list[StoredContent] = []
@@ -161,8 +160,8 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """Return the row of a Solution that this process remembers from a journal. Call this inside
-        a transaction, after `put`.
+        """Return the row of a Solution if this process remembers it from a journal. Call this
+        inside a transaction, after `put`.
         """
         if len(text) < SHORT:
             return None
@@ -170,9 +169,9 @@ class Contents:
         return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """Return (text, parts) of each event. The parts are a JSON object that maps each member to
-        a row of `contents`, or to a list of entries as in a context. They are None if the text is
-        the whole event. Call this inside a transaction.
+        """Return `(text, parts)` for each event. The parts are a JSON object that maps each member
+        to a row of `contents`, or to a list of entries as in a context. They are None if the text
+        is the whole event. Call this inside a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.
@@ -188,7 +187,7 @@ class Contents:
         return packed
 
     def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
-        """Return the rest of an event, and the parts that were moved out of it."""
+        """Move parts out of an event. Return the rest of the event, and the parts."""
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
@@ -207,8 +206,8 @@ class Contents:
 
     def _solution_part(self, event: JSONObject, new: list[StoredContent]) -> int | None:
         """Return the row of an event's Solution, or None if it stays in the event."""
-        # The Solution is stored as in an idea. An event whose Solution has other members could not
-        # be restored.
+        # The Solution is stored the same way as in an idea. If it had other members, the event
+        # could not be restored.
         if "calls" not in event or "extra" in event or event.get("output", ...) is None:
             return None
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
@@ -230,13 +229,13 @@ class Contents:
         return self._put_long(value, new)
 
     def _put_long(self, value: JSON, new: list[StoredContent]) -> int | None:
-        """Return the row of a value; None if its text is short."""
+        """Return the row of a value, or None if its text is short."""
         body = body_of(value)
         return self._put([body], new)[0] if len(body[1]) >= SHORT else None
 
     def parts_of(self, parts: str | None) -> EventParts:
-        """Return the contents to which the parts from `pack` refer. Call this in the snapshot that
-        reads the event.
+        """Return the contents that the parts from `pack` refer to. Call this in the same snapshot
+        that reads the event.
 
         Raises:
             StoreFormatError: a part is missing.
@@ -254,8 +253,8 @@ class Contents:
         return values
 
     def length_of(self, parts: str) -> int:
-        """Return the approximate size in bytes of the contents to which the parts from `pack`
-        refer, without tools and settings. Call this in the snapshot that reads the event.
+        """Return the approximate size, in bytes, of the contents that the parts from `pack` refer
+        to, excluding tools and settings. Call this in the same snapshot that reads the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {
@@ -266,7 +265,7 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Return the whole event from the text that `pack` returned and its parts. This reads
+        """Rebuild a whole event from the text that `pack` returned and the parts. This reads
         nothing from the store.
         """
         event = cast("JSONObject", decode_trusted(text))
@@ -282,7 +281,9 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Read the rows that others stored, and forget those that a rollback or a sweep removed."""
+        """Read the rows that other processes stored, and forget those that a rollback or a sweep
+        removed.
+        """
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
         if len(self._cached) >= CACHED:
@@ -305,7 +306,9 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        """Return the row numbers of bodies, and append new rows to `new`."""
+        """Return the row number of each body, and append the rows that do not exist yet to
+        `new`.
+        """
         cached = self._cached
         waiting = self._waiting
         keys = [
@@ -335,9 +338,11 @@ class Contents:
         return numbers
 
     def _stored_form(self, text: str, new: list[StoredContent]) -> str:
-        """Return the body of a row: the text, or its rope, whose pieces are stored."""
+        """Return the body of the row for a text: the text itself, or a rope, whose pieces this
+        stores.
+        """
         if len(text) <= LONG // 4:
-            # A character has at most 4 bytes.
+            # A character takes at most 4 bytes.
             return text
 
         raw = text.encode()
@@ -348,8 +353,8 @@ class Contents:
         return ROPE + _text(self._fold(self._put(pieces, new), new))
 
     def _catch_up(self) -> None:
-        """Write the keys of the latest rows. Call this inside a transaction."""
-        # The keys are sorted, so that neighbours are written together.
+        """Write the keys of the latest rows to `content_keys`. Call this inside a transaction."""
+        # Sort the keys, so that neighbours are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.many(
             "INSERT INTO content_keys(key, number) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
@@ -414,7 +419,7 @@ class Contents:
 
 
 def entries_of(parts: str) -> list[int]:
-    """Return the entries in the parts of an event. As in a context, negative entries are lists."""
+    """Return the entries in the parts of an event. Negative entries are lists, as in a context."""
     entries: list[int] = []
     for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
         entries += entry if isinstance(entry, list) else [entry]

@@ -3,11 +3,11 @@ direction.
 
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last
-row. Each attempt clears all other tables of the target and copies them anew. At the end the target
-is compared with the source: the number of rows of each table, and the id of each idea, which is
-computed from its content as the target returns it. Words, tools and shapes are indexed anew.
+row. Each attempt clears all other tables of the target and copies them anew. At the end, the target
+is compared with the source: the number of rows of each table, and the id of each idea, recomputed
+from the content that the target returns. The indexes of words, tools and shapes are rebuilt.
 
-Until then the counter `copying` marks the target, so that nobody mistakes an unfinished copy for a
+Until then, the counter `copying` marks the target, so that an unfinished copy is not mistaken for a
 store.
 """
 
@@ -23,15 +23,17 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreCopyError
 
 MARK: Final = "copying"
-"""Key of the counter that marks an unfinished copy. Its value is a hash of the source's place."""
+"""Key of the counter that marks an unfinished copy. Its value is a hash of the source's
+location.
+"""
 
 _BATCH: Final = 500
-"""The number of rows in one transaction."""
+"""How many rows one transaction copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that is copied: its columns, beginning with its primary key of `keys` columns."""
+    """A table that is copied, and its columns. The first `keys` columns are its primary key."""
 
     name: str
     columns: tuple[str, ...]
@@ -82,16 +84,14 @@ _CHANGED: Final = (
     _table("users", "name role state created issuer subject"),
     _table("user_tokens", 'id "user" hash label created expires revoked used'),
 )
-"""Tables whose rows may change, in an order in which each row refers only to rows before it."""
+"""Tables whose rows may change, sorted so that each row refers only to rows copied before it."""
 
 _TABLES: Final = (*_ADDED, *_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The contents of a copy: the numbers of runs, of their events, of ideas and of published
-    names.
-    """
+    """What a copy contains: how many runs, events, ideas and published names."""
 
     runs: int
     events: int
@@ -103,7 +103,7 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, in its state at the beginning. Others can use it meanwhile.
+        source: the store to copy, as it is when the copy begins. Others may use it meanwhile.
         target: an empty store, or an unfinished copy of the same source. Nobody else may use it
             meanwhile.
         report: called with the name of each table before it is copied.
@@ -178,7 +178,7 @@ def _count(database: Database, table: str) -> int:
 def _rows(
     source: Database, table: _Table, after: tuple[Any, ...] | None = None
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of a table by its key, in batches."""
+    """Yield the rows of a table in batches, ordered by key."""
     key = ", ".join(table.columns[: table.keys])
     order = f"ORDER BY {key} LIMIT {_BATCH}"
     while True:
@@ -207,7 +207,7 @@ def _insert(target: Database, table: _Table, rows: list[tuple[Any, ...]]) -> Non
 
 
 def _extend(source: Database, target: Database, table: _Table) -> None:
-    """Copy the rows after the last one that the target has."""
+    """Copy the rows that follow the target's last row."""
     with target.guard:
         last = target.number(f"SELECT max({table.columns[0]}) FROM {table.name}")  # noqa: S608
     for rows in _rows(source, table, (last,)):
@@ -216,7 +216,7 @@ def _extend(source: Database, target: Database, table: _Table) -> None:
 
 def _finish(source: Database, target: Database) -> None:
     """Write everything that is derived from the tables: the words of names, the keys of contents,
-    and the next row numbers.
+    and the next free row numbers.
     """
     catalogue = source.counter("catalogue")
     names = target.execute(
